@@ -1,0 +1,54 @@
+"""Names of things: who is meant by an id, and how the two keys of a directory are made.
+
+Two keys, never confused: the *routing token* authorizes and dies with its activation; the *workdir id*
+identifies a directory for good. The journal knows a token by its digest only.
+"""
+
+import hashlib
+from typing import NewType
+
+HostId = NewType("HostId", str)
+RunId = NewType("RunId", str)
+WorkdirId = NewType("WorkdirId", str)
+TokenDigest = NewType("TokenDigest", str)
+StreamId = NewType("StreamId", str)
+
+
+def workdir_id(path: str) -> WorkdirId:
+    """The lasting identity of a canonical directory path: its SHA-256, 64 hex digits."""
+    return WorkdirId(hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest())
+
+
+def token_digest(token: str) -> TokenDigest:
+    """What the journal and the route table know of a routing token: its SHA-256, 64 hex digits."""
+    return TokenDigest(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
+
+
+def run_stream(host: HostId, run: RunId) -> StreamId:
+    """The stream of one omac process."""
+    return StreamId(f"run/{host}/{run}")
+
+
+def directory_stream(host: HostId, workdir: WorkdirId) -> StreamId:
+    """The stream of one directory on one host."""
+    return StreamId(f"directory/{host}/{workdir}")
+
+
+def registration_stream(host: HostId, scope: str, harness: str, skill: str) -> StreamId:
+    """The stream of one registration; `scope` is a workdir id, `harness` the base folder the skill lies in."""
+    return StreamId(f"registration/{host}/{scope}/{harness}/{skill}")
+
+
+def sidecar_stream(host: HostId, workdir: WorkdirId, skill: str) -> StreamId:
+    """The stream of one skill's sidecar in one directory."""
+    return StreamId(f"sidecar/{host}/{workdir}/{skill}")
+
+
+def access_stream(host: HostId) -> StreamId:
+    """The log of skill accesses of one host: a stream without versions."""
+    return StreamId(f"access/{host}")
+
+
+def control_stream(host: HostId) -> StreamId:
+    """The log of control calls of one host: a stream without versions."""
+    return StreamId(f"control/{host}")

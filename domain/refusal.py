@@ -1,0 +1,79 @@
+"""Refusals: what omac will not do, whose fault that is, and the command that mends it.
+
+A refusal is decided once and rendered three ways: as an HTTP answer (status, `X-Omac-Reason`), as a process
+exit code, and as text for a person.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Outcome(NamedTuple):
+    """How a reason leaves omac: an HTTP status and a process exit code."""
+
+    status: int
+    exit_code: int
+
+
+REASONS: dict[str, Outcome] = {
+    # the caller's request
+    "bad-request": Outcome(400, 2),
+    "unauthorized": Outcome(401, 1),
+    "foreign-origin": Outcome(403, 1),
+    "not-found": Outcome(404, 1),
+    "method-not-allowed": Outcome(405, 2),
+    "misdirected-host": Outcome(421, 1),
+    "body-too-large": Outcome(413, 1),
+    "head-too-large": Outcome(431, 1),
+    # directories
+    "directory-missing": Outcome(400, 2),
+    "not-a-directory": Outcome(400, 2),
+    "outside-roots": Outcome(400, 2),
+    "activation-failed": Outcome(500, 1),
+    "directory-offline": Outcome(409, 1),
+    "stopping": Outcome(503, 1),
+    # skills
+    "unknown-mount": Outcome(404, 1),
+    "skill-not-found": Outcome(404, 4),
+    "skill-without-sidecar": Outcome(400, 2),
+    "skill-ambiguous": Outcome(400, 2),
+    "skill-invalid": Outcome(400, 3),
+    "pending-credentials": Outcome(409, 9),
+    "skill-broken": Outcome(502, 6),
+    "sidecar-down": Outcome(503, 6),
+    "upstream-error": Outcome(502, 6),
+    "timeout": Outcome(504, 6),
+    # the journal
+    "journal-unavailable": Outcome(503, 5),
+    "journal-read-only": Outcome(503, 5),
+    "journal-newer": Outcome(503, 5),
+    "journal-damaged": Outcome(503, 10),
+    "journal-in-use": Outcome(503, 5),
+    "contention": Outcome(503, 5),
+    # starting omac
+    "misuse": Outcome(400, 2),
+    "port-taken": Outcome(503, 5),
+    "state-unusable": Outcome(503, 5),
+    "prerequisite-missing": Outcome(503, 4),
+    "sandbox-unavailable": Outcome(503, 7),
+}
+
+
+class Refusal(Exception):
+    """omac will not do this. `message` says what happened and where; `fix` lists commands that can be pasted."""
+
+    def __init__(self, reason: str, message: str, *, fix: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.fix = tuple(fix)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status this becomes."""
+        return REASONS[self.reason].status
+
+    @property
+    def exit_code(self) -> int:
+        """The process exit code this becomes."""
+        return REASONS[self.reason].exit_code

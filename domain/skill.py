@@ -1,0 +1,105 @@
+"""A skill: a folder with SKILL.md and, if it has a sidecar, omac.yaml. This is the contract of that file.
+
+`parse_meta` takes the decoded document and either returns a `Meta` or raises `MetaError`, which names the field.
+Unknown keys are ignored: skills written for a later omac keep working.
+"""
+
+import re
+from typing import Literal
+
+import msgspec
+
+MOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,127}")
+SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class MetaError(Exception):
+    """omac.yaml breaks its contract: `field` says where (dotted path), `problem` says how."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.field = field
+        self.problem = problem
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How to learn that a sidecar is ready: GET `path` until 2xx, for at most `timeout_ms`.
+
+    `interval_ms` bounds the pause between two tries; omac asks sooner at first.
+    """
+
+    path: str = "/status"
+    initial_delay_ms: int = 0
+    timeout_ms: int = 5_000
+    interval_ms: int = 500
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one access may cost. None means omac's own default."""
+
+    max_body_bytes: int | None = None
+    idle_timeout_secs: int | None = None
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A credential the sidecar wants in its environment, by name."""
+
+    name: str
+    description: str = ""
+    required: bool = True
+    pattern: str | None = None
+    default_from_env: str | None = None
+    multiline: bool = False
+
+
+class Config(msgspec.Struct, frozen=True):
+    """A setting the sidecar wants in its environment."""
+
+    name: str
+    description: str = ""
+    type: Literal["string", "bool", "int", "enum"] = "string"
+    required: bool = True
+    default: str | None = None
+    default_from_env: str | None = None
+    pattern: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+class SidecarMeta(msgspec.Struct, frozen=True):
+    """The `sidecar` section: what to run, where to mount it, what it needs."""
+
+    command: tuple[str, ...]
+    mount: str
+    env_passthrough: tuple[str, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    config: tuple[Config, ...] = ()
+    health: Health = Health()
+    limits: Limits = Limits()
+    install_scripts: dict[str, str] = {}
+    protocols: tuple[str, ...] = ()
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """A whole omac.yaml."""
+
+    name: str
+    version: str = ""
+    description: str = ""
+    sidecar: SidecarMeta | None = None
+
+
+class FoundSkill(msgspec.Struct, frozen=True):
+    """A skill folder with an omac.yaml as discovery saw it: `meta`, or the `problem` that keeps it from being read.
+
+    `base` names the folder it was found under ("agents", or a harness: "opencode", "claude", ...), `skills_dir`
+    is that folder's absolute path, `source` the skill's own, `bundle_hash` is "sha256:" and 64 hex digits.
+    """
+
+    name: str
+    base: str
+    skills_dir: str
+    source: str
+    bundle_hash: str = ""
+    meta: Meta | None = None
+    problem: str | None = None

@@ -1,0 +1,1 @@
+"""omac: an event-sourced engine that runs coding agents and accounts for what they touch."""
