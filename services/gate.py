@@ -1,0 +1,54 @@
+"""The gate between the facade and the journal: may this request go to that skill, and what became of it."""
+
+from typing import Protocol
+
+import msgspec
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a request goes: the sidecar's loopback `port`, and what is recorded about the way there."""
+
+    dir: str
+    skill: str
+    mount: str
+    session: str | None
+    port: int
+    max_body_bytes: int
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is recorded of a request: `path` is below the mount, without query and without token."""
+
+    method: str
+    path: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of a forwarded request: bodies in bytes, duration in microseconds; `status` None: none was sent."""
+
+    status: int | None
+    bytes_in: int
+    bytes_out: int
+    duration_us: int
+
+
+class Gate(Protocol):
+    """What the facade asks before it forwards a byte, and what it must say afterwards."""
+
+    def resolve(self, token: str, mount: str) -> Target:
+        """Where `/<token>/<mount>/` leads right now.
+
+        Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down.
+        """
+
+    async def admit(self, target: Target, request: Request) -> int:
+        """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal."""
+
+    def completed(self, access: int, answer: Answer) -> None:
+        """The answer of the skill was relayed to its end. Kept until recorded; never raises."""
+
+    def aborted(self, access: int, answer: Answer, reason: str) -> None:
+        """It ended early: client-gone, sidecar-down, timeout, upstream-error, body-too-large, stopping."""
+
+    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
+        """Record a request that was not forwarded. Raises Refusal when the journal cannot be written."""
