@@ -1,7 +1,21 @@
-"""A sidecar: the host-side process of one skill in one directory, kept alive until it is stopped or gives up."""
+"""A sidecar: the host-side process of one skill in one directory, kept alive until it is stopped or gives up.
+
+Rules
+
+1. A process is started only in `requested`, so only after `sidecar.spawn-requested` is durable.
+2. Whatever ends unasked is started again, after a pause that doubles, at most `RestartPolicy.limit` times in a
+   row; a process that lived for `stable_ms` has earned a clean slate. After that the sidecar gives up.
+3. A stop wins over everything: what is reported while stopping is recorded and changes nothing but the facts.
+4. `stopped` is recorded when nothing of the process is left, never before.
+5. A new spawn request begins a new generation: the activation or reload that wanted it.
+"""
+
+from typing import Literal, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
+from omac.domain.recorded import Event
 from omac.domain.skill import Health
 
 
@@ -90,3 +104,220 @@ BASE_VARIABLES = (
     "LC_TIME",
     "TZ",
 )
+
+
+Status = Literal["idle", "requested", "started", "healthy", "exited", "backoff", "stopping", "gave-up"]
+
+
+class SpawnRequested(Event, frozen=True):
+    """It shall run. `generation` is that of the directory's activation; `attempt` counts from 1."""
+
+    spec: SidecarSpec
+    generation: int
+    attempt: int = 1
+
+
+class Started(Event, frozen=True):
+    """The process exists."""
+
+    birth: Birth
+
+
+class Healthy(Event, frozen=True):
+    """It answered its health probe on its own port."""
+
+
+class Unhealthy(Event, frozen=True):
+    """It did not become healthy in time; `detail` says what was seen. It will be ended."""
+
+    detail: str
+
+
+class Exited(Event, frozen=True):
+    """It ended, or could not be started at all (neither code nor signal); `uptime_ms` since it was started."""
+
+    exit: Exit
+    uptime_ms: int
+    detail: str = ""
+
+
+class RestartScheduled(Event, frozen=True):
+    """It will be started again in `delay_ms`."""
+
+    attempt: int
+    delay_ms: int
+
+
+class StopRequested(Event, frozen=True):
+    """It shall end; `why` in a few words."""
+
+    why: str
+
+
+class Stopped(Event, frozen=True):
+    """Nothing of it is left."""
+
+
+class GaveUp(Event, frozen=True):
+    """It failed too often; a reload tries again."""
+
+    detail: str
+
+
+class Sidecar(msgspec.Struct, frozen=True):
+    """Everything a decision needs to know. `failures` counts unasked ends in a row, `detail` tells of the last one."""
+
+    status: Status = "idle"
+    spec: SidecarSpec | None = None
+    generation: int = 0
+    birth: Birth | None = None
+    failures: int = 0
+    attempt: int = 0
+    delay_ms: int = 0
+    detail: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether it runs, or will without further asking."""
+        return self.status not in ("idle", "gave-up")
+
+
+TABLE: dict[tuple[Status, type[Event]], Status] = {
+    ("idle", SpawnRequested): "requested",
+    ("gave-up", SpawnRequested): "requested",
+    ("backoff", SpawnRequested): "requested",
+    ("requested", Started): "started",
+    ("requested", Exited): "exited",
+    ("requested", StopRequested): "stopping",
+    ("started", Healthy): "healthy",
+    ("started", Unhealthy): "started",
+    ("started", Exited): "exited",
+    ("started", StopRequested): "stopping",
+    ("healthy", Exited): "exited",
+    ("healthy", StopRequested): "stopping",
+    ("exited", RestartScheduled): "backoff",
+    ("exited", GaveUp): "gave-up",
+    ("backoff", StopRequested): "stopping",
+    ("stopping", Started): "stopping",
+    ("stopping", Exited): "stopping",
+    ("stopping", Stopped): "idle",
+}
+
+
+class RestartPolicy(msgspec.Struct, frozen=True):
+    """How stubbornly a sidecar is kept alive: pauses double from `base_ms` to `max_ms`."""
+
+    base_ms: int = 250
+    max_ms: int = 30_000
+    limit: int = 5
+    stable_ms: int = 60_000
+
+
+class RequestSpawn(msgspec.Struct, frozen=True):
+    """Command: run it."""
+
+    spec: SidecarSpec
+    generation: int
+
+
+class ReportStarted(msgspec.Struct, frozen=True):
+    """Command: the process exists."""
+
+    birth: Birth
+
+
+class ReportHealthy(msgspec.Struct, frozen=True):
+    """Command: the probe succeeded."""
+
+
+class ReportUnhealthy(msgspec.Struct, frozen=True):
+    """Command: the probe failed for good."""
+
+    detail: str
+
+
+class ReportExit(msgspec.Struct, frozen=True):
+    """Command: the process ended, or could not be started."""
+
+    exit: Exit
+    uptime_ms: int
+    detail: str
+    policy: RestartPolicy = RestartPolicy()
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """Command: the pause is over."""
+
+
+class RequestStop(msgspec.Struct, frozen=True):
+    """Command: end it."""
+
+    why: str
+
+
+class ReportStopped(msgspec.Struct, frozen=True):
+    """Command: nothing of it is left."""
+
+
+Command = (
+    RequestSpawn | ReportStarted | ReportHealthy | ReportUnhealthy | ReportExit | Restart | RequestStop | ReportStopped
+)
+
+
+def decide(command: Command, state: Sidecar) -> list[Event]:
+    """The events that `command` means in `state`; none when it comes too late to matter."""
+    match command:
+        case RequestSpawn(spec, generation):
+            return [] if state.live else [SpawnRequested(spec, generation)]
+        case ReportStarted(birth):
+            return [Started(birth)] if state.status in ("requested", "stopping") else []
+        case ReportHealthy():
+            return [Healthy()] if state.status == "started" else []
+        case ReportUnhealthy(detail):
+            return [Unhealthy(detail)] if state.status == "started" else []
+        case ReportExit():
+            return _decide_exit(command, state)
+        case Restart():
+            if state.status != "backoff" or state.spec is None:
+                return []
+            return [SpawnRequested(state.spec, state.generation, state.attempt)]
+        case RequestStop(why):
+            return [StopRequested(why)] if state.live and state.status != "stopping" else []
+        case ReportStopped():
+            return [Stopped()] if state.status == "stopping" else []
+        case _:
+            assert_never(command)
+
+
+def _decide_exit(command: ReportExit, state: Sidecar) -> list[Event]:
+    if state.status not in ("requested", "started", "healthy", "stopping"):
+        return []
+    exited = Exited(command.exit, command.uptime_ms, command.detail)
+    if state.status == "stopping":
+        return [exited]
+    failures = 1 if command.uptime_ms >= command.policy.stable_ms else state.failures + 1
+    if failures > command.policy.limit:
+        return [exited, GaveUp(f"gave up after {failures} failures in a row; the last: {command.detail}")]
+    delay_ms = min(command.policy.base_ms * 2 ** (failures - 1), command.policy.max_ms)
+    return [exited, RestartScheduled(failures + 1, delay_ms)]
+
+
+def evolve(state: Sidecar, event: Event) -> Sidecar:
+    """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
+    status = TABLE[state.status, type(event)]
+    match event:
+        case SpawnRequested(spec, generation, attempt):
+            failures = state.failures if state.status == "backoff" else 0
+            return Sidecar(status, spec, generation, None, failures, attempt, 0, state.detail)
+        case Started(birth):
+            return replace(state, status=status, birth=birth)
+        case Healthy():
+            return replace(state, status=status, detail="")
+        case Exited(_, _, detail):
+            return replace(state, status=status, birth=None, detail=detail)
+        case RestartScheduled(attempt, delay_ms):
+            return replace(state, status=status, failures=attempt - 1, attempt=attempt, delay_ms=delay_ms)
+        case Unhealthy(detail) | GaveUp(detail):
+            return replace(state, status=status, detail=detail)
+        case _:
+            return replace(state, status=status)

@@ -1,7 +1,6 @@
-"""A skill: a folder with SKILL.md and, if it has a sidecar, omac.yaml. This is the contract of that file.
+"""A skill: a folder with SKILL.md and, if it has a sidecar, omac.yaml; here are the types that such a file becomes.
 
-`parse_meta` takes the decoded document and either returns a `Meta` or raises `MetaError`, which names the field.
-Unknown keys are ignored: skills written for a later omac keep working.
+`omac.domain.skill_contract.parse_meta` makes a `Meta` of the decoded document, or raises `MetaError`.
 """
 
 import re
@@ -12,6 +11,8 @@ import msgspec
 MOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,127}")
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+ConfigType = Literal["string", "bool", "int", "enum"]
 
 
 class MetaError(Exception):
@@ -58,7 +59,7 @@ class Config(msgspec.Struct, frozen=True):
 
     name: str
     description: str = ""
-    type: Literal["string", "bool", "int", "enum"] = "string"
+    type: ConfigType = "string"
     required: bool = True
     default: str | None = None
     default_from_env: str | None = None

@@ -3,30 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from omac.domain.recorded import Cause, Draft, Recorded
 from omac.domain.sidecar import Birth, Exit, SidecarSpec
 from omac.domain.skill import FoundSkill, Health
-
-
-class VersionConflict(Exception):
-    """Someone else appended to the stream first: load again, decide again."""
-
-
-class Journal(Protocol):
-    """Where events become facts."""
-
-    async def append(self, drafts: Sequence[Draft], cause: Cause) -> Sequence[Recorded]:
-        """Append all or nothing; return once durable *and* folded into the live projections.
-
-        Never cancelled half-way: the outcome is always known. Raises VersionConflict, or Refusal when the
-        journal cannot be written.
-        """
-
-    def append_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
-        """Append outcomes and revocations without waiting; kept and tried again while the journal is away."""
-
-    async def catch_up(self) -> None:
-        """Return once everything that was committed before the call is folded into the live projections."""
 
 
 class SpawnFailed(Exception):

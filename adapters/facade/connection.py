@@ -1,0 +1,133 @@
+"""One client's connection: its requests in their order, each judged, admitted, relayed and accounted for."""
+
+from collections.abc import Callable
+
+import trio
+
+from omac.adapters.facade.forward import refusal_answer
+from omac.adapters.facade.http1 import RequestHead, parse_request_head, request_line, split_target
+from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.proxy import Exchange, body_too_large, fate_of_unfinished
+from omac.adapters.facade.wire import ClientGone, Wire
+from omac.domain.refusal import Refusal
+from omac.services.gate import Gate, Request, Target
+
+PATH_CHARS_MAX = 1024
+MOUNT_CHARS_MAX = 128
+LINGER_BYTES_MAX = 1_048_576
+LINGER_S = 1.0
+
+
+class Connection:
+    """Serves the requests that arrive on one wire, one after the other."""
+
+    def __init__(self, client: Wire, gate: Gate, limits: FacadeLimits, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._gate = gate
+        self._limits = limits
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire."""
+        try:
+            wait_s = self._limits.head_timeout_s
+            while (head := await self._next_head(wait_s)) is not None and await self._serve(head):
+                wait_s = self._limits.idle_timeout_s
+        except ClientGone:
+            pass  # whatever it had asked for is accounted for by now
+        finally:
+            self._client.close()
+
+    async def _next_head(self, wait_s: float) -> bytes | None:
+        """The next head as it came, None when the connection ends instead."""
+        client = self._client
+        with trio.move_on_after(wait_s) as scope:
+            # empty lines ahead of a request are skipped (RFC 9112 section 2.2)
+            while client.ahead[:1] in (b"", b"\r") and client.ahead[1:2] in (b"", b"\n"):
+                if len(client.ahead) == 2:
+                    client.ahead.clear()
+                elif len(client.ahead) > 2:
+                    del client.ahead[:2]
+                elif not await client.receive_ahead():
+                    return None
+            scope.deadline = trio.current_time() + self._limits.head_timeout_s
+            return await client.receive_head(self._limits.head_bytes_max)
+        return None
+
+    async def _serve(self, raw: bytes) -> bool:
+        """Answer one request; whether another may follow it."""
+        started = self._clock()
+        try:
+            head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max)
+        except Refusal as refusal:
+            await self._refuse(refusal, request_line(raw), method="GET", close=True)
+            return False
+        close = head.framing.has_body or not head.keep_alive
+        try:
+            token, mount, rest, query = split_target(head.target)
+            target = self._gate.resolve(token, mount)
+            if (head.framing.content_length or 0) > target.max_body_bytes:
+                raise body_too_large(target.max_body_bytes)
+        except Refusal as refusal:
+            await self._refuse(refusal, (head.method, head.target), method=head.method, close=close)
+            return not close
+        try:
+            # shielded: a client or a stop that interrupts it would leave a record without an outcome
+            with trio.CancelScope(shield=True):
+                access = await self._gate.admit(target, Request(head.method, _recorded_path(rest, token)))
+        except Refusal as refusal:
+            await self._answer(refusal, method=head.method, close=close, skill=target.skill)
+            return not close
+        path = rest if query is None else f"{rest}?{query}"
+        exchange = Exchange(self._client, head, target, path, token, self._limits)
+        return await self._relay(exchange, access, started, head, target)
+
+    async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, target: Target) -> bool:
+        """Run an admitted exchange and tell the gate its one fate."""
+        try:
+            await exchange.run()
+            if exchange.refusal is not None:
+                exchange.status = exchange.refusal.status
+                answer = refusal_answer(exchange.refusal, close=True, skill=target.skill, method=head.method)
+                await self._send(answer)
+        finally:
+            result = exchange.answer(self._clock() - started)
+            if exchange.complete:
+                self._gate.completed(access, result)
+            else:
+                self._gate.aborted(access, result, exchange.reason or fate_of_unfinished())
+                if exchange.status is not None and exchange.refusal is None:
+                    self._client.cut()
+        if exchange.refusal is not None or (exchange.complete and not exchange.body_read):
+            await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
+        return exchange.keeps_connection
+
+    async def _refuse(self, refusal: Refusal, line: tuple[str, str] | None, *, method: str, close: bool) -> None:
+        """Record a request that is not forwarded, then say so."""
+        verb, target = line or ("", "")
+        token = mount = path = ""
+        try:
+            token, mount, path, _query = split_target(target)
+        except Refusal:
+            pass  # recorded as a call to nowhere
+        request = Request(verb, _recorded_path(path, token))
+        try:
+            with trio.CancelScope(shield=True):
+                await self._gate.refused(token, mount[:MOUNT_CHARS_MAX], request, refusal.status, refusal.reason)
+        except Refusal as unrecorded:
+            refusal = unrecorded
+        await self._answer(refusal, method=method, close=close)
+
+    async def _answer(self, refusal: Refusal, *, method: str, close: bool, skill: str | None = None) -> None:
+        await self._send(refusal_answer(refusal, close=close, skill=skill, method=method))
+        if close:
+            await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
+
+    async def _send(self, answer: bytes) -> None:
+        with trio.move_on_after(self._limits.head_timeout_s):
+            await self._client.send(answer)
+
+
+def _recorded_path(path: str, token: str) -> str:
+    """What is kept of a path: at most 1024 characters, and the token not even where the client repeats it."""
+    return (path.replace(token, "*") if token and token in path else path)[:PATH_CHARS_MAX]

@@ -1,0 +1,133 @@
+"""The heads that the facade writes: to the skill, back to the client, and its own refusals.
+
+A proxy speaks for itself on each side: fields that concern one connection stay on it (RFC 9110 section 7.6.1),
+what the client claims about the way here is dropped, and the routing token never reaches the skill.
+"""
+
+from http import HTTPStatus
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from omac.adapters.facade.http1 import Fields, RequestHead, ResponseHead, options_of
+from omac.domain.refusal import Refusal
+
+Delivery = Literal["none", "length", "chunked", "close"]
+
+_HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+# written by us, or a claim of the client about the way here
+_OURS_UPSTREAM = frozenset((b"content-length", b"expect", b"forwarded", b"host"))
+
+
+def upstream_head(head: RequestHead, path: str, *, port: int, mount: str, token: str) -> bytes:
+    """The request head for the skill on `port`; `path` is below the mount, with the query if there is one."""
+    named = options_of(head.headers, b"connection")
+    lines = [
+        f"{head.method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"X-Forwarded-Prefix: /{mount}\r\nConnection: close\r\n".encode("ascii")
+    ]
+    if head.framing.chunked:
+        lines.append(b"Transfer-Encoding: chunked\r\n")
+    elif head.framing.content_length is not None:
+        lines.append(b"Content-Length: %d\r\n" % head.framing.content_length)
+    for name, value in head.headers:
+        lower = name.lower()
+        # CGI-like upstreams read X_Forwarded_Prefix as X-Forwarded-Prefix
+        meaning = lower.replace(b"_", b"-")
+        if meaning in _HOP_BY_HOP or meaning in _OURS_UPSTREAM or meaning.startswith(b"x-forwarded-"):
+            continue
+        if lower in named:
+            continue
+        sent = value if meaning != b"referer" else _without_token(value, token.encode("ascii"))
+        if sent is not None:
+            lines.append(b"%b: %b\r\n" % (name, sent))
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
+def client_head(response: ResponseHead, request: RequestHead) -> tuple[bytes, Delivery]:
+    """The response head for the client, and how the body must be delivered behind it (RFC 9112 section 6.3).
+
+    A body of unknown length goes in chunks to an HTTP/1.1 client and ends with the connection for HTTP/1.0.
+    """
+    delivery = _delivery(response, request)
+    named = options_of(response.headers, b"connection")
+    events = _is_event_stream(response.headers)
+    lines = [b"HTTP/1.1 %d %b\r\n" % (response.status, response.reason)]
+    for name, value in response.headers:
+        lower = name.lower()
+        if lower in _HOP_BY_HOP or (events and lower == b"x-accel-buffering"):
+            continue
+        if lower == b"content-length":
+            if response.status == 204:  # RFC 9110 section 8.6 forbids it there
+                continue
+        elif lower in named:
+            continue
+        lines.append(b"%b: %b\r\n" % (name, value))
+    if events:
+        lines.append(b"X-Accel-Buffering: no\r\n")  # whoever stands before us must not hold events back either
+    if delivery == "chunked":
+        lines.append(b"Transfer-Encoding: chunked\r\n")
+    if delivery == "close" or not request.keep_alive:
+        lines.append(b"Connection: close\r\n")
+    lines.append(b"\r\n")
+    return b"".join(lines), delivery
+
+
+def encode_body(body: bytes, delivery: Delivery, *, last: bool) -> bytes:
+    """`body` as the next bytes of a delivery; `last` adds the end that chunks need (RFC 9112 section 7.1)."""
+    if delivery != "chunked":
+        return body
+    end = b"0\r\n\r\n" if last else b""
+    return b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end
+
+
+def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, method: str = "GET") -> bytes:
+    """The whole answer that says no: its reason as `X-Omac-Reason` and in a JSON body, which HEAD leaves out."""
+    content: dict[str, object] = {"error": refusal.reason}
+    if skill is not None:
+        content["skill"] = skill
+    content |= {"detail": refusal.message, "fix": list(refusal.fix)}
+    body = msgspec.json.encode(content)
+    head = [
+        f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}",
+        f"X-Omac-Reason: {refusal.reason}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    ]
+    if close:
+        head.append("Connection: close")
+    return "\r\n".join((*head, "", "")).encode("ascii") + (b"" if method == "HEAD" else body)
+
+
+def _delivery(response: ResponseHead, request: RequestHead) -> Delivery:
+    if not response.framing.has_body:
+        return "none"
+    if response.framing.content_length is not None:
+        return "length"
+    return "chunked" if request.minor == 1 else "close"
+
+
+def _is_event_stream(fields: Fields) -> bool:
+    types = [value for name, value in fields if name.lower() == b"content-type"]
+    return any(value.partition(b";")[0].strip().lower() == b"text/event-stream" for value in types)
+
+
+def _without_token(value: bytes, token: bytes) -> bytes | None:
+    """A Referer as the skill may see it; None when the token is in it in a way that cannot be cut out."""
+    cut = value.replace(b"/" + token, b"")
+    return None if token in cut or token in unquote_to_bytes(cut) else cut

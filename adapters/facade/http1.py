@@ -1,0 +1,257 @@
+"""HTTP/1.1 heads as bytes: what a request asks and what an answer says, judged without a socket.
+
+httptools reads the fields of a head. It is lenient in places where leniency lets two readers disagree about
+where a message ends or whom it is for, so the rules stand here:
+
+1. A head is lines that end in CRLF, without folded lines, lone CR or LF, or control bytes (RFC 9112 section 2.2).
+2. A request line is METHOD SP origin-form SP HTTP/1.0 or HTTP/1.1, in visible ASCII, without fragment.
+3. A request names exactly one host, and it is this machine's loopback; a browser page of elsewhere is refused.
+4. A message has one framing: one Content-Length of digits, or Transfer-Encoding of exactly `chunked`, never both.
+5. The first two segments of a target are compared byte for byte; nothing is decoded on the way.
+"""
+
+import re
+from typing import Any
+
+import httptools
+import msgspec
+
+from omac.adapters.facade.bodies import Framing, UpstreamError, bad_request
+from omac.domain.refusal import Refusal
+
+HEAD_BYTES_MAX = 65536
+NO_BODY = Framing(content_length=0)
+
+Fields = list[tuple[bytes, bytes]]
+
+_CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\r\n") + b"\x7f"
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])\r\n")
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_LOOPBACK = rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?"
+_KNOWN_HOST = re.compile(_LOOPBACK, re.IGNORECASE)
+_KNOWN_ORIGIN = re.compile(rb"https?://" + _LOOPBACK, re.IGNORECASE)
+_DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+
+
+class RequestHead(msgspec.Struct, frozen=True):
+    """A request that may be judged further; `minor` is the digit of HTTP/1.x, names keep the client's spelling."""
+
+    method: str
+    target: str
+    minor: int
+    headers: Fields
+    framing: Framing
+    keep_alive: bool
+    expect_continue: bool
+
+
+class ResponseHead(msgspec.Struct, frozen=True):
+    """The head of an upstream's answer; `framing` is that of the bytes that follow, not what a HEAD announces."""
+
+    status: int
+    reason: bytes
+    headers: Fields
+    framing: Framing
+    keep_alive: bool
+
+
+def head_end(buffer: bytearray, start: int = 0) -> int:
+    """Where the head at the front of `buffer` ends, -1 when it goes on; `start` bytes were searched before.
+
+    A lone LF ends it too: no more bytes can make that head good, and the parser says why.
+    """
+    end = buffer.find(b"\r\n\r\n", max(0, start - 3))
+    if end >= 0:
+        return end + 4
+    bare = _BARE_LF.search(buffer, max(0, start - 1))
+    return bare.end() if bare else -1
+
+
+def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> RequestHead:
+    """Read a request head, its empty line included (RFC 9112 sections 2 to 6, RFC 9110 section 7.2).
+
+    Raises Refusal: bad-request, head-too-large, misdirected-host, foreign-origin.
+    """
+    if len(head) > bytes_max:
+        raise Refusal("head-too-large", f"The head of a request is limited to {bytes_max} bytes.")
+    fault = _fault(head)
+    if fault is not None:
+        raise bad_request(fault)
+    line = _REQUEST_LINE.match(head)
+    if line is None or b"#" in line[2]:
+        raise bad_request("the request line is not METHOD /path HTTP/1.1 in visible ASCII, without fragment")
+    if line[1] == b"CONNECT":
+        raise bad_request("omac is not a tunnel")
+    fields = _fields(httptools.HttpRequestParser, head)
+    if fields is None:
+        raise bad_request("the method is unknown or a header field is malformed")
+    minor = int(line[3])
+    _judge_caller(fields)
+    framing, options, expects = _request_framing(fields, minor)
+    return RequestHead(
+        method=line[1].decode("ascii"),
+        target=line[2].decode("ascii"),
+        minor=minor,
+        headers=fields,
+        framing=framing,
+        keep_alive=minor == 1 and b"close" not in options,
+        expect_continue=minor == 1 and expects and framing.has_body,
+    )
+
+
+def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HEAD_BYTES_MAX) -> ResponseHead:
+    """Read the head of an answer to `request_method` (RFC 9112 sections 4 and 6.3).
+
+    Raises UpstreamError when the status line, a field or the framing cannot be trusted.
+    """
+    if len(head) > bytes_max:
+        raise UpstreamError(f"the head of its answer is over {bytes_max} bytes")
+    fault = _fault(head)
+    if fault is not None:
+        raise UpstreamError(fault)
+    line = _STATUS_LINE.match(head)
+    if line is None:
+        raise UpstreamError("its status line is malformed")
+    fields = _fields(httptools.HttpResponseParser, head)
+    if fields is None:
+        raise UpstreamError("a header field of its answer is malformed")
+    minor, status = int(line[1]), int(line[2])
+    framing, options = _response_framing(fields, minor)
+    if status < 200 or status in (204, 304) or request_method == "HEAD":
+        framing = NO_BODY
+    keep_alive = minor == 1 and b"close" not in options and not framing.until_close
+    return ResponseHead(status, line[3] or b"", fields, framing, keep_alive)
+
+
+def split_target(target: str) -> tuple[str, str, str, str | None]:
+    """`/<token>/<mount>/rest?query` as (token, mount, "/rest", "query"); the query is None when there is no `?`.
+
+    Token and mount are taken byte for byte and the rest is left as it is, `%2F` included (RFC 3986 section 6.2.2
+    says what a decoder would merge). Raises Refusal: bad-request, unknown-mount.
+    """
+    path, question, query = target.partition("?")
+    if path.startswith("//"):
+        raise bad_request("the path starts with two slashes")
+    if _DOT_SEGMENT.search(path):
+        raise bad_request("the path holds a dot segment")
+    parts = path.split("/", 3)
+    if len(parts) < 3 or not parts[1] or not parts[2]:
+        raise Refusal("unknown-mount", "No skill is mounted here: a skill answers below /<token>/<mount>/.")
+    token, mount = parts[1], parts[2]
+    if "%" in token or "%" in mount:
+        raise bad_request("the token or the mount is percent-encoded")
+    return token, mount, "/" + (parts[3] if len(parts) == 4 else ""), query if question else None
+
+
+def request_line(head: bytes) -> tuple[str, str] | None:
+    """Method and target of a head that may have been refused for something else; None when even these are bad."""
+    line = _REQUEST_LINE.match(head)
+    return (line[1].decode("ascii"), line[2].decode("ascii")) if line else None
+
+
+def options_of(fields: Fields, name: bytes) -> set[bytes]:
+    """The members of a comma-separated field over all its lines, in lower case (RFC 9110 section 5.6.1)."""
+    members = (member for field, value in fields if field.lower() == name for member in value.split(b","))
+    return {member.strip(b" \t").lower() for member in members} - {b""}
+
+
+class _Collector:
+    """What httptools calls back with."""
+
+    def __init__(self) -> None:
+        self.fields: Fields = []
+        self.complete = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # llhttp leaves the blanks behind a value, which are no part of it (RFC 9112 section 5.1)
+        self.fields.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
+def _fields(parser: Any, head: bytes) -> Fields | None:  # Any: httptools has two parser classes and no common type
+    collector = _Collector()
+    try:
+        parser(collector).feed_data(head)
+    except httptools.HttpParserUpgrade:
+        pass  # the head asks for another protocol; whether it gets it is not decided here
+    except httptools.HttpParserError:
+        # a bare 101 stops llhttp behind a complete head, and so does a coding it cannot frame, which we refuse
+        return collector.fields if collector.complete else None
+    return collector.fields if collector.complete else None
+
+
+def _fault(head: bytes) -> str | None:
+    """What is wrong with the lines of a head (RFC 9112 sections 2.2 and 5.2), None when they are good."""
+    if head.find(b"\r\n\r\n") != len(head) - 4 or not (head.count(b"\r\n") == head.count(b"\r") == head.count(b"\n")):
+        return "a line of the head does not end in CRLF"
+    if len(head.translate(None, _CONTROLS)) != len(head):
+        return "the head holds a control byte"
+    if b"\r\n " in head or b"\r\n\t" in head:
+        return "the head holds a folded line"
+    return None
+
+
+def _judge_caller(fields: Fields) -> None:
+    """A name that resolves here and a page that calls here are both steered from elsewhere: DNS rebinding, CSRF."""
+    hosts = [value for name, value in fields if name.lower() == b"host"]
+    if len(hosts) != 1:
+        raise bad_request("a request names exactly one Host")  # a MUST of RFC 9112 section 3.2
+    if not _KNOWN_HOST.fullmatch(hosts[0]):
+        raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field.")
+    for name, value in fields:
+        lower = name.lower()
+        if lower == b"origin" and not _KNOWN_ORIGIN.fullmatch(value):
+            raise Refusal("foreign-origin", "A page of another origin may not call a skill; see the Origin field.")
+        if lower == b"sec-fetch-site" and value.lower() == b"cross-site":
+            raise Refusal("foreign-origin", "A page of another site may not call a skill; see Sec-Fetch-Site.")
+
+
+def _request_framing(fields: Fields, minor: int) -> tuple[Framing, set[bytes], bool]:
+    """RFC 9112 section 6.3 for requests: with the connection options, and whether 100 Continue is awaited."""
+    lengths, codings, other = _framing_fields(fields)
+    if lengths and codings:
+        raise bad_request("Content-Length and Transfer-Encoding contradict each other")
+    if codings:
+        if minor == 0:
+            raise bad_request("HTTP/1.0 has no Transfer-Encoding")
+        if len(codings) > 1 or codings[0].lower() != b"chunked":
+            raise bad_request("the only transfer coding understood is chunked")
+    if lengths and (len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0])):
+        raise bad_request("Content-Length is one number in digits")
+    framing = Framing(content_length=int(lengths[0]) if lengths else None, chunked=bool(codings))
+    expects = b"expect" in other and b"100-continue" in options_of(fields, b"expect")
+    return framing, options_of(fields, b"connection") if b"connection" in other else set(), expects
+
+
+def _response_framing(fields: Fields, minor: int) -> tuple[Framing, set[bytes]]:
+    lengths, codings, other = _framing_fields(fields)
+    if lengths and codings:
+        raise UpstreamError("its answer has both Content-Length and Transfer-Encoding")
+    if codings and (minor == 0 or len(codings) > 1 or codings[0].lower() != b"chunked"):
+        raise UpstreamError("the transfer coding of its answer is not chunked")
+    if lengths and (len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0])):
+        raise UpstreamError("the Content-Length of its answer is not one number in digits")
+    options = options_of(fields, b"connection") if b"connection" in other else set()
+    if codings:
+        return Framing(chunked=True), options
+    return Framing(content_length=int(lengths[0])) if lengths else Framing(until_close=True), options
+
+
+def _framing_fields(fields: Fields) -> tuple[list[bytes], list[bytes], set[bytes]]:
+    """Values of Content-Length and of Transfer-Encoding, and the lower-case names of all other fields."""
+    lengths: list[bytes] = []
+    codings: list[bytes] = []
+    other: set[bytes] = set()
+    for name, value in fields:
+        lower = name.lower()
+        if lower == b"content-length":
+            lengths.append(value)
+        elif lower == b"transfer-encoding":
+            codings.append(value)
+        else:
+            other.add(lower)
+    return lengths, codings, other

@@ -1,0 +1,227 @@
+"""One admitted request: the body to the skill and the answer back, both at once.
+
+1. Nothing goes to the skill before the access is durable: whoever makes an Exchange has awaited `Gate.admit`.
+2. Every exchange has exactly one fate: completed, or aborted for the first reason that was found.
+3. Time runs out when nothing moved in either direction; until the answer's head has come, from the end of the body.
+4. An answer that breaks off is never made to look whole.
+"""
+
+import math
+import socket
+
+import trio
+
+from omac.adapters.facade.bodies import UpstreamError, decoder_for
+from omac.adapters.facade.forward import Delivery, client_head, encode_body, upstream_head
+from omac.adapters.facade.http1 import RequestHead, ResponseHead, parse_response_head
+from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.wire import AHEAD_BYTES_MAX, ClientGone, Wire
+from omac.domain.refusal import Refusal
+from omac.services.gate import Answer, Target
+
+INTERIM_HEADS_MAX = 16
+
+
+def body_too_large(bytes_max: int) -> Refusal:
+    """The body is over the limit of its skill."""
+    return Refusal("body-too-large", f"The body of a request to this skill is limited to {bytes_max} bytes.")
+
+
+class Exchange:
+    """The relay of one request and its answer; `run` it once, then read its fate.
+
+    `reason` says why it ended early, `refusal` what the client is told about it when no answer had begun.
+    """
+
+    def __init__(
+        self, client: Wire, head: RequestHead, target: Target, path: str, token: str, limits: FacadeLimits
+    ) -> None:
+        self._client = client
+        self._head = head
+        self._target = target
+        self._path = path
+        self._token = token
+        self._limits = limits
+        self._scope = trio.CancelScope()
+        self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"The body is malformed: {fault}."))
+        self._answering = False
+        self._last_bytes = False
+        self._delivery: Delivery = "none"
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self.complete = False
+        self.status: int | None = None
+        self.reason: str | None = None
+        self.refusal: Refusal | None = None
+
+    @property
+    def body_read(self) -> bool:
+        """Whether the client's body was read to its end, so that what follows is the next request."""
+        return self._body.finished
+
+    @property
+    def keeps_connection(self) -> bool:
+        """Whether the client may send its next request on the same connection."""
+        return self.complete and self.body_read and self._head.keep_alive and self._delivery != "close"
+
+    def answer(self, duration_s: float) -> Answer:
+        """What is recorded of it; a status of None says that no answer was begun."""
+        return Answer(self.status, self._bytes_in, self._bytes_out, round(duration_s * 1_000_000))
+
+    async def run(self) -> None:
+        """Relay until complete, or until the first reason to stop. Never raises for what a peer does."""
+        with self._scope:
+            upstream = await self._connect()
+            if upstream is None:
+                return
+            try:
+                await self._relay(upstream)
+            finally:
+                upstream.close()
+        if self._scope.cancelled_caught and not self.complete:
+            self._stop("timeout", Refusal("timeout", "Nothing moved between the client and the skill for too long."))
+
+    async def _relay(self, upstream: Wire) -> None:
+        head = self._head
+        target = self._target
+        try:
+            await upstream.send(
+                upstream_head(head, self._path, port=target.port, mount=target.mount, token=self._token)
+            )
+        except UpstreamError as error:
+            return self._upstream_failed(error)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._serve_client, upstream)
+            await self._serve_answer(upstream)
+            nursery.cancel_scope.cancel()
+
+    async def _connect(self) -> Wire | None:
+        sock = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connected = False
+        try:
+            with trio.move_on_after(self._limits.connect_timeout_s) as waited:
+                await sock.connect(("127.0.0.1", self._target.port))
+                # a connection to an unused ephemeral port can meet itself (simultaneous open) and would echo
+                connected = sock.getsockname() != sock.getpeername()
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if waited.cancelled_caught:
+                self._stop("timeout", Refusal("timeout", "The skill did not accept a connection in time."))
+            elif not connected:
+                self._stop("sidecar-down", Refusal("sidecar-down", "The skill is not listening."))
+        except OSError:
+            connected = False
+            self._stop("sidecar-down", Refusal("sidecar-down", "The skill does not accept connections."))
+        finally:
+            if not connected:
+                sock.close()
+        return Wire(sock, UpstreamError) if connected else None
+
+    # the client's side: its body, then whether it stays
+
+    async def _serve_client(self, upstream: Wire) -> None:
+        try:
+            if self._head.expect_continue:
+                await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            await self._send_body(upstream)
+            if not self._answering:
+                self._scope.deadline = trio.current_time() + self._limits.response_head_timeout_s
+            if self._body.finished:
+                await self._watch_client()
+        except ClientGone:
+            # a client may close as soon as it has its last bytes, which can be before we hear that they were sent
+            if not self._last_bytes:
+                self._stop("client-gone")
+        except Refusal as refusal:
+            self._stop("body-too-large" if refusal.reason == "body-too-large" else "client-gone", refusal)
+
+    async def _send_body(self, upstream: Wire) -> None:
+        body, chunked = self._body, self._head.framing.chunked
+        self._moved()
+        while not body.finished:
+            data = await self._client.receive()
+            if not data:
+                raise ClientGone("the body ended early")
+            piece = b"".join(body.feed(data))
+            self._bytes_in += len(piece)
+            if self._bytes_in > self._target.max_body_bytes:
+                raise body_too_large(self._target.max_body_bytes)
+            self._moved()
+            try:
+                await upstream.send(encode_body(piece, "chunked", last=body.finished) if chunked else piece)
+            except UpstreamError:
+                break  # it wants no more of the body; it may still answer, and the answer says more than we could
+            self._moved()
+        if body.leftover:
+            self._client.ahead[:0] = body.leftover
+
+    async def _watch_client(self) -> None:
+        # pipelined requests are kept for later, up to a bound; behind it, sending will tell
+        while len(self._client.ahead) < AHEAD_BYTES_MAX:
+            if not await self._client.receive_ahead():
+                raise ClientGone("the client closed")
+
+    # the skill's side: its answer
+
+    async def _serve_answer(self, upstream: Wire) -> None:
+        try:
+            response = await self._answer_head(upstream)
+            await self._relay_answer(upstream, response)
+        except UpstreamError as error:
+            self._upstream_failed(error)
+        except ClientGone:
+            self._stop("client-gone")
+
+    async def _answer_head(self, upstream: Wire) -> ResponseHead:
+        bytes_max = self._limits.head_bytes_max
+        for _ in range(INTERIM_HEADS_MAX):
+            head = await upstream.receive_head(bytes_max)
+            if head is None:
+                raise UpstreamError("it closed the connection before it answered")
+            response = parse_response_head(head, self._head.method, bytes_max=bytes_max)
+            if response.status == 101:
+                raise UpstreamError("it switched protocols without being asked")
+            if response.status >= 200:
+                return response
+        raise UpstreamError("its interim answers do not end")
+
+    async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
+        body = decoder_for(response.framing, UpstreamError)
+        pending, self._delivery = client_head(response, self._head)
+        self._answering = True
+        data = bytes(upstream.ahead)
+        while True:
+            piece = b"".join(body.feed(data))
+            self._last_bytes = body.finished
+            self._moved()
+            self.status = response.status
+            await self._client.send(pending + encode_body(piece, self._delivery, last=body.finished))
+            self._bytes_out += len(piece)
+            self._moved()
+            if body.finished:
+                self.complete = True
+                return
+            pending = b""
+            data = await upstream.receive()
+            if not data and not body.feed_eof():
+                raise UpstreamError("its answer broke off")
+
+    # fate
+
+    def _moved(self) -> None:
+        if self._answering or not self._body.finished:
+            self._scope.deadline = trio.current_time() + self._limits.body_idle_timeout_s
+
+    def _upstream_failed(self, error: UpstreamError) -> None:
+        self._stop("upstream-error", Refusal("upstream-error", f"The skill failed to answer: {error}."))
+
+    def _stop(self, reason: str, refusal: Refusal | None = None) -> None:
+        """The first reason stands; what is found while everything ends is its consequence."""
+        if self.reason is None and not self.complete:
+            self.reason = reason
+            self.refusal = refusal if self.status is None else None
+        self._scope.cancel()
+
+
+def fate_of_unfinished() -> str:
+    """Why an exchange that found no reason itself was ended from outside: omac stops, or it has a fault."""
+    return "stopping" if trio.current_effective_deadline() == -math.inf else "upstream-error"

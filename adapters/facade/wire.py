@@ -1,0 +1,96 @@
+"""A connected socket, with the bytes that arrived on it ahead of their turn."""
+
+import contextlib
+import socket
+import struct
+
+import trio
+
+from omac.adapters.facade.bodies import UpstreamError
+from omac.adapters.facade.http1 import head_end
+
+HEAD_READ_BYTES = 65536
+BODY_READ_BYTES = 262144
+AHEAD_BYTES_MAX = 65536
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class ClientGone(Exception):
+    """The client closed or reset its connection."""
+
+
+class Wire:
+    """One side of a proxied exchange; `gone` is raised when the system reports that the peer is lost."""
+
+    def __init__(self, sock: trio.socket.SocketType, gone: type[ClientGone | UpstreamError]) -> None:
+        self._sock = sock
+        self._gone = gone
+        self.ahead = bytearray()
+
+    async def receive(self, bytes_max: int = BODY_READ_BYTES) -> bytes:
+        """What came ahead, else what comes next; empty when the peer has finished sending."""
+        if self.ahead:
+            data = bytes(self.ahead)
+            self.ahead.clear()
+            return data
+        return await self._receive(bytes_max)
+
+    async def receive_ahead(self) -> bool:
+        """Wait for more bytes without taking them; False when the peer has finished sending."""
+        data = await self._receive(HEAD_READ_BYTES)
+        self.ahead += data
+        return bool(data)
+
+    async def receive_head(self, bytes_max: int) -> bytes | None:
+        """Take a head off the wire; what is too long or not lines of CRLF is returned as it is, for the parser to judge.
+
+        None when the peer finished before the head did.
+        """
+        searched = 0
+        while (end := head_end(self.ahead, searched)) < 0:
+            searched = len(self.ahead)
+            if searched > bytes_max:
+                end = searched
+                break
+            if not await self.receive_ahead():
+                return None
+        head = bytes(self.ahead[:end])
+        del self.ahead[:end]
+        return head
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it; waits as long as the peer does not read."""
+        try:
+            sent = await self._sock.send(data)
+            if sent < len(data):
+                view = memoryview(data)
+                while sent < len(data):
+                    sent += await self._sock.send(view[sent:])
+        except OSError as error:
+            raise self._gone("the connection was lost") from error
+
+    async def linger(self, bytes_max: int, seconds: float) -> None:
+        """Finish sending and drain what still comes, so that a reset does not overtake the answer on its way."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+        drained = 0
+        with trio.move_on_after(seconds), contextlib.suppress(ClientGone, UpstreamError):
+            while drained < bytes_max and (data := await self._receive(HEAD_READ_BYTES)):
+                drained += len(data)
+
+    def cut(self) -> None:
+        """Close with a reset, so that nothing sent so far can be taken for complete (no effect on Unix sockets)."""
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.close()
+
+    def close(self) -> None:
+        """Close at once; what was sent is still delivered. May be called twice."""
+        self._sock.close()
+
+    async def _receive(self, bytes_max: int) -> bytes:
+        try:
+            return await self._sock.recv(bytes_max)
+        except OSError as error:
+            raise self._gone("the connection was lost") from error

@@ -1,0 +1,220 @@
+"""What /proc and pidfds say about processes: who descends from whom, who listens, and signals that hit no stranger.
+
+Everything is read at the moment of asking and nothing is kept. A pid alone names nobody for long: together with
+the start time (`start_ticks`) and the boot it does. Sources: proc(5), proc_pid_stat(5), pidfd_open(2),
+pidfd_send_signal(2), the kernel's Documentation/networking/proc_net_tcp.rst.
+"""
+
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+import trio
+
+
+class Stat(NamedTuple):
+    """One line of /proc/PID/stat: `session` is the session id, `start_ticks` is in clock ticks after boot."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    start_ticks: int
+
+    @property
+    def alive(self) -> bool:
+        """False for a zombie: it has ended, and only waits to be reaped."""
+        return self.state not in "ZX"
+
+
+class Listener(NamedTuple):
+    """A TCP socket in LISTEN: the address as text ("127.0.0.1", "::"), and the inode that /proc/PID/fd shows."""
+
+    address: str
+    port: int
+    inode: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def boot_id() -> str:
+    """The kernel's random id of this boot. Raises OSError without /proc."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def stat(pid: int) -> Stat | None:
+    """What /proc/PID/stat says, or None when there is no such process. Zombies are processes."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the program's name in parentheses; it may itself contain blanks and parentheses.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process began, in clock ticks after boot (field 22 of /proc/PID/stat); None when there is none."""
+    found = stat(pid)
+    return found.start_ticks if found else None
+
+
+def living(pid: int, ticks: int) -> bool:
+    """Whether the process that had `pid` and began at `ticks` still runs (a zombie does not)."""
+    found = stat(pid)
+    return found is not None and found.start_ticks == ticks and found.alive
+
+
+def descendants(pid: int) -> list[Stat]:
+    """The living processes below `pid`, itself excluded. A snapshot: what forks meanwhile may be missing."""
+    children = _children if os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children") else _children_by_scan()
+    found: dict[int, Stat] = {}
+    queue = [pid]
+    while queue:
+        for child in children(queue.pop()):
+            entry = stat(child)
+            if child not in found and entry:
+                found[child] = entry
+                queue.append(child)
+    return [entry for entry in found.values() if entry.alive]
+
+
+def session_members(sid: int) -> list[Stat]:
+    """The living processes of a session, its leader included. A snapshot, like `descendants`."""
+    return [entry for entry in _everyone() if entry.session == sid and entry.alive]
+
+
+def listeners() -> list[Listener]:
+    """The TCP sockets in LISTEN in this network namespace, IPv4 and IPv6."""
+    return [*_listeners_in("/proc/net/tcp"), *_listeners_in("/proc/net/tcp6")]
+
+
+def socket_inodes(pids: Collection[int]) -> set[int]:
+    """The inodes of the sockets that these processes hold; a process that may not be inspected adds none."""
+    found: set[int] = set()
+    for pid in pids:
+        try:
+            descriptors = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            try:
+                link = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+            except OSError:
+                continue
+            if link.startswith("socket:["):
+                found.add(int(link[8:-1]))
+    return found
+
+
+def answering(port: int) -> list[Listener]:
+    """The sockets that a connection to 127.0.0.1:`port` can reach.
+
+    A wildcard IPv6 socket is reached only when no IPv4 socket is there, since the closer address wins.
+    """
+    found = [listener for listener in listeners() if listener.port == port]
+    near = [listener for listener in found if listener.address in ("127.0.0.1", "0.0.0.0")]  # noqa: S104 - compared, not bound
+    return near or [listener for listener in found if listener.address == "::"]
+
+
+def owns_listener(pids: Collection[int], port: int) -> bool:
+    """Whether a connection to 127.0.0.1:`port` can reach these processes and nobody else.
+
+    With SO_REUSEPORT several sockets share a port and the kernel deals connections out: all of them must be theirs.
+    """
+    reachable = {listener.inode for listener in answering(port)}
+    return bool(reachable) and reachable <= socket_inodes(pids)
+
+
+def open_pidfd(pid: int, ticks: int) -> int | None:
+    """A descriptor (close-on-exec, the caller closes it) of the process that began at `ticks`; None if it is gone.
+
+    The start time is read after opening: if it fits, the descriptor cannot belong to a later user of the pid.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if start_ticks(pid) == ticks:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+async def wait_exit(descriptor: int) -> None:
+    """Return when the process behind a pidfd has ended (reaped or not). One task at a time per descriptor."""
+    await trio.lowlevel.wait_readable(descriptor)
+
+
+def kill(pid: int, ticks: int, number: signal.Signals) -> bool:
+    """Send a signal to the process that began at `ticks`, and to no other that got its pid.
+
+    False when it is gone, or when the kernel forbids it (another user's process).
+    """
+    descriptor = open_pidfd(pid, ticks)
+    if descriptor is None:
+        return False
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _everyone() -> Iterator[Stat]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (entry := stat(int(name))):
+            yield entry
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        # A child belongs to the thread that forked it.
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def _children_by_scan() -> Callable[[int], list[int]]:
+    """The same from every process's parent, for kernels without CONFIG_PROC_CHILDREN."""
+    below: dict[int, list[int]] = {}
+    for entry in _everyone():
+        below.setdefault(entry.parent, []).append(entry.pid)
+    return lambda pid: below.get(pid, [])
+
+
+def _listeners_in(path: str) -> Iterator[Listener]:
+    try:
+        file = open(path, encoding="ascii")  # noqa: SIM115 - closed below; IPv6 may be switched off
+    except FileNotFoundError:
+        return
+    with file:
+        next(file, None)
+        for line in file:
+            fields = line.split()
+            # Listening sockets are listed first (proc_net_tcp.rst); the connections after them may be many thousand.
+            if fields[3] != "0A":
+                break
+            address, _, port = fields[1].partition(":")
+            yield Listener(_address(address), int(port, 16), int(fields[9]))
+
+
+def _address(digits: str) -> str:
+    """The kernel prints each 32-bit word of the address in the host's own byte order."""
+    words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)
+    if len(packed) == 16 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
+        packed = packed[12:]
+    return socket.inet_ntop(socket.AF_INET6 if len(packed) == 16 else socket.AF_INET, packed)

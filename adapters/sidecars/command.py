@@ -1,0 +1,54 @@
+"""What exactly is executed for a sidecar: its argument vector, with the program found and the port filled in."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+
+from omac.domain.sidecar import SidecarSpec
+from omac.services.ports import SpawnFailed
+
+PORT_WORD = "${SIDECAR_PORT}"
+
+
+def argv(spec: SidecarSpec, port: int, environment: Mapping[str, str]) -> list[str]:
+    """The sidecar's argv; its first element is an absolute path to a program that may be executed.
+
+    A name with a slash is taken from the skill's folder, a bare one from PATH of the sidecar's own environment.
+    Raises SpawnFailed.
+    """
+    if not os.path.isdir(spec.source):
+        raise SpawnFailed(f"the skill's folder {spec.source} is not there; restore it, then reload the directory")
+    words = [word.replace(PORT_WORD, str(port)) for word in spec.command]
+    if not words or not words[0]:
+        raise SpawnFailed(f"skill {spec.skill} names no program; set sidecar.command in {spec.source}/omac.yaml")
+    if "/" in words[0]:
+        return [_in_folder(spec.source, words[0]), *words[1:]]
+    return [_on_path(spec.source, words[0], environment), *words[1:]]
+
+
+def find_on_path(name: str, environment: Mapping[str, str]) -> str | None:
+    """The program `name` in an absolute folder of the environment's PATH, or None.
+
+    Relative folders do not count: they would mean something else in every working directory.
+    """
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder.startswith("/")))
+
+
+def _in_folder(source: str, word: str) -> str:
+    path = os.path.normpath(os.path.join(source, word))
+    if not os.path.isfile(path):
+        raise SpawnFailed(f"{path} is not there or not a file; correct sidecar.command in {source}/omac.yaml")
+    if not os.access(path, os.X_OK):
+        raise SpawnFailed(f"{path} is not executable; run: chmod +x {shlex.quote(path)}")
+    return path
+
+
+def _on_path(source: str, name: str, environment: Mapping[str, str]) -> str:
+    if found := find_on_path(name, environment):
+        return found
+    raise SpawnFailed(
+        f"{name} is not on the sidecar's PATH ({environment.get('PATH', os.defpath)}); "
+        f"install it, or give its full path as sidecar.command in {source}/omac.yaml"
+    )

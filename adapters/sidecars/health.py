@@ -1,0 +1,130 @@
+"""Asking a sidecar whether it is ready, and making sure that it is the sidecar who answers."""
+
+import re
+import socket
+import struct
+from collections.abc import Callable, Collection
+
+import msgspec
+import trio
+
+from omac.adapters.linux import process
+from omac.domain.skill import Health
+from omac.services.ports import ProbeFailed
+
+TRY_S = 1.0
+ANSWER_BYTES_MAX = 8 * 1024
+_PAUSE_FIRST_S = 0.002
+_FAREWELL_S = 0.02
+_PATH = re.compile(r"/[!-~]*")
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What one try brought: `text` for a person; whether it was 2xx, and whether anything listened."""
+
+    text: str
+    healthy: bool = False
+    listened: bool = True
+
+
+async def probe(health: Health, port: int, own: Callable[[], Collection[int]]) -> None:
+    """Return once `GET health.path` on 127.0.0.1:`port` is answered 2xx by one of the pids that `own` lists.
+
+    `timeout_ms` bounds the whole, the initial delay included. The first pauses are of a few milliseconds and grow
+    up to `interval_ms`: a sidecar that is ready at once is seen at once. Raises ProbeFailed.
+    """
+    if not _PATH.fullmatch(health.path):
+        raise ProbeFailed(f"sidecar.health.path {health.path!r} is not a path; it must start with / and have no blanks")
+    seen = _Seen(f"initial_delay_ms {health.initial_delay_ms} leaves no time within timeout_ms {health.timeout_ms}")
+    with trio.move_on_after(health.timeout_ms / 1000):
+        await trio.sleep(health.initial_delay_ms / 1000)
+        seen = _Seen(f"no answer to GET {health.path} within {min(TRY_S * 1000, health.timeout_ms):g} ms")
+        pause = _PAUSE_FIRST_S
+        while True:
+            seen = await _ask(health.path, port)
+            if seen.healthy:
+                break
+            await trio.sleep(min(pause, health.interval_ms / 1000))
+            pause *= 1.5
+    if seen.healthy:
+        _require_owner(port, own)
+    else:
+        raise ProbeFailed(_explain(seen, health, port, own()))
+
+
+def _require_owner(port: int, own: Callable[[], Collection[int]]) -> None:
+    # Twice: a worker that took over the listener between the two readings of /proc is not a stranger.
+    if not process.owns_listener(own(), port) and not process.owns_listener(own(), port):
+        raise ProbeFailed(f"port {port} is held by another process; start the sidecar again to give it another port")
+
+
+def _explain(seen: _Seen, health: Health, port: int, pids: Collection[int]) -> str:
+    answering = process.answering(port)
+    if answering and not process.owns_listener(pids, port):
+        return f"port {port} is held by another process; {seen.text}"
+    text = f"{seen.text}, for {health.timeout_ms} ms"
+    if seen.listened:
+        return text
+    inodes = process.socket_inodes(pids)
+    elsewhere = sorted(
+        {str(found) for found in process.listeners() if found.inode in inodes and found not in answering}
+    )
+    if elsewhere:
+        text += f"; it listens on {', '.join(elsewhere)} instead"
+    return f"{text}; the sidecar must listen on 127.0.0.1 and the port in SIDECAR_PORT"
+
+
+async def _ask(path: str, port: int) -> _Seen:
+    with trio.move_on_after(TRY_S):
+        connection = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        with connection:
+            try:
+                await connection.connect(("127.0.0.1", port))
+                if connection.getsockname() == connection.getpeername():
+                    return _self_connected(connection, port)
+                return await _exchange(trio.SocketStream(connection), path, port)
+            except ConnectionRefusedError:
+                return _nothing_listens(port)
+            except (OSError, trio.BrokenResourceError) as problem:
+                return _Seen(f"GET {path} broke off: {problem.__cause__ or problem}")
+    return _Seen(f"no answer to GET {path} within {TRY_S:g} s")
+
+
+async def _exchange(stream: trio.SocketStream, path: str, port: int) -> _Seen:
+    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    await stream.send_all(request.encode("ascii"))
+    answer = b""
+    while b"\n" not in answer and len(answer) < ANSWER_BYTES_MAX:
+        piece = await stream.receive_some(ANSWER_BYTES_MAX - len(answer))
+        if not piece:
+            break
+        answer += piece
+    line, end, _ = answer.partition(b"\r\n")
+    status = _STATUS_LINE.fullmatch(line)
+    if not status or not end:
+        what = "did not speak HTTP" if answer else "closed the connection without an answer"
+        return _Seen(f"127.0.0.1:{port} {what}")
+    code = int(status[1])
+    await _take_leave(stream, ANSWER_BYTES_MAX - len(answer))
+    return _Seen(f"GET {path} answered {code}", healthy=200 <= code < 300)
+
+
+async def _take_leave(stream: trio.SocketStream, bytes_max: int) -> None:
+    """Let the sidecar finish its sentence: closing with unread bytes resets, and many servers log a traceback then."""
+    with trio.move_on_after(_FAREWELL_S):
+        while bytes_max > 0 and (piece := await stream.receive_some(bytes_max)):
+            bytes_max -= len(piece)
+
+
+def _self_connected(connection: trio.socket.SocketType, port: int) -> _Seen:
+    """On loopback a connection to a free port can meet itself (RFC 9293 section 3.5, simultaneous open).
+
+    It must vanish at once, without TIME_WAIT: it holds the very port that the sidecar is about to bind.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return _nothing_listens(port)
+
+
+def _nothing_listens(port: int) -> _Seen:
+    return _Seen(f"nothing listens on 127.0.0.1:{port}", listened=False)

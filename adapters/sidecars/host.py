@@ -1,0 +1,132 @@
+"""Where sidecars are started: a free port, a log, a clean environment, and a life that ends with omac's."""
+
+import os
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Mapping
+
+import trio
+
+from omac.adapters.linux import process
+from omac.adapters.sidecars import command, launch, logfile, orphan
+from omac.adapters.sidecars.process import LinuxSidecarProcess
+from omac.domain.sidecar import Birth, SidecarSpec, environment
+from omac.services.ports import SidecarHost, SpawnFailed
+
+PORTS_REMEMBERED = 256
+ISOLATION_PROBE_S = 5.0
+
+
+class LinuxSidecarHost(SidecarHost):
+    """Starts sidecars in a pid namespace each, where bubblewrap can build one, else in a session each.
+
+    Only the namespace keeps the promise that nothing outlives omac's own SIGKILL; `Birth.isolated` says which it is.
+    """
+
+    def __init__(self, logs: str, host_environment: Mapping[str, str], *, isolate: bool = True) -> None:
+        """`logs` is the folder of the log files; `host_environment` what sidecars may inherit from; `isolate=False`
+        does without namespaces even where they can be had."""
+        self._logs = logs
+        self._host_environment = dict(host_environment)
+        self._ports: deque[int] = deque(maxlen=PORTS_REMEMBERED)
+        self._boot_id = process.boot_id()
+        self._probing = trio.Lock()
+        self._isolation_problem: str | None = "switched off"
+        self._isolation_known = not isolate
+        self._bwrap = command.find_on_path("bwrap", self._host_environment)
+
+    @property
+    def isolation_problem(self) -> str | None:
+        """Why `isolation_available` said no, for a person; None when it said yes."""
+        return self._isolation_problem
+
+    async def isolation_available(self) -> bool:
+        """Whether bubblewrap can build the namespace here: tried once, with the same flags, for at most 5 s."""
+        async with self._probing:
+            if not self._isolation_known:
+                self._isolation_problem = await self._try_isolation()
+                self._isolation_known = True
+        return self._isolation_problem is None
+
+    async def spawn(self, label: str, spec: SidecarSpec) -> LinuxSidecarProcess:
+        """Start it on a free loopback port; `label` names its log file.
+
+        The environment is `omac.domain.sidecar.environment` and PWD, which bubblewrap always sets. Raises SpawnFailed;
+        then, as after a cancellation, nothing of it is left.
+        """
+        isolated = await self.isolation_available()
+        port = self._free_port()
+        variables = environment(spec, port, self._host_environment) | {"PWD": spec.source}
+        argv = command.argv(spec, port, variables)
+        path = os.path.join(self._logs, f"{label}.log")
+        try:
+            log = logfile.open_log(self._logs, label)
+        except (OSError, ValueError) as problem:
+            raise SpawnFailed(f"cannot open the log {path}: {problem}; remove what is in its place") from problem
+        try:
+            logfile.write_header(log, spec.skill, port, argv)
+            child, init = await self._start(isolated, argv, variables, spec.source, log)
+        except (OSError, ValueError) as problem:
+            raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {path}") from problem
+        except launch.NoNamespace as problem:
+            raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {path}") from problem
+        finally:
+            os.close(log)
+        return LinuxSidecarProcess(child, self._birth(child.pid, port, isolated, path), init)
+
+    async def end_orphan(self, birth: Birth) -> bool:
+        """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""
+        return await orphan.end(birth)
+
+    async def _start(
+        self, isolated: bool, argv: list[str], variables: Mapping[str, str], folder: str, log: int
+    ) -> tuple[subprocess.Popen[bytes], process.Stat | None]:
+        if isolated and self._bwrap:
+            return await launch.start_in_namespace(self._bwrap, argv, variables, folder, log)
+        return launch.start(argv, variables, folder, log), None
+
+    def _birth(self, pid: int, port: int, isolated: bool, log: str) -> Birth:
+        ticks = process.start_ticks(pid)
+        assert ticks is not None, "a child that was not reaped has an entry in /proc"
+        return Birth(pid, ticks, self._boot_id, port, isolated, log)
+
+    def _free_port(self) -> int:
+        """A free port of 127.0.0.1 that none of the last PORTS_REMEMBERED spawns got. Raises SpawnFailed."""
+        tried: list[socket.socket] = []
+        try:
+            for _ in range(PORTS_REMEMBERED + 1):
+                # Kept open until the end: the kernel would otherwise offer the same one again.
+                tried.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+                tried[-1].bind(("127.0.0.1", 0))
+                port: int = tried[-1].getsockname()[1]
+                if port not in self._ports:
+                    self._ports.append(port)
+                    return port
+        except OSError as problem:
+            raise SpawnFailed(f"no free port on 127.0.0.1: {problem}; end what holds so many of them") from problem
+        finally:
+            for each in tried:
+                each.close()
+        raise SpawnFailed("no free port on 127.0.0.1 that was not just used; end what holds so many of them")
+
+    async def _try_isolation(self) -> str | None:
+        if self._bwrap is None:
+            return "bubblewrap (bwrap) is not on PATH"
+        output = os.memfd_create("bwrap-output")
+        try:
+            with trio.fail_after(ISOLATION_PROBE_S):
+                true = ["true"]
+                child, _ = await launch.start_in_namespace(self._bwrap, true, self._host_environment, "/", output)
+                try:
+                    code = await launch.reap(child)
+                except BaseException:
+                    await launch.destroy(child)
+                    raise
+            return None if code == 0 else f"bubblewrap failed: {logfile.tail(output)}"
+        except (OSError, ValueError, launch.NoNamespace) as problem:
+            return f"bubblewrap failed: {logfile.tail(output) or problem}"
+        except trio.TooSlowError:
+            return f"bubblewrap did not finish within {ISOLATION_PROBE_S:g} s"
+        finally:
+            os.close(output)

@@ -1,0 +1,62 @@
+"""The log of a sidecar: what it prints, appended start after start, readable by its owner only."""
+
+import os
+import re
+import stat
+
+import msgspec
+
+ROTATE_BYTES = 8 * 1024 * 1024
+_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+def open_log(directory: str, label: str) -> int:
+    """A descriptor that appends to `<directory>/<label>.log` (0600); the caller closes it.
+
+    The directory is created if need be and made 0700. A log of more than ROTATE_BYTES becomes `<label>.log.1`
+    first. Raises OSError, ValueError for a label that is not a plain file name.
+    """
+    if not _LABEL.fullmatch(label):
+        raise ValueError(f"{label!r} cannot name a log file")
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchmod(folder, 0o700)
+        log = _open_at(folder, f"{label}.log")
+        if os.fstat(log).st_size > ROTATE_BYTES:
+            os.close(log)
+            os.rename(f"{label}.log", f"{label}.log.1", src_dir_fd=folder, dst_dir_fd=folder)
+            log = _open_at(folder, f"{label}.log")
+        return log
+    finally:
+        os.close(folder)
+
+
+def write_header(log: int, skill: str, port: int, argv: list[str]) -> None:
+    """One line that begins a start: JSON strings, so that no argument can forge another line. Raises OSError."""
+    os.write(log, b"[omac] sidecar %s starts: port=%d argv=%s\n" % (_json(skill), port, _json(argv)))
+
+
+def tail(log: int, size_max: int = 300) -> str:
+    """The end of what an already open file holds, as one line of text, for a message to a person."""
+    size = os.fstat(log).st_size
+    return " ".join(os.pread(log, size_max, max(0, size - size_max)).decode("utf-8", "replace").split())
+
+
+def _open_at(folder: int, name: str) -> int:
+    # Non-blocking, or a fifo in its place would hold omac until someone reads it.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    log = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(log).st_mode):
+            raise OSError(f"{name} is not a regular file")
+        os.fchmod(log, 0o600)
+        os.set_blocking(log, True)
+    except BaseException:
+        os.close(log)
+        raise
+    return log
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value)

@@ -1,0 +1,44 @@
+"""Ending what an earlier run of omac left behind, and nothing else."""
+
+import signal
+
+import trio
+
+from omac.adapters.linux import process
+from omac.adapters.linux.process import Stat
+from omac.domain.sidecar import Birth
+
+WITHIN_S = 5.0
+
+
+async def end(birth: Birth) -> bool:
+    """SIGKILL all that is left of it and wait until that is gone; False if there was nothing.
+
+    It is left when the boot is the same and its first process still has its start time, or, for one without a
+    namespace, when members of its session live on (Linux gives nobody a pid that is still a session's id). A process
+    that resists SIGKILL (uninterruptible, or another user's) is given up after 5 s.
+    """
+    if birth.boot_id != process.boot_id():
+        return False
+    known: dict[tuple[int, int], Stat] = {}
+    pause = 0.002
+    with trio.move_on_after(WITHIN_S):
+        while remains := _remains(birth, known):
+            for entry in remains:
+                process.kill(entry.pid, entry.start_ticks, signal.SIGKILL)
+            await trio.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+    return bool(known)
+
+
+def _remains(birth: Birth, known: dict[tuple[int, int], Stat]) -> list[Stat]:
+    """What lives of it now; `known` collects all that ever did, since the dead no longer lead to their children."""
+    leader = process.stat(birth.pid)
+    ours = leader is not None and leader.start_ticks == birth.start_ticks
+    found: list[Stat] = []
+    if leader and ours and leader.alive:
+        found += [leader, *process.descendants(birth.pid)]
+    if not birth.isolated and (ours or leader is None):
+        found += [entry for entry in process.session_members(birth.pid) if entry.start_ticks >= birth.start_ticks]
+    known |= {(entry.pid, entry.start_ticks): entry for entry in found}
+    return [entry for entry in known.values() if process.living(entry.pid, entry.start_ticks)]

@@ -1,0 +1,135 @@
+"""Reading an omac.yaml: a small regular file of plain YAML, whoever wrote it.
+
+What YAML can do beyond plain data is refused: aliases (a few lines of them expand to gigabytes), tags, several
+documents in one file, deep nesting, and the same key twice, where readers disagree on which one counts.
+"""
+
+import os
+import stat
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
+
+BYTES_MAX = 256 * 1024
+DEPTH_MAX = 32
+PROBLEM_CHARS_MAX = 200
+
+
+class YamlFileError(Exception):
+    """`path` cannot be read as YAML; `problem` says why and what to change, `line` (from 1) where, if that is known."""
+
+    def __init__(self, path: str, problem: str, line: int | None = None) -> None:
+        super().__init__(f"{path}: {problem}" if line is None else f"{path}, line {line}: {problem}")
+        self.path = path
+        self.problem = problem
+        self.line = line
+
+
+def read_yaml_bytes(name: str, folder_fd: int, shown: str) -> bytes:
+    """The content of the regular file `name` in the open folder; `shown` is the path that errors print.
+
+    Never follows a link, and never waits for a FIFO or a device. Raises YamlFileError.
+    """
+    try:
+        _check_regular(os.stat(name, dir_fd=folder_fd, follow_symlinks=False), shown)
+        # It may have become something else since: hence the flags, and the second look.
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
+        with open(fd, "rb", buffering=0) as file:
+            _check_regular(os.fstat(fd), shown)
+            content = bytearray()
+            while len(content) <= BYTES_MAX and (chunk := file.read(BYTES_MAX + 1 - len(content))):
+                content += chunk
+    except OSError as error:
+        raise YamlFileError(shown, f"cannot be read ({error.strerror}); make it a readable file") from error
+    if len(content) > BYTES_MAX:
+        raise YamlFileError(shown, f"is larger than {BYTES_MAX // 1024} KiB; shorten it")
+    return bytes(content)
+
+
+def parse_yaml(content: bytes, shown: str) -> object:
+    """The one document in `content`; None if it is empty. Raises YamlFileError.
+
+    Holds dicts, lists, strings, numbers, truth values, dates and None, as YAML 1.2 reads plain scalars.
+    """
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise YamlFileError(shown, "is not UTF-8 text; save it as UTF-8", line) from None
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    loaded: object
+    try:
+        loaded = _loader().load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlFileError(shown, _advice(error), None if mark is None else mark.line + 1) from None
+    except YAMLError as error:
+        raise YamlFileError(shown, f"is not valid YAML: {_one_line(str(error))}") from None
+    except Exception as error:
+        # Scalars such as 2024-99-99 escape ruamel's own errors as whatever the conversion raised.
+        raise YamlFileError(shown, f"holds a value that cannot be read: {_one_line(str(error))}") from None
+    return loaded
+
+
+def _check_regular(found: os.stat_result, shown: str) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise YamlFileError(shown, "is a symbolic link, and omac follows none here; put the file itself in its place")
+    if not stat.S_ISREG(found.st_mode):
+        raise YamlFileError(shown, "is not a regular file; put a text file in its place")
+
+
+def _loader() -> "YAML":
+    """A fresh loader: they hold the state of one parse."""
+    from ruamel.yaml import YAML
+
+    loader = YAML(typ="safe", pure=True)
+    loader.Composer = _plain_composer()
+    loader.max_depth = DEPTH_MAX
+    return loader
+
+
+@cache
+def _plain_composer() -> type[Any]:  # Any: ruamel's loader takes whatever has a composer's methods
+    """Made on first use: importing ruamel takes a tenth of a second, which most commands need not spend."""
+    from ruamel.yaml.composer import Composer, ComposerError
+
+    class PlainComposer(Composer):
+        """Composes nodes of events that are plain data, and refuses the others before they cost anything."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event = self.parser.peek_event()
+            if event.anchor is not None:  # an alias event too names its anchor
+                raise ComposerError(None, None, "plain: aliases and anchors (& and *)", event.start_mark)
+            if getattr(event, "ctag", None) is not None:
+                raise ComposerError(None, None, "plain: tags (!)", event.start_mark)
+            return super().compose_node(parent, index)
+
+    return PlainComposer
+
+
+def _advice(error: Any) -> str:
+    from ruamel.yaml.composer import ComposerError, MaxDepthExceededError
+    from ruamel.yaml.constructor import DuplicateKeyError
+
+    problem = str(error.problem)
+    match error:
+        case MaxDepthExceededError():
+            return f"is nested more than {DEPTH_MAX} levels deep; flatten it"
+        case DuplicateKeyError():
+            return "a key stands here twice; remove one of the two"
+        case ComposerError() if problem.startswith("plain: "):
+            return f"uses {problem.removeprefix('plain: ')}, which omac does not read; write the value out"
+        case ComposerError() if "another document" in problem:
+            return 'holds more than one document; remove everything from the second "---" on'
+        case _:
+            return f"is not valid YAML: {_one_line(problem)}; mend this line"
+
+
+def _one_line(text: str) -> str:
+    """`text` in one line that a terminal can show safely."""
+    text = text.partition("\n")[0]
+    shown = text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text
+    return shown if len(shown) <= PROBLEM_CHARS_MAX else shown[: PROBLEM_CHARS_MAX - 3] + "..."

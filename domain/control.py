@@ -1,0 +1,32 @@
+"""Control calls: what was asked of the control plane. A log without versions.
+
+Rules
+
+1. A call that changes something is recorded together with the change, before its effect.
+2. A call that is refused is recorded with the reason.
+3. A call that only reads, or changes nothing, is not recorded.
+"""
+
+from typing import Literal
+
+from omac.domain.recorded import Event
+
+Action = Literal["activate", "deactivate", "reload"]
+Listener = Literal["socket", "tcp", "command-line"]  # how the caller came in: its authority
+
+
+class ControlCalled(Event, frozen=True):
+    """It was granted."""
+
+    action: Action
+    dir: str
+    listener: Listener
+
+
+class ControlRefused(Event, frozen=True):
+    """It was refused. `dir` is what the caller wrote, cut to 1,024 characters."""
+
+    action: str
+    dir: str
+    listener: Listener
+    reason: str

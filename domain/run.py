@@ -1,0 +1,64 @@
+"""A run: one omac process, from its start to its end or to the recovery that found it dead.
+
+Rules
+
+1. A run that ends in order stops; one that did not is recovered, once, by a later run of the same host.
+2. Only a run whose lock is free is recovered: whoever holds the lock is alive.
+"""
+
+import msgspec
+
+from omac.domain.recorded import Event
+
+
+class RunStarted(Event, frozen=True):
+    """omac serves. `start_ticks` and `boot_id` identify the process beyond the reuse of its pid."""
+
+    harness: str
+    version: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+    roots: tuple[str, ...]
+
+
+class RunRecovered(Event, frozen=True):
+    """It was found dead by the run `by`, which settled what it left open: counts of each kind."""
+
+    by: str
+    directories: int
+    sidecars: int
+    accesses: int
+
+
+class RunStopped(Event, frozen=True):
+    """It ended in order; `why` in a few words."""
+
+    why: str
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as the journal knows it."""
+
+    status: str = "unknown"
+    harness: str = ""
+    version: str = ""
+    pid: int = 0
+    roots: tuple[str, ...] = ()
+
+
+TABLE: dict[tuple[str, type[Event]], str] = {
+    ("unknown", RunStarted): "started",
+    ("started", RunRecovered): "recovered",
+    ("started", RunStopped): "stopped",
+}
+
+
+def evolve(state: Run, event: Event) -> Run:
+    """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
+    status = TABLE[state.status, type(event)]
+    match event:
+        case RunStarted(harness, version, pid, _, _, roots):
+            return Run(status, harness, version, pid, roots)
+        case _:
+            return msgspec.structs.replace(state, status=status)

@@ -1,0 +1,283 @@
+"""The recorder: stored events in, positions out; one transaction for many callers.
+
+Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what a group commit needs.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notification, StoredEvent
+
+from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, refusal_of
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What is recorded beside an event: `at` in nanoseconds since 1970 UTC, and who, in which run, after what."""
+
+    at: int
+    run: str
+    actor: str
+    correlation: str | None = None
+    causation: int | None = None
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event as it is stored, names resolved."""
+
+    position: int
+    stream: str
+    version: int | None
+    kind: str
+    at: int
+    run: str
+    actor: str
+    correlation: str | None
+    causation: int | None
+    body: bytes
+
+
+Group = tuple[Sequence[StoredEvent], Meta]  # all or nothing, for one caller
+
+
+class SqlRecorder(ApplicationRecorder):
+    """Records into, and reads from, one journal. `writer` None: read-only.
+
+    Methods that write must be called by one thread at a time. Raises Refusal when the store cannot be used.
+    """
+
+    def __init__(self, path: str, reader: sa.Engine, writer: sa.Engine | None = None) -> None:
+        self.path = path
+        self._reader = reader
+        self._writer = writer
+        self._ids: dict[str, int] = {}  # interned names, as committed
+        self._texts: dict[int, str] = {}
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._reader.dispose()
+        if self._writer:
+            self._writer.dispose()
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
+        """Append for one caller; keyword `meta` is a Meta. Raises IntegrityError on a version conflict."""
+        result = self.insert_groups([(stored_events, kwargs["meta"])])[0]
+        if isinstance(result, IntegrityError):
+            raise result
+        return result
+
+    def insert_groups(self, groups: Sequence[Group]) -> list[Sequence[int] | IntegrityError]:
+        """Append many callers' events in one durable transaction; a caller with a version conflict gets its error.
+
+        Positions are gapless and ascend in the order of the groups.
+        """
+        assert self._writer is not None, "opened for reading"
+        new: dict[str, int] = {}
+        try:
+            with self._writer.begin() as connection:
+                top = connection.execute(sa.select(HEAD.c.position)).scalar_one()
+                self._intern(connection, groups, new)
+                results = self._insert(connection, top, groups, new)
+                last = max((done[-1] for done in results if not isinstance(done, Exception) and done), default=top)
+                connection.execute(sa.update(HEAD).values(position=last))
+        except sa.exc.DBAPIError as error:
+            raise refusal_of(error, self.path) from error
+        self._ids |= new
+        return results
+
+    def _intern(self, connection: sa.Connection, groups: Sequence[Group], new: dict[str, int]) -> None:
+        wanted: set[str] = set()
+        for events, meta in groups:
+            wanted.add(meta.run)
+            wanted.add(meta.actor)
+            for event in events:
+                wanted.add(str(event.originator_id))
+                wanted.add(event.topic)
+        missing = [text for text in sorted(wanted) if text not in self._ids]
+        for start in range(0, len(missing), 500):
+            part = missing[start : start + 500]
+            known = connection.execute(sa.select(NAME.c.text, NAME.c.id).where(NAME.c.text.in_(part)))
+            new.update((text, id_) for text, id_ in known)
+        for text in missing:
+            if text not in new:
+                new[text] = connection.execute(sa.insert(NAME).values(text=text).returning(NAME.c.id)).scalar_one()
+
+    def _insert(
+        self, connection: sa.Connection, top: int, groups: Sequence[Group], new: dict[str, int]
+    ) -> list[Sequence[int] | IntegrityError]:
+        ids = self._ids if not new else self._ids | new
+        try:
+            with connection.begin_nested():
+                return list(_insert_rows(connection, top, groups, ids))
+        except sa.exc.IntegrityError:
+            pass  # rare: find the ones in conflict, keep the others
+        results: list[Sequence[int] | IntegrityError] = []
+        for group in groups:
+            try:
+                with connection.begin_nested():
+                    (positions,) = _insert_rows(connection, top, [group], ids)
+            except sa.exc.IntegrityError as error:
+                results.append(IntegrityError(str(error.orig)))
+            else:
+                results.append(positions)
+                top = positions[-1] if positions else top
+        return results
+
+    def checkpoint(self) -> None:
+        """Move what is in the write-ahead log to the journal file, as far as no reader is in the way."""
+        assert self._writer is not None, "opened for reading"
+        with self._writer.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def head(self) -> int:
+        """The last position; 0 for an empty journal."""
+        with self._read() as connection:
+            return int(connection.execute(sa.select(HEAD.c.position)).scalar_one())
+
+    def journal_id(self) -> str:
+        """The random name the journal got when it was created."""
+        with self._read() as connection:
+            return str(connection.execute(sa.select(JOURNAL.c.id)).scalar_one())
+
+    def rows(self, after: int, limit: int, until: int | None = None) -> list[Row]:
+        """At most `limit` events above position `after`, up to `until`, in order."""
+        query = sa.select(*_COLUMNS).where(EVENT.c.position > after).order_by(EVENT.c.position).limit(limit)
+        if until is not None:
+            query = query.where(EVENT.c.position <= until)
+        with self._read() as connection:
+            found = connection.execute(query).all()
+            name = self._name_lookup(connection, found)
+        return [Row(p, name(s), v, name(k), at, name(r), name(a), c, z, b) for p, s, v, k, at, r, a, c, z, b in found]
+
+    def select_events(
+        self,
+        originator_id: Any,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """See eventsourcing.persistence.AggregateRecorder."""
+        query = _NAMED.where(_STREAM.c.text == str(originator_id), EVENT.c.version.is_not(None)).limit(limit)
+        if gt is not None:
+            query = query.where(EVENT.c.version > gt)
+        if lte is not None:
+            query = query.where(EVENT.c.version <= lte)
+        query = query.order_by(EVENT.c.version.desc() if desc else EVENT.c.version)
+        with self._read() as connection:
+            return [StoredEvent(s, v, k, b) for s, v, k, b, _ in connection.execute(query)]
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """See eventsourcing.persistence.ApplicationRecorder."""
+        query = _NAMED.order_by(EVENT.c.position).limit(limit)
+        if start is not None:
+            query = query.where(EVENT.c.position >= start if inclusive_of_start else EVENT.c.position > start)
+        if stop is not None:
+            query = query.where(EVENT.c.position <= stop)
+        if topics:
+            query = query.where(_KIND.c.text.in_(topics))
+        with self._read() as connection:
+            return [Notification(s, v, k, b, p) for s, v, k, b, p in connection.execute(query)]
+
+    def max_notification_id(self) -> int | None:
+        """See eventsourcing.persistence.ApplicationRecorder."""
+        return self.head() or None
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Any:
+        """Not offered: the feed delivers, in the order of commits, without a thread per subscriber."""
+        raise NotImplementedError("use the feed")
+
+    def kinds(self) -> Iterator[tuple[str, int]]:
+        """How many events of each kind there are, most frequent first."""
+        count = sa.func.count()
+        query = sa.select(_KIND.c.text, count).select_from(EVENT.join(_KIND, _KIND.c.id == EVENT.c.kind))
+        with self._read() as connection:
+            found = connection.execute(query.group_by(_KIND.c.text).order_by(count.desc(), _KIND.c.text)).all()
+        return ((str(kind), int(number)) for kind, number in found)
+
+    def _read(self) -> "_Reading":
+        return _Reading(self._reader, self.path)
+
+    def _name_lookup(self, connection: sa.Connection, found: Sequence[Any]) -> Any:
+        needed = {row[i] for row in found for i in (1, 3, 5, 6)} - self._texts.keys()
+        if needed:
+            names = connection.execute(sa.select(NAME.c.id, NAME.c.text).where(NAME.c.id.in_(needed)))
+            self._texts.update((id_, text) for id_, text in names)
+        return self._texts.__getitem__
+
+
+class _Reading:
+    """A connection for reading whose errors are refusals."""
+
+    def __init__(self, engine: sa.Engine, path: str) -> None:
+        self._connection = engine.connect()
+        self._path = path
+
+    def __enter__(self) -> sa.Connection:
+        return self._connection
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        self._connection.close()
+        if isinstance(error, sa.exc.DBAPIError):
+            raise refusal_of(error, self._path) from error
+
+
+_COLUMNS = (
+    EVENT.c.position,
+    EVENT.c.stream,
+    EVENT.c.version,
+    EVENT.c.kind,
+    EVENT.c.at,
+    EVENT.c.run,
+    EVENT.c.actor,
+    EVENT.c.correlation,
+    EVENT.c.causation,
+    EVENT.c.body,
+)
+_STREAM = NAME.alias("stream")
+_KIND = NAME.alias("kind")
+_NAMED = sa.select(_STREAM.c.text, EVENT.c.version, _KIND.c.text, EVENT.c.body, EVENT.c.position).select_from(
+    EVENT.join(_STREAM, _STREAM.c.id == EVENT.c.stream).join(_KIND, _KIND.c.id == EVENT.c.kind)
+)
+_INSERT = sa.insert(EVENT)
+
+
+def _insert_rows(
+    connection: sa.Connection, top: int, groups: Sequence[Group], ids: dict[str, int]
+) -> list[Sequence[int]]:
+    rows: list[dict[str, Any]] = []
+    positions: list[Sequence[int]] = []
+    for events, meta in groups:
+        run, actor = ids[meta.run], ids[meta.actor]
+        positions.append(range(top + 1, top + 1 + len(events)))
+        for event in events:
+            top += 1
+            rows.append(
+                {
+                    "position": top,
+                    "stream": ids[event.originator_id],  # type: ignore[index]  # our ids are texts
+                    "version": event.originator_version,
+                    "kind": ids[event.topic],
+                    "at": meta.at,
+                    "run": run,
+                    "actor": actor,
+                    "correlation": meta.correlation,
+                    "causation": meta.causation,
+                    "body": event.state,
+                }
+            )
+    if rows:
+        connection.execute(_INSERT, rows)
+    return positions

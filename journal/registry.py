@@ -1,0 +1,56 @@
+"""The closed registry: every kind of event that can stand in a journal, its current version, and its past.
+
+A stored row names its kind; only kinds listed here are ever decoded, and nothing a row says is imported or run.
+Names are stable for ever. To change an event: append a field with a default, or raise the version and add an
+upcaster from the previous one; stored bytes are never rewritten.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from omac.domain import access, control, directory, registration, run, sidecar
+from omac.domain.recorded import Event
+
+KINDS: dict[str, tuple[int, type[Event]]] = {
+    "run.started": (1, run.RunStarted),
+    "run.recovered": (1, run.RunRecovered),
+    "run.stopped": (1, run.RunStopped),
+    "directory.activation-requested": (1, directory.ActivationRequested),
+    "directory.session-admitted": (1, directory.SessionAdmitted),
+    "directory.activated": (1, directory.Activated),
+    "directory.activated-partially": (1, directory.ActivatedPartially),
+    "directory.activation-failed": (1, directory.ActivationFailed),
+    "directory.reload-requested": (1, directory.ReloadRequested),
+    "directory.deactivation-requested": (1, directory.DeactivationRequested),
+    "directory.deactivated": (1, directory.Deactivated),
+    "skill.appeared": (1, directory.SkillAppeared),
+    "skill.vanished": (1, directory.SkillVanished),
+    "route.mounted": (1, directory.RouteMounted),
+    "route.stubbed": (1, directory.RouteStubbed),
+    "route.unmounted": (1, directory.RouteUnmounted),
+    "skill.auto-registered": (1, registration.AutoRegistered),
+    "skill.registered": (1, registration.Registered),
+    "skill.approved": (1, registration.Approved),
+    "skill.drifted": (1, registration.Drifted),
+    "sidecar.spawn-requested": (1, sidecar.SpawnRequested),
+    "sidecar.started": (1, sidecar.Started),
+    "sidecar.healthy": (1, sidecar.Healthy),
+    "sidecar.unhealthy": (1, sidecar.Unhealthy),
+    "sidecar.exited": (1, sidecar.Exited),
+    "sidecar.restart-scheduled": (1, sidecar.RestartScheduled),
+    "sidecar.stop-requested": (1, sidecar.StopRequested),
+    "sidecar.stopped": (1, sidecar.Stopped),
+    "sidecar.gave-up": (1, sidecar.GaveUp),
+    "access.requested": (1, access.AccessRequested),
+    "access.completed": (1, access.AccessCompleted),
+    "access.aborted": (1, access.AccessAborted),
+    "access.refused": (1, access.AccessRefused),
+    "control.called": (1, control.ControlCalled),
+    "control.refused": (1, control.ControlRefused),
+}
+
+Upcaster = Callable[[list[Any]], list[Any]]  # the fields of one version, as stored, to those of the next
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+
+KIND_OF: dict[type[Event], str] = {cls: kind for kind, (_, cls) in KINDS.items()}

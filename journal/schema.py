@@ -1,0 +1,200 @@
+"""The store: tables, pragmas and how a journal file is opened, by its writer or by readers.
+
+One row of `event` is one event; `name` interns the texts that repeat (streams, kinds, runs, actors); `head` holds the
+last position, advanced in the same transaction as the events. `sealed` and `leaf` are there for encrypted fields and
+for proofs; this version leaves them empty.
+"""
+
+import os
+import sqlite3
+import stat
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+from omac.domain.refusal import Refusal
+
+SCHEMA = 1
+METADATA = sa.MetaData()
+
+JOURNAL = sa.Table(
+    "journal",
+    METADATA,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("schema", sa.Integer, nullable=False),
+)
+NAME = sa.Table(
+    "name",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("text", sa.Text, nullable=False, unique=True),
+)
+HEAD = sa.Table(
+    "head",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
+)
+EVENT = sa.Table(
+    "event",
+    METADATA,
+    sa.Column("position", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("stream", sa.Integer, nullable=False),
+    sa.Column("version", sa.Integer),
+    sa.Column("kind", sa.Integer, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("run", sa.Integer, nullable=False),
+    sa.Column("actor", sa.Integer, nullable=False),
+    sa.Column("correlation", sa.Text),
+    sa.Column("causation", sa.BigInteger),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("sealed", sa.LargeBinary),
+    sa.Column("leaf", sa.LargeBinary),
+)
+# Logs without versions (accesses) do not pay for the index that guards aggregates.
+sa.Index("event_version", EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
+
+BUSY_MS = 5_000
+WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
+
+
+def open_for_writing(path: str, journal_id: str) -> sa.Engine:
+    """The engine of the one writer of this process; creates the journal (0600, named `journal_id`) where none is.
+
+    Raises Refusal: journal-read-only, journal-newer, journal-damaged, journal-unavailable, state-unusable.
+    """
+    _create_file(path)
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=path), poolclass=StaticPool, connect_args={"check_same_thread": False}
+    )
+    sa.event.listen(engine, "connect", _prepare_writer)
+    sa.event.listen(engine, "begin", _begin_immediate)
+    try:
+        with engine.begin() as connection:
+            METADATA.create_all(connection)
+            if connection.execute(sa.select(JOURNAL.c.schema)).first() is None:
+                connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=SCHEMA))
+                connection.execute(sa.insert(HEAD).values(id=1, position=0))
+            _check_schema(connection, path)
+    except sa.exc.DBAPIError as error:
+        engine.dispose()
+        raise refusal_of(error, path) from error
+    except Refusal:
+        engine.dispose()
+        raise
+    return engine
+
+
+def open_for_reading(path: str) -> sa.Engine:
+    """An engine that cannot write, for as many readers as there are; works on read-only media too.
+
+    Raises Refusal: journal-unavailable (there is none), journal-newer, journal-damaged.
+    """
+    if not os.path.exists(path):
+        raise Refusal(
+            "journal-unavailable", f"there is no journal at {path} yet", fix=["omac serve --no-inner  # creates it"]
+        )
+    for query in ({"mode": "ro", "uri": "true"}, {"mode": "ro", "immutable": "1", "uri": "true"}):
+        engine = sa.create_engine(
+            sa.URL.create("sqlite", database=f"file:{_uri_path(path)}", query=query),
+            connect_args={"check_same_thread": False},
+        )
+        sa.event.listen(engine, "connect", _prepare_reader)
+        try:
+            with engine.connect() as connection:
+                _check_schema(connection, path)
+        except sa.exc.DBAPIError as error:
+            engine.dispose()
+            # A write-ahead log wants its index file; read-only media without one can only be read as they lie.
+            if "immutable" in query or "unable to open" not in str(error.orig) or _pending(path):
+                raise refusal_of(error, path) from error
+        except Refusal:
+            engine.dispose()
+            raise
+        else:
+            return engine
+    raise AssertionError("the second attempt either returned or raised")
+
+
+def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
+    """What a database error means for the person who runs omac."""
+    text = str(error.orig)
+    if "readonly" in text or "read-only" in text:
+        fix = [f"ls -l {path}", "omac serve --journal PATH  # somewhere you can write"]
+        return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
+    if "full" in text:
+        return Refusal("journal-unavailable", f"the disk of the journal {path} is full", fix=[f"df -h {path}"])
+    if "malformed" in text or "not a database" in text or "no such table" in text or "no such column" in text:
+        fix = [f"sqlite3 {path} 'pragma integrity_check'", "omac serve --journal PATH  # begins a new journal there"]
+        return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {text}", fix=fix)
+    if "locked" in text or "busy" in text:
+        return Refusal("journal-unavailable", f"the journal {path} is locked by another program", fix=[f"fuser {path}"])
+    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[f"ls -l {path}"])
+
+
+def _create_file(path: str) -> None:
+    """Make the file 0600 before SQLite sees it; its -wal and -shm take over that mode."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        try:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if os.path.islink(path):
+            raise Refusal(
+                "state-unusable", f"the journal {path} is a symbolic link; name the file itself", fix=[f"ls -l {path}"]
+            ) from error
+        reason = "journal-read-only" if error.errno in _NOT_WRITABLE else "journal-unavailable"
+        raise Refusal(
+            reason, f"the journal {path} cannot be opened for writing: {error.strerror}", fix=[f"ls -ld {path}"]
+        ) from error
+    if not regular:
+        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=[f"ls -l {path}"])
+
+
+_NOT_WRITABLE = (1, 13, 30)  # EPERM, EACCES, EROFS
+
+
+def _check_schema(connection: sa.Connection, path: str) -> None:
+    schema = connection.execute(sa.select(JOURNAL.c.schema)).scalar_one()
+    if schema > SCHEMA:
+        raise Refusal(
+            "journal-newer",
+            f"the journal {path} has schema {schema}; this omac knows {SCHEMA}",
+            fix=["omac version  # then install the newer omac"],
+        )
+
+
+def _prepare_writer(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so
+    for pragma in (
+        f"busy_timeout={BUSY_MS}",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        f"wal_autocheckpoint={WAL_PAGES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _prepare_reader(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    connection.execute("PRAGMA query_only=ON")
+
+
+def _uri_path(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _pending(path: str) -> bool:
+    """Whether committed events lie in a write-ahead log that an immutable open would not see."""
+    try:
+        return os.path.getsize(path + "-wal") > 0
+    except OSError:
+        return False

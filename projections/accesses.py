@@ -1,0 +1,102 @@
+"""The audit log: every access once, from its request to its outcome.
+
+`Accesses` is the live part, bounded by what is under way: open requests, and counts. `AuditLog` joins requests and
+outcomes into rows, in the order of requests, holding no more than what is open.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.recorded import Recorded
+
+Outcome = Literal["completed", "aborted", "refused", "open"]
+
+
+class Accesses:
+    """Accesses under way (by position of their request, with the run that forwards them), and how many ended how."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, str] = {}
+        self.completed = 0
+        self.aborted = 0
+        self.refused = 0
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one access event."""
+        event = recorded.event
+        kind = type(event)
+        if kind is AccessRequested:
+            self.open[recorded.position] = recorded.run
+        elif kind is AccessCompleted:
+            self.open.pop(event.request, None)
+            self.completed += 1
+        elif kind is AccessAborted:
+            self.open.pop(event.request, None)
+            self.aborted += 1
+        elif kind is AccessRefused:
+            self.refused += 1
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    """One access. `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds.
+
+    `status` and `duration` are None where there was none; `bytes` counts towards the agent, `bytes_in` towards the
+    skill; `reason` says why an access was refused or ended early.
+    """
+
+    position: int
+    at: int
+    dir: str | None
+    skill: str | None
+    session: str | None
+    method: str
+    path: str
+    status: int | None
+    bytes: int
+    bytes_in: int
+    duration: float | None
+    outcome: Outcome
+    reason: str | None
+
+
+def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
+    """Each access among `records` once, in the order of requests; those without an outcome come as `open`."""
+    waiting: OrderedDict[int, AuditRow] = OrderedDict()
+    for recorded in records:
+        event = recorded.event
+        match event:
+            case AccessRequested():
+                waiting[recorded.position] = AuditRow(
+                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
+                    None, 0, 0, None, "open", None,
+                )  # fmt: skip
+            case AccessRefused():
+                waiting[recorded.position] = AuditRow(
+                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
+                    event.status, 0, 0, None, "refused", event.reason,
+                )  # fmt: skip
+            case AccessCompleted() | AccessAborted() if event.request in waiting:
+                waiting[event.request] = _ended(waiting[event.request], event)
+            case _:
+                continue
+        while waiting and (first := next(iter(waiting.values()))).outcome != "open":
+            del waiting[first.position]
+            yield first
+    yield from waiting.values()
+
+
+def _ended(row: AuditRow, event: AccessCompleted | AccessAborted) -> AuditRow:
+    aborted = isinstance(event, AccessAborted)
+    return msgspec.structs.replace(
+        row,
+        status=event.status,
+        bytes=event.bytes_out,
+        bytes_in=event.bytes_in,
+        duration=None if event.duration_us is None else event.duration_us / 1_000_000,
+        outcome="aborted" if aborted else "completed",
+        reason=event.reason if isinstance(event, AccessAborted) else None,
+    )

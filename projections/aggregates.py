@@ -1,0 +1,45 @@
+"""The current state of every aggregate of one kind: its events folded, stream by stream."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Cause, Event, Recorded
+
+State = TypeVar("State")
+
+
+class Entry(msgspec.Struct, Generic[State], frozen=True):
+    """An aggregate: its state, the version that state has, the run that appended last, and the position of that."""
+
+    state: State
+    version: int = 0
+    run: str = ""
+    position: int = 0
+    correlation: str | None = None
+
+    def cause(self) -> Cause:
+        """For what omac itself does next: it follows from the last record of this stream."""
+        return Cause("omac", self.correlation, self.position or None)
+
+
+class Aggregates(Generic[State]):
+    """All aggregates of one kind; `evolve` is its fold, `initial` the state before any event."""
+
+    def __init__(self, initial: State, evolve: Callable[[State, Event], State]) -> None:
+        self._none = Entry(initial)
+        self._evolve = evolve
+        self.entries: dict[StreamId, Entry[State]] = {}
+
+    def __getitem__(self, stream: StreamId) -> Entry[State]:
+        return self.entries.get(stream, self._none)
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one event. Raises KeyError when it cannot follow: the journal is damaged."""
+        state = self._evolve(self[recorded.stream].state, recorded.event)
+        assert recorded.version is not None
+        self.entries[recorded.stream] = Entry(
+            state, recorded.version, recorded.run, recorded.position, recorded.correlation
+        )

@@ -1,0 +1,76 @@
+"""The system: every read model of one journal, folded together. This *is* the live state of omac.
+
+`apply` takes records in the order of positions; the same records give the same system, byte for byte, on any machine.
+"""
+
+from collections.abc import Callable, Iterable
+
+from omac.domain import directory, registration, run, sidecar
+from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain.directory import Directory
+from omac.domain.recorded import Event, Recorded
+from omac.domain.registration import Registration
+from omac.domain.run import Run
+from omac.domain.sidecar import Sidecar
+from omac.projections.accesses import Accesses
+from omac.projections.aggregates import Aggregates
+from omac.projections.tokens import TokenIndex
+
+
+class Controls:
+    """How many control calls changed something, and how many were refused."""
+
+    def __init__(self) -> None:
+        self.called = 0
+        self.refused = 0
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one control event."""
+        if isinstance(recorded.event, ControlCalled):
+            self.called += 1
+        else:
+            self.refused += 1
+
+
+class System:
+    """All read models at `position`."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.runs: Aggregates[Run] = Aggregates(Run(), run.evolve)
+        self.directories: Aggregates[Directory] = Aggregates(Directory(), directory.evolve)
+        self.registrations: Aggregates[Registration] = Aggregates(Registration(), registration.evolve)
+        self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
+        self.accesses = Accesses()
+        self.controls = Controls()
+        self.tokens = TokenIndex()
+        self._folds = self._by_event_type()
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one record into every read model it concerns. Raises KeyError when it cannot follow."""
+        for fold in self._folds[type(recorded.event)]:
+            fold(recorded)
+        self.position = recorded.position
+
+    def replay(self, records: Iterable[Recorded]) -> "System":
+        """Fold many; returns itself."""
+        for recorded in records:
+            self.apply(recorded)
+        return self
+
+    def _by_event_type(self) -> dict[type[Event], list[Callable[[Recorded], None]]]:
+        folds: dict[type[Event], list[Callable[[Recorded], None]]] = {}
+        kinds: list[tuple[Callable[[Recorded], None], Iterable[type[Event]]]] = [
+            (self.runs.apply, {event for _, event in run.TABLE}),
+            (self.directories.apply, {event for _, event in directory.TABLE}),
+            (self.registrations.apply, registration.EVENTS),
+            (self.sidecars.apply, {event for _, event in sidecar.TABLE}),
+            (self.accesses.apply, (AccessRequested, AccessCompleted, AccessAborted, AccessRefused)),
+            (self.controls.apply, (ControlCalled, ControlRefused)),
+            (self.tokens.apply, TokenIndex.EVENTS),
+        ]
+        for fold, events in kinds:
+            for event in events:
+                folds.setdefault(event, []).append(fold)
+        return folds

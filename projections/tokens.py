@@ -1,0 +1,33 @@
+"""The token index: which directory a routing token opens.
+
+It is keyed by the digest of the token, so it is rebuilt from the journal without knowing any token.
+"""
+
+from typing import ClassVar
+
+from omac.domain.directory import ActivationFailed, ActivationRequested, DeactivationRequested, SessionAdmitted
+from omac.domain.ids import StreamId, TokenDigest
+from omac.domain.recorded import Event, Recorded
+
+
+class TokenIndex:
+    """Digests of living tokens, and the stream of the directory each opens."""
+
+    EVENTS: ClassVar[tuple[type[Event], ...]] = (
+        ActivationRequested,
+        SessionAdmitted,
+        ActivationFailed,
+        DeactivationRequested,
+    )
+
+    def __init__(self) -> None:
+        self.streams: dict[TokenDigest, StreamId] = {}
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one event that makes or ends tokens."""
+        match recorded.event:
+            case ActivationRequested(_, _, digest) | SessionAdmitted(_, digest):
+                self.streams[digest] = recorded.stream
+            case _:
+                stream = recorded.stream
+                self.streams = {digest: other for digest, other in self.streams.items() if other != stream}
