@@ -14,6 +14,7 @@ class Target(msgspec.Struct, frozen=True):
     session: str | None
     port: int
     max_body_bytes: int
+    digest: str = ""  # of the token that led here
 
 
 class Request(msgspec.Struct, frozen=True):

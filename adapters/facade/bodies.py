@@ -39,7 +39,7 @@ class Framing(msgspec.Struct, frozen=True):
 
 def bad_request(detail: str) -> Refusal:
     """A request that cannot be understood one way only; the connection it came on is not read further."""
-    return Refusal("bad-request", f"The request is malformed: {detail}.")
+    return Refusal("bad-request", f"the request is malformed: {detail}")
 
 
 class Decoder(Protocol):

@@ -1,5 +1,6 @@
 """One client's connection: its requests in their order, each judged, admitted, relayed and accounted for."""
 
+import contextlib
 from collections.abc import Callable
 
 import trio
@@ -16,6 +17,8 @@ PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128
 LINGER_BYTES_MAX = 1_048_576
 LINGER_S = 1.0
+
+_CR = 0x0D
 
 
 class Connection:
@@ -43,11 +46,11 @@ class Connection:
         client = self._client
         with trio.move_on_after(wait_s) as scope:
             # empty lines ahead of a request are skipped (RFC 9112 section 2.2)
-            while client.ahead[:1] in (b"", b"\r") and client.ahead[1:2] in (b"", b"\n"):
-                if len(client.ahead) == 2:
-                    client.ahead.clear()
-                elif len(client.ahead) > 2:
+            while not client.ahead or client.ahead[0] == _CR:
+                if client.ahead.startswith(b"\r\n"):
                     del client.ahead[:2]
+                elif len(client.ahead) > 1:
+                    break  # a lone CR, which the parser refuses
                 elif not await client.receive_ahead():
                     return None
             scope.deadline = trio.current_time() + self._limits.head_timeout_s
@@ -106,10 +109,8 @@ class Connection:
         """Record a request that is not forwarded, then say so."""
         verb, target = line or ("", "")
         token = mount = path = ""
-        try:
+        with contextlib.suppress(Refusal):  # else recorded as a call to nowhere
             token, mount, path, _query = split_target(target)
-        except Refusal:
-            pass  # recorded as a call to nowhere
         request = Request(verb, _recorded_path(path, token))
         try:
             with trio.CancelScope(shield=True):

@@ -75,7 +75,7 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> Reque
     Raises Refusal: bad-request, head-too-large, misdirected-host, foreign-origin.
     """
     if len(head) > bytes_max:
-        raise Refusal("head-too-large", f"The head of a request is limited to {bytes_max} bytes.")
+        raise Refusal("head-too-large", f"the head of a request is limited to {bytes_max} bytes")
     fault = _fault(head)
     if fault is not None:
         raise bad_request(fault)
@@ -138,7 +138,7 @@ def split_target(target: str) -> tuple[str, str, str, str | None]:
         raise bad_request("the path holds a dot segment")
     parts = path.split("/", 3)
     if len(parts) < 3 or not parts[1] or not parts[2]:
-        raise Refusal("unknown-mount", "No skill is mounted here: a skill answers below /<token>/<mount>/.")
+        raise Refusal("unknown-mount", "no skill is mounted here: a skill answers below /<token>/<mount>/")
     token, mount = parts[1], parts[2]
     if "%" in token or "%" in mount:
         raise bad_request("the token or the mount is percent-encoded")
@@ -201,13 +201,13 @@ def _judge_caller(fields: Fields) -> None:
     if len(hosts) != 1:
         raise bad_request("a request names exactly one Host")  # a MUST of RFC 9112 section 3.2
     if not _KNOWN_HOST.fullmatch(hosts[0]):
-        raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field.")
+        raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field")
     for name, value in fields:
         lower = name.lower()
         if lower == b"origin" and not _KNOWN_ORIGIN.fullmatch(value):
-            raise Refusal("foreign-origin", "A page of another origin may not call a skill; see the Origin field.")
+            raise Refusal("foreign-origin", "a page of another origin may not call a skill; see the Origin field")
         if lower == b"sec-fetch-site" and value.lower() == b"cross-site":
-            raise Refusal("foreign-origin", "A page of another site may not call a skill; see Sec-Fetch-Site.")
+            raise Refusal("foreign-origin", "a page of another site may not call a skill; see Sec-Fetch-Site")
 
 
 def _request_framing(fields: Fields, minor: int) -> tuple[Framing, set[bytes], bool]:

@@ -24,7 +24,7 @@ INTERIM_HEADS_MAX = 16
 
 def body_too_large(bytes_max: int) -> Refusal:
     """The body is over the limit of its skill."""
-    return Refusal("body-too-large", f"The body of a request to this skill is limited to {bytes_max} bytes.")
+    return Refusal("body-too-large", f"the body of a request to this skill is limited to {bytes_max} bytes")
 
 
 class Exchange:
@@ -43,7 +43,8 @@ class Exchange:
         self._token = token
         self._limits = limits
         self._scope = trio.CancelScope()
-        self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"The body is malformed: {fault}."))
+        self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"the body is malformed: {fault}"))
+        self._sent = False
         self._answering = False
         self._last_bytes = False
         self._delivery: Delivery = "none"
@@ -70,6 +71,7 @@ class Exchange:
 
     async def run(self) -> None:
         """Relay until complete, or until the first reason to stop. Never raises for what a peer does."""
+        self._moved()
         with self._scope:
             upstream = await self._connect()
             if upstream is None:
@@ -79,7 +81,7 @@ class Exchange:
             finally:
                 upstream.close()
         if self._scope.cancelled_caught and not self.complete:
-            self._stop("timeout", Refusal("timeout", "Nothing moved between the client and the skill for too long."))
+            self._stop("timeout", Refusal("timeout", "nothing moved between the client and the skill for too long"))
 
     async def _relay(self, upstream: Wire) -> None:
         head = self._head
@@ -88,8 +90,14 @@ class Exchange:
             await upstream.send(
                 upstream_head(head, self._path, port=target.port, mount=target.mount, token=self._token)
             )
+            if head.expect_continue:  # before anything else can be on its way to the client
+                await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except UpstreamError as error:
-            return self._upstream_failed(error)
+            self._upstream_failed(error)
+            return
+        except ClientGone:
+            self._stop("client-gone")
+            return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._serve_client, upstream)
             await self._serve_answer(upstream)
@@ -105,12 +113,12 @@ class Exchange:
                 connected = sock.getsockname() != sock.getpeername()
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if waited.cancelled_caught:
-                self._stop("timeout", Refusal("timeout", "The skill did not accept a connection in time."))
+                self._stop("timeout", Refusal("timeout", "the skill did not accept a connection in time"))
             elif not connected:
-                self._stop("sidecar-down", Refusal("sidecar-down", "The skill is not listening."))
+                self._stop("sidecar-down", Refusal("sidecar-down", "the skill is not listening"))
         except OSError:
             connected = False
-            self._stop("sidecar-down", Refusal("sidecar-down", "The skill does not accept connections."))
+            self._stop("sidecar-down", Refusal("sidecar-down", "the skill does not accept connections"))
         finally:
             if not connected:
                 sock.close()
@@ -120,9 +128,8 @@ class Exchange:
 
     async def _serve_client(self, upstream: Wire) -> None:
         try:
-            if self._head.expect_continue:
-                await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
             await self._send_body(upstream)
+            self._sent = True
             if not self._answering:
                 self._scope.deadline = trio.current_time() + self._limits.response_head_timeout_s
             if self._body.finished:
@@ -136,7 +143,6 @@ class Exchange:
 
     async def _send_body(self, upstream: Wire) -> None:
         body, chunked = self._body, self._head.framing.chunked
-        self._moved()
         while not body.finished:
             data = await self._client.receive()
             if not data:
@@ -188,7 +194,7 @@ class Exchange:
         body = decoder_for(response.framing, UpstreamError)
         pending, self._delivery = client_head(response, self._head)
         self._answering = True
-        data = bytes(upstream.ahead)
+        data = upstream.take_ahead()
         while True:
             piece = b"".join(body.feed(data))
             self._last_bytes = body.finished
@@ -208,11 +214,11 @@ class Exchange:
     # fate
 
     def _moved(self) -> None:
-        if self._answering or not self._body.finished:
+        if self._answering or not self._sent:
             self._scope.deadline = trio.current_time() + self._limits.body_idle_timeout_s
 
     def _upstream_failed(self, error: UpstreamError) -> None:
-        self._stop("upstream-error", Refusal("upstream-error", f"The skill failed to answer: {error}."))
+        self._stop("upstream-error", Refusal("upstream-error", f"the skill failed to answer: {error}"))
 
     def _stop(self, reason: str, refusal: Refusal | None = None) -> None:
         """The first reason stands; what is found while everything ends is its consequence."""

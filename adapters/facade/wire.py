@@ -30,11 +30,13 @@ class Wire:
 
     async def receive(self, bytes_max: int = BODY_READ_BYTES) -> bytes:
         """What came ahead, else what comes next; empty when the peer has finished sending."""
-        if self.ahead:
-            data = bytes(self.ahead)
-            self.ahead.clear()
-            return data
-        return await self._receive(bytes_max)
+        return self.take_ahead() or await self._receive(bytes_max)
+
+    def take_ahead(self) -> bytes:
+        """What came ahead, empty when nothing did."""
+        data = bytes(self.ahead)
+        self.ahead.clear()
+        return data
 
     async def receive_ahead(self) -> bool:
         """Wait for more bytes without taking them; False when the peer has finished sending."""
@@ -43,9 +45,9 @@ class Wire:
         return bool(data)
 
     async def receive_head(self, bytes_max: int) -> bytes | None:
-        """Take a head off the wire; what is too long or not lines of CRLF is returned as it is, for the parser to judge.
+        """Take a head off the wire; None when the peer finished before the head did.
 
-        None when the peer finished before the head did.
+        What is too long, or not made of CRLF lines, is returned as far as it came: the parser says what is wrong.
         """
         searched = 0
         while (end := head_end(self.ahead, searched)) < 0:

@@ -6,11 +6,15 @@
 2. bubblewrap is a chain of processes: the outer one (our child), the init of the new pid namespace (pid 1 inside),
    and the program. When omac dies, the outer one is killed, then the init, and with an init its whole namespace:
    wrappers, background children and daemons included (pid_namespaces(7)).
-3. The namespace hides nothing of the file system and of the network; it bounds the *life* of a sidecar only.
+3. The init asks for that signal only after it has started the program, about 2 ms after the namespace's birth. A start
+   returns when it has asked, so whatever was started is bound. If omac is killed *within* those 2 ms, the program may
+   outlive it: bubblewrap does not look whether its parent is still there.
+4. The namespace hides nothing of the file system and of the network; it bounds the *life* of a sidecar only.
 """
 
 import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -22,6 +26,7 @@ from omac.adapters.linux import process
 NAMESPACE = ("--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--cap-drop", "ALL")
 INFO_WITHIN_S = 5.0
 _INFO_BYTES_MAX = 4096
+_BOUND_PAUSE_S = 0.0005
 
 
 class NoNamespace(Exception):
@@ -70,11 +75,17 @@ async def start_in_namespace(
             outer = start(line, environment, folder, output, pass_fds=(writer,))
         finally:
             os.close(writer)
+        init: process.Stat | None = None
         try:
-            return outer, _init(outer.pid, await _child_pid(reader))
+            init = _init(outer.pid, await _child_pid(reader))
+            await _bound(init)
         except BaseException:
+            # First the init: it may not be bound to the outer process yet.
+            if init:
+                process.kill(init.pid, init.start_ticks, signal.SIGKILL)
             await destroy(outer)
             raise
+        return outer, init
     finally:
         os.close(reader)
 
@@ -110,6 +121,22 @@ async def _child_pid(reader: int) -> int:
             with contextlib.suppress(msgspec.DecodeError):
                 return msgspec.json.decode(seen, type=_Info).child_pid
     raise NoNamespace(f"bubblewrap did not report its pid namespace within {INFO_WITHIN_S:g} s")
+
+
+async def _bound(init: process.Stat | None) -> None:
+    """Return once the init has asked to die with its parent (rule 3), or has ended.
+
+    With a child, the first thing it sleeps on is wait(2), and it asks before that. The kernel shows the request itself
+    to nobody else.
+    """
+    with trio.move_on_after(INFO_WITHIN_S):
+        while init and process.living(init.pid, init.start_ticks):
+            # In this order: before it has a child, the init sleeps in other places too.
+            if process.descendants(init.pid) and (now := process.stat(init.pid)) and now.state == "S":
+                return
+            await trio.sleep(_BOUND_PAUSE_S)
+        return
+    raise NoNamespace(f"bubblewrap did not start the sidecar within {INFO_WITHIN_S:g} s")
 
 
 def _init(outer: int, pid: int) -> process.Stat | None:

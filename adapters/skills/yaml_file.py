@@ -1,20 +1,22 @@
 """Reading an omac.yaml: a small regular file of plain YAML, whoever wrote it.
 
 What YAML can do beyond plain data is refused: aliases (a few lines of them expand to gigabytes), tags, several
-documents in one file, deep nesting, and the same key twice, where readers disagree on which one counts.
+documents in one file, directives, deep nesting, and the same key twice, where readers disagree on which one counts.
 """
 
 import os
 import stat
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
 BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
+NODES_MAX = 5_000  # a file of BYTES_MAX can hold enough of them to keep the parser busy for seconds
 PROBLEM_CHARS_MAX = 200
+NOT_PLAIN = "not plain: "  # begins those of ruamel's errors that this module raises itself
 
 
 class YamlFileError(Exception):
@@ -99,13 +101,29 @@ def _plain_composer() -> type[Any]:  # Any: ruamel's loader takes whatever has a
     class PlainComposer(Composer):
         """Composes nodes of events that are plain data, and refuses the others before they cost anything."""
 
+        def __init__(self, loader: Any = None) -> None:
+            super().__init__(loader)
+            self.nodes = 0
+
+        def compose_document(self) -> Any:
+            event = self.parser.peek_event()
+            if event.version is not None or event.tags:
+                refuse("uses directives (%), which omac does not read; remove them", event)
+            return super().compose_document()
+
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.parser.peek_event()
+            self.nodes += 1
+            if self.nodes > NODES_MAX:
+                refuse(f"holds more than {NODES_MAX} values; shorten it", event)
             if event.anchor is not None:  # an alias event too names its anchor
-                raise ComposerError(None, None, "plain: aliases and anchors (& and *)", event.start_mark)
+                refuse("uses aliases or anchors (& and *), which omac does not read; write the value out", event)
             if getattr(event, "ctag", None) is not None:
-                raise ComposerError(None, None, "plain: tags (!)", event.start_mark)
+                refuse("uses a tag (!), which omac does not read; remove it, or quote the text", event)
             return super().compose_node(parent, index)
+
+    def refuse(advice: str, event: Any) -> NoReturn:
+        raise ComposerError(None, None, NOT_PLAIN + advice, event.start_mark)
 
     return PlainComposer
 
@@ -120,8 +138,8 @@ def _advice(error: Any) -> str:
             return f"is nested more than {DEPTH_MAX} levels deep; flatten it"
         case DuplicateKeyError():
             return "a key stands here twice; remove one of the two"
-        case ComposerError() if problem.startswith("plain: "):
-            return f"uses {problem.removeprefix('plain: ')}, which omac does not read; write the value out"
+        case ComposerError() if problem.startswith(NOT_PLAIN):
+            return problem.removeprefix(NOT_PLAIN)
         case ComposerError() if "another document" in problem:
             return 'holds more than one document; remove everything from the second "---" on'
         case _:

@@ -1,0 +1,99 @@
+"""The control plane's endpoints: requests in, use cases called, contract JSON out. Authority is decided in `guard`."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from quart import Response, request
+from quart_trio import QuartTrio
+from werkzeug.exceptions import HTTPException
+
+from omac.domain.refusal import Refusal
+from omac.services.directories import Caller, Directories
+
+BODY_BYTES_MAX = 64 * 1024
+SCOPE_LISTENER = "omac.listener"  # set by the guard: which listener a request came in by
+
+_log = logging.getLogger("omac.control")
+
+
+def control_app(directories: Directories, status: Callable[[], object], correlate: Callable[[], str]) -> QuartTrio:
+    """The application. `status` gives the projected state; `correlate` a fresh correlation id."""
+    app = QuartTrio("omac.control")
+    app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES_MAX
+
+    async def call() -> tuple[str, str | None, Caller]:
+        body = await request.get_data()
+        assert isinstance(body, bytes), "as text only when asked for"
+        directory, session = _arguments(body)
+        scope: Mapping[str, Any] = dict(request.scope)
+        return directory, session, Caller(scope[SCOPE_LISTENER], correlate())
+
+    @app.post("/__omac__/activate")
+    async def activate() -> Response:
+        directory, session, caller = await call()
+        return _json(await directories.activate(directory, caller, session))
+
+    @app.post("/__omac__/deactivate")
+    async def deactivate() -> Response:
+        directory, _, caller = await call()
+        return _json({"dir": await directories.deactivate(directory, caller), "status": "deactivated"})
+
+    @app.post("/__omac__/reload")
+    async def reload() -> Response:
+        directory, _, caller = await call()
+        return _json(await directories.reload(directory, caller))
+
+    @app.get("/__omac__/dirs")
+    async def dirs() -> Response:
+        return _json({"dirs": directories.listing()})
+
+    @app.get("/__omac__/global")
+    async def global_skills() -> Response:
+        return _json({"skills": directories.global_skills()})
+
+    @app.get("/__omac__/status")
+    async def projected() -> Response:
+        return _json(status())
+
+    @app.errorhandler(Refusal)
+    async def refused(refusal: Refusal) -> Response:
+        return refusal_response(refusal)
+
+    @app.errorhandler(HTTPException)
+    async def unroutable(problem: HTTPException) -> Response:
+        reasons = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
+        reason = reasons.get(problem.code or 0, "bad-request")
+        return refusal_response(Refusal(reason, f"{request.method} {request.path}: {problem.description}"))
+
+    @app.errorhandler(Exception)
+    async def unexpected(_problem: Exception) -> Response:
+        _log.exception("%s %s failed", request.method, request.path)
+        return _json({"error": "internal", "detail": "omac failed; its log says how", "fix": []}, 500)
+
+    return app
+
+
+def refusal_response(refusal: Refusal) -> Response:
+    """A refusal as the control plane says it."""
+    body = {"error": refusal.reason, "detail": refusal.message, "fix": list(refusal.fix)}
+    return _json(body, refusal.status, {"X-Omac-Reason": refusal.reason})
+
+
+def _arguments(body: bytes) -> tuple[str, str | None]:
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.DecodeError as broken:
+        raise Refusal("bad-request", f"bad json body: {broken}", fix=['send {"dir": "/absolute/path"}']) from broken
+    directory = document.get("dir") if isinstance(document, dict) else None
+    if not isinstance(directory, str) or not directory:
+        raise Refusal("bad-request", "missing 'dir'", fix=['send {"dir": "/absolute/path"}'])
+    session = document.get("session")
+    if session is not None and not isinstance(session, str):
+        raise Refusal("bad-request", "'session' must be a string")
+    return directory, session
+
+
+def _json(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, mimetype="application/json")

@@ -1,0 +1,90 @@
+"""The guard: who may speak to the control plane at all. Authority is the listener, never something a caller says.
+
+The private socket (0600) is for people; TCP wants the bearer token. On both, Host and Origin are checked: a web page
+must not reach the control plane, neither by rebinding a name nor by posting a form. It is a plain ASGI wrapper, so
+nothing behind it runs for a caller who may not.
+"""
+
+import hmac
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+import trio
+
+from omac.adapters.control.app import SCOPE_LISTENER
+from omac.domain.control import Listener
+from omac.domain.refusal import Refusal
+
+KNOWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+KNOWN_ORIGIN = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+
+Scope = dict[str, Any]  # the ASGI message types
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Guard:
+    """Wraps an ASGI app for one listener. `token` is wanted on TCP; `refused` is told of every refusal here."""
+
+    def __init__(self, app: object, listener: Listener, token: str | None, refused: Callable[[str, str], None]) -> None:
+        self._app = cast(App, app)
+        self._listener = listener
+        self._token = token
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return None  # no WebSocket is offered: the server answers 403
+        try:
+            self._check(scope)
+        except Refusal as refusal:
+            self._refused(scope["path"], refusal.reason)
+            return await _answer(refusal, send)
+        return await self._app({**scope, SCOPE_LISTENER: self._listener}, receive, _shielded(send))
+
+    def _check(self, scope: Scope) -> None:
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        hosts = headers.get("host", [])
+        if len(hosts) != 1 or not KNOWN_HOST.fullmatch(hosts[0]):
+            raise Refusal("misdirected-host", "the control plane answers to 127.0.0.1 and localhost only")
+        origins = headers.get("origin", [])
+        foreign = any(not KNOWN_ORIGIN.fullmatch(origin) for origin in origins)
+        if foreign or "cross-site" in headers.get("sec-fetch-site", []):
+            raise Refusal("foreign-origin", "the control plane does not answer web pages")
+        if self._token is not None and not _bears(headers, self._token):
+            fix = ['curl -H "Authorization: Bearer $(cat $CONTROL_TOKEN_FILE)" ...  # or use the control socket']
+            raise Refusal("unauthorized", "the control plane wants its bearer token on TCP", fix=fix)
+
+
+def _bears(headers: Mapping[str, list[str]], token: str) -> bool:
+    given = headers.get("authorization", [])
+    return len(given) == 1 and hmac.compare_digest(given[0].encode(), f"Bearer {token}".encode())
+
+
+async def _answer(refusal: Refusal, send: Send) -> None:
+    body = msgspec.json.encode({"error": refusal.reason, "detail": refusal.message, "fix": refusal.fix})
+    headers = [(b"content-type", b"application/json"), (b"x-omac-reason", refusal.reason.encode())]
+    headers.append((b"content-length", str(len(body)).encode()))
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _shielded(send: Send) -> Send:
+    """hypercorn reports the end of a connection inside the app's final send, and quart-trio cancels itself there:
+    without a shield that send is cut short and the connection never closes."""
+
+    async def shielded(message: Any) -> None:
+        final = message["type"] == "http.response.body" and not message.get("more_body", False)
+        with trio.CancelScope(shield=final):
+            await send(message)
+
+    return shielded

@@ -1,0 +1,104 @@
+"""Where omac listens: loopback TCP, and Unix sockets that only their owner may connect to."""
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+
+import trio
+
+from omac.domain.refusal import Refusal
+
+BACKLOG = 1024
+UNIX_PATH_BYTES_MAX = 107  # sun_path of Linux, without its final NUL (unix(7))
+
+
+def tcp(host: str, port: int, flag: str) -> socket.socket:
+    """A socket that listens on a loopback address; `port` 0 takes a free one, `flag` is what a person set it with.
+
+    Raises Refusal: misuse when `host` is not loopback, port-taken, state-unusable for what else the system says.
+    """
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise Refusal("misuse", f"{flag} takes a loopback address, and {host!r} is none") from None
+    if not address.is_loopback or not 0 <= port <= 65535:
+        raise Refusal("misuse", f"{flag} takes a loopback address only, not {host}:{port}")
+    shown = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+    sock = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((str(address), port))
+        sock.listen(BACKLOG)
+        return sock
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Refusal(
+                "port-taken",
+                f"another process listens on {shown} ({flag})",
+                fix=[f"ss -ltnp 'sport = :{port}'", f"omac serve {flag} 127.0.0.1:0"],
+            ) from None
+        raise Refusal("state-unusable", f"cannot listen on {shown}: {error.strerror}") from error
+    except BaseException:
+        sock.close()
+        raise
+
+
+def unix(path: str) -> socket.socket:
+    """A listening Unix socket of mode 0600; one that nobody listens on any more is replaced.
+
+    Raises Refusal state-unusable: the path is too long, in use, not a socket, or not ours to write.
+    """
+    length = len(os.fsencode(path))
+    if length > UNIX_PATH_BYTES_MAX:
+        raise Refusal(
+            "state-unusable",
+            f"a socket's path has {length} bytes, and the system takes {UNIX_PATH_BYTES_MAX}: {path}",
+            fix=["export OMAC_STATE_DIR=/tmp/omac-$(id -u)  # or any other shorter path"],
+        )
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        # Linux makes the file with the mode of the socket, so that it is private from birth; where fchmod on a
+        # socket is refused, chmod comes before listen, and nobody can have connected
+        try:
+            os.fchmod(sock.fileno(), 0o600)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        sock.bind(path)
+        os.chmod(path, 0o600)
+        sock.listen(BACKLOG)
+        return sock
+    except OSError as error:
+        sock.close()
+        raise Refusal("state-unusable", f"cannot listen on {path}: {error.strerror}") from error
+    except BaseException:
+        sock.close()
+        raise
+
+
+def listener(sock: socket.socket) -> trio.SocketListener:
+    """The same socket, for trio; it takes it over."""
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise Refusal("state-unusable", f"something that is not a socket stands at {path}; it is left as it is")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            pass  # its queue is full: somebody has it
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise Refusal("state-unusable", f"another process listens on {path}")

@@ -1,0 +1,142 @@
+"""The state directory of this host: its id, its journal, and one folder for each run.
+
+Everything in it is 0700 or 0600 and out of every sandbox's reach. `run/current` points to the server's run folder.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+
+from omac.adapters.linux import lock
+from omac.domain.ids import HostId, RunId
+from omac.domain.refusal import Refusal
+
+RUNS_KEPT = 5  # folders of ended runs (their logs), newest first
+
+
+class StateDir:
+    """`path` is created where it is missing. Raises Refusal (state-unusable) when it cannot be used."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "StateDir":
+        """$OMAC_STATE_DIR, else $XDG_STATE_HOME/omac, else ~/.local/state/omac."""
+        if environment.get("OMAC_STATE_DIR"):
+            return cls(environment["OMAC_STATE_DIR"])
+        home = environment.get("XDG_STATE_HOME") or os.path.join(
+            environment.get("HOME") or os.path.expanduser("~"), ".local", "state"
+        )
+        return cls(os.path.join(home, "omac"))
+
+    def journal(self, environment: Mapping[str, str], flag: str | None = None) -> str:
+        """The journal's path: the flag, else $OMAC_JOURNAL, else journal.db here. Raises Refusal for a URL."""
+        chosen = flag or environment.get("OMAC_JOURNAL") or os.path.join(self.path, "journal.db")
+        if "://" in chosen:
+            raise Refusal("misuse", f"journals behind a URL are not supported yet: {chosen.split('://')[0]}://...")
+        return os.path.abspath(chosen)
+
+    def host_id(self, mint: Callable[[], str]) -> HostId:
+        """The id of this host, minted once. Two processes that mint at once agree on one of the two."""
+        path = os.path.join(self.path, "host-id")
+        with self._usable():
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            if not os.path.exists(path):
+                draft = f"{path}.{os.getpid()}"
+                _write_private(draft, mint())
+                try:
+                    os.link(draft, path)
+                except FileExistsError:
+                    pass
+                finally:
+                    os.unlink(draft)
+            with open(path, encoding="ascii") as file:
+                found = file.read().strip()
+        if not (found.isalnum() and 8 <= len(found) <= 64):
+            raise Refusal("state-unusable", f"{path} does not hold a host id; it was changed by hand or cut off")
+        return HostId(found)
+
+    def begin_run(self, run: RunId) -> str:
+        """Make and lock the folder of a run that begins; returns its path."""
+        path = self.run_path(run)
+        with self._usable():
+            os.makedirs(os.path.join(path, "logs"), mode=0o700)
+            os.chmod(path, 0o700)
+            lock.hold(os.path.join(path, "lock"))
+        return path
+
+    def run_path(self, run: RunId) -> str:
+        """The folder of a run."""
+        return os.path.join(self.path, "run", run)
+
+    def is_alive(self, run: RunId) -> bool:
+        """Whether the process of a run lives."""
+        return lock.is_held(os.path.join(self.run_path(run), "lock"))
+
+    def point_current(self, run: RunId) -> None:
+        """Let run/current lead to this run, in one step."""
+        with self._usable():
+            draft = os.path.join(self.path, "run", f".current.{os.getpid()}")
+            os.symlink(run, draft)
+            os.replace(draft, os.path.join(self.path, "run", "current"))
+
+    def current_socket(self) -> str:
+        """Where the server's control socket is, if a server runs."""
+        return os.path.join(self.path, "run", "current", "control.sock")
+
+    def hold_server(self, journal: str) -> None:
+        """Become the one server of a journal on this host. Raises Refusal (journal-in-use)."""
+        path = journal + ".server.lock"
+        with self._usable():
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            try:
+                lock.hold(path)
+            except lock.Locked as locked:
+                who = f" (pid {locked.pid})" if locked.pid else ""
+                fix = ["omac status", f"kill {locked.pid}" if locked.pid else f"fuser {path}"]
+                raise Refusal(
+                    "journal-in-use", f"another omac serve{who} uses the journal {journal}", fix=fix
+                ) from None
+
+    def write_token(self, path: str, token: str) -> None:
+        """Write a token to a new file that only its owner can read."""
+        with self._usable():
+            _write_private(path, token)
+
+    def prune_runs(self) -> None:
+        """Remove the folders of ended runs, but for the newest few."""
+        folder = os.path.join(self.path, "run")
+        with self._usable():
+            runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+            ended = [entry for entry in runs if not lock.is_held(os.path.join(entry.path, "lock"))]
+            ended.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
+            for entry in ended[RUNS_KEPT:]:
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+    def _usable(self) -> "_Usable":
+        return _Usable(self.path)
+
+
+class _Usable:
+    """What the system refuses in here is said in omac's words."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise Refusal(
+                "state-unusable",
+                f"the state directory {self._path} cannot be used: {error}",
+                fix=[f"ls -ld {self._path}", "export OMAC_STATE_DIR=PATH  # somewhere you can write"],
+            ) from error
+
+
+def _write_private(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,0 +1,74 @@
+"""Access: the gate of the facade, on the live routes and the journal."""
+
+from omac.domain import ids
+from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.recorded import Cause, Draft, Event
+from omac.domain.refusal import Refusal
+from omac.projections.routes import find_skill, find_way
+from omac.services.engine import Engine
+from omac.services.gate import Answer, Request, Target
+
+PATH_MAX = 1_024  # characters of a path, and of a mount, that are recorded
+
+
+class AccessGate:
+    """Implements services.gate.Gate."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stream = ids.access_stream(engine.host)
+
+    def resolve(self, token: str, mount: str) -> Target:
+        """See Gate."""
+        digest = ids.token_digest(token)
+        way = find_way(self._engine.system, self._engine.host, digest, mount)
+        return Target(way.dir, way.skill, mount, way.session, way.port, way.max_body_bytes, digest)
+
+    async def admit(self, target: Target, request: Request) -> int:
+        """See Gate. What changed while the record was made durable counts: the way is looked up again."""
+        event = AccessRequested(
+            target.dir, target.skill, target.mount, target.session, request.method, request.path[:PATH_MAX]
+        )
+        recorded = await self._engine.record(Draft(self._stream, None, event), Cause("agent"))
+        try:
+            way = find_way(self._engine.system, self._engine.host, ids.TokenDigest(target.digest), target.mount)
+            if way.port != target.port:
+                raise Refusal("sidecar-down", f"{target.skill}: its sidecar was started anew; try again")
+        except Refusal as refusal:
+            self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
+            raise
+        return recorded.position
+
+    def completed(self, access: int, answer: Answer) -> None:
+        """See Gate."""
+        assert answer.status is not None
+        self._soon(
+            access,
+            AccessCompleted(access, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
+        )
+
+    def aborted(self, access: int, answer: Answer, reason: str) -> None:
+        """See Gate."""
+        self._soon(
+            access,
+            AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
+        )
+
+    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
+        """See Gate."""
+        digest = ids.token_digest(token)
+        directory, skill, _ = find_skill(self._engine.system, digest, mount)
+        event = AccessRefused(
+            directory.path or None,
+            skill,
+            mount[:PATH_MAX] if directory.path else "",  # without a token, even the mount may be part of a secret
+            directory.tokens.get(digest),
+            request.method,
+            request.path[:PATH_MAX] if directory.path else "",
+            status,
+            reason,
+        )
+        await self._engine.record(Draft(self._stream, None, event), Cause("agent"))
+
+    def _soon(self, access: int, event: Event) -> None:
+        self._engine.writer.append_soon([Draft(self._stream, None, event)], Cause("agent", None, access))

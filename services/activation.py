@@ -1,0 +1,198 @@
+"""Activation: the reactor that makes each directory's skills follow its recorded state.
+
+One owner task per directory: while it is activating, find the skills, adopt the plan, have sidecars spawned and
+stopped, and mount or stub each route as its sidecar settles; while it is active, keep the routes true; while it is
+deactivating, have everything stopped. It ends when the directory is offline.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import trio
+
+from omac.domain import directory, ids, planning, registration, sidecar
+from omac.domain.directory import ActivationRequested, Directory, Plan
+from omac.domain.harness import Harness
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Cause, Recorded
+from omac.domain.refusal import Refusal
+from omac.domain.registration import Approved, Code
+from omac.domain.skill import FoundSkill
+from omac.services.engine import Engine, together
+from omac.services.ports import SkillFolders
+
+RETRY_S = 0.5  # between two tries while the journal is away
+JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")
+
+_log = logging.getLogger("omac.activation")
+
+
+class Activation:
+    """Owns every directory that this run activated."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        folders: SkillFolders,
+        harness: Harness,
+        unapproved: planning.Unapproved,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._engine = engine
+        self._folders = folders
+        self._harness = harness
+        self._unapproved = unapproved
+        self._environment = environment
+        self._owned: set[StreamId] = set()
+        self._nursery: trio.Nursery | None = None
+        engine.observe(self._notice)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own directories until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def _notice(self, recorded: Recorded) -> None:
+        stream, nursery = recorded.stream, self._nursery
+        if nursery is None:
+            return
+        if isinstance(recorded.event, ActivationRequested) and recorded.run == self._engine.run:
+            if stream not in self._owned:
+                self._owned.add(stream)
+                nursery.start_soon(self._own, stream)
+        elif isinstance(recorded.event, Approved):
+            _, host, scope, _, _ = stream.split("/")
+            approved = StreamId(f"directory/{host}/{scope}")
+            if approved in self._owned:
+                nursery.start_soon(self._reload, approved, Cause("omac", recorded.correlation, recorded.position))
+
+    async def _own(self, stream: StreamId) -> None:
+        while (state := self._state(stream)).status != "offline":
+            try:
+                match state.status:
+                    case "activating":
+                        await self._bring_up(stream, state)
+                    case "active" | "active_partial":
+                        if not await self._settle(stream, None):
+                            await self._engine.moved([stream, *self._sidecars(stream, state.routes)])
+                    case "deactivating":
+                        await self._take_down(stream)
+            except Refusal as refusal:
+                if refusal.reason not in JOURNAL_AWAY:
+                    raise
+                _log.error("%s: %s", state.path, refusal.message)
+                await trio.sleep(RETRY_S)
+        self._owned.discard(stream)  # no checkpoint since the look at the state: a new request finds no owner
+
+    async def _reload(self, stream: StreamId, cause: Cause) -> None:
+        """A person approved a skill of this directory: look at it again, once it has settled."""
+        while self._state(stream).status == "activating":
+            await self._engine.moved([stream])
+        try:
+            await self._execute(stream, directory.RequestReload(), cause)
+        except Refusal as refusal:
+            _log.info("%s", refusal.message)  # it went offline meanwhile: nothing to look at
+
+    async def _bring_up(self, stream: StreamId, state: Directory) -> None:
+        try:
+            plan = await self._plan(state)
+        except (Refusal, OSError) as problem:
+            if isinstance(problem, Refusal) and problem.reason in JOURNAL_AWAY:
+                raise
+            await self._execute(stream, directory.FailActivation(str(problem)))
+            return
+        await self._execute(stream, directory.AdoptPlan(plan))
+        while True:
+            now = self._state(stream)
+            if now.status != "activating" or now.generation != state.generation:
+                return
+            steered = await self._steer(stream, now, plan)
+            settled = await self._settle(stream, plan)
+            if not steered and not settled:
+                await self._engine.moved([stream, *self._sidecars(stream, plan.specs)])
+
+    async def _plan(self, state: Directory) -> Plan:
+        """Find the skills, register what is new or changed, and judge them."""
+        found = await self._folders.discover(state.path, self._harness.bases)
+        streams = {skill.name: self._registration(state, skill) for skill in found}
+        await together(
+            partial(self._register, streams[skill.name], Code(skill.source, skill.bundle_hash))
+            for skill in found
+            if skill.problem is None
+        )
+        registrations = {name: self._engine.system.registrations[stream].state for name, stream in streams.items()}
+        return planning.plan(found, state.path, registrations, self._unapproved, self._environment)
+
+    def _registration(self, state: Directory, skill: FoundSkill) -> StreamId:
+        return ids.registration_stream(self._engine.host, ids.workdir_id(state.path), skill.base, skill.name)
+
+    async def _register(self, stream: StreamId, code: Code) -> None:
+        decide = partial(registration.decide, registration.Discover(code))
+        await self._engine.execute(self._engine.system.registrations, stream, decide, Cause("omac"))
+
+    async def _steer(self, stream: StreamId, state: Directory, plan: Plan) -> bool:
+        """Ask for the sidecars that the plan wants and for the end of those it does not; whether anything was asked."""
+        asked: list[tuple[StreamId, sidecar.Command]] = []
+        for name, spec in plan.specs.items():
+            (target,) = self._sidecars(stream, [name])
+            current = self._engine.system.sidecars[target].state
+            if current.live and current.spec != spec and current.status != "stopping":
+                asked.append((target, sidecar.RequestStop("it is replaced")))
+            elif current.status == "idle" or (current.status == "gave-up" and current.generation != state.generation):
+                asked.append((target, sidecar.RequestSpawn(spec, state.generation)))
+        wanted = set(self._sidecars(stream, plan.specs))
+        asked += [
+            (target, sidecar.RequestStop("it is no longer wanted"))
+            for target in self._live(stream)
+            if target not in wanted
+        ]
+        await together(
+            partial(self._command_sidecar, target, command, self._cause(stream)) for target, command in asked
+        )
+        return bool(asked)
+
+    async def _settle(self, stream: StreamId, plan: Plan | None) -> bool:
+        """Make routes follow the sidecars; whether anything changed."""
+        names = self._state(stream).routes if plan is None else plan.specs | self._state(stream).routes
+        sidecars = {
+            name: self._engine.system.sidecars[target].state
+            for name, target in zip(names, self._sidecars(stream, names), strict=True)
+        }
+        return bool(await self._execute(stream, directory.Settle(plan, sidecars)))
+
+    async def _take_down(self, stream: StreamId) -> None:
+        stop = sidecar.RequestStop("its directory goes offline")
+        await together(
+            partial(self._command_sidecar, target, stop, self._cause(stream)) for target in self._live(stream)
+        )
+        if live := self._live(stream):
+            await self._engine.moved(live)
+        else:
+            await self._execute(stream, directory.FinishDeactivation())
+
+    async def _execute(
+        self, stream: StreamId, command: directory.Command, cause: Cause | None = None
+    ) -> Sequence[Recorded]:
+        return await self._engine.execute(
+            self._engine.system.directories, stream, partial(directory.decide, command), cause
+        )
+
+    async def _command_sidecar(self, target: StreamId, command: sidecar.Command, cause: Cause) -> None:
+        await self._engine.execute(self._engine.system.sidecars, target, partial(sidecar.decide, command), cause)
+
+    def _state(self, stream: StreamId) -> Directory:
+        return self._engine.system.directories[stream].state
+
+    def _cause(self, stream: StreamId) -> Cause:
+        return self._engine.system.directories[stream].cause()
+
+    def _sidecars(self, stream: StreamId, names: Mapping[str, object] | Sequence[str]) -> list[StreamId]:
+        _, host, workdir = stream.split("/")
+        return [ids.sidecar_stream(ids.HostId(host), ids.WorkdirId(workdir), name) for name in names]
+
+    def _live(self, stream: StreamId) -> list[StreamId]:
+        prefix = "sidecar/" + stream.split("/", 1)[1] + "/"
+        entries = self._engine.system.sidecars.entries
+        return [target for target, entry in entries.items() if target.startswith(prefix) and entry.state.live]

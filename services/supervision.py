@@ -1,0 +1,191 @@
+"""Supervision: the reactor that makes each sidecar's process follow its recorded state.
+
+One owner task per sidecar looks at the projected state, does the one thing that state calls for, and records what
+came of it. It ends when the sidecar is idle or has given up.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from omac.domain import sidecar
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Recorded
+from omac.domain.refusal import Refusal
+from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
+from omac.services.engine import Engine
+from omac.services.ports import ProbeFailed, SidecarHost, SidecarProcess, SkillFolders, SpawnFailed
+
+STOP_GRACE_MS = 5_000
+RETRY_S = 0.5  # between two tries to record a fact while the journal is away
+
+_log = logging.getLogger("omac.supervision")
+Result = TypeVar("Result")
+
+
+class Supervision:
+    """Owns every sidecar process of this run."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        host: SidecarHost,
+        folders: SkillFolders,
+        policy: RestartPolicy = RestartPolicy(),  # noqa: B008  # frozen
+    ) -> None:
+        self._engine = engine
+        self._host = host
+        self._folders = folders
+        self._policy = policy
+        self._owned: set[StreamId] = set()
+        self._nursery: trio.Nursery | None = None
+        engine.observe(self._notice)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own sidecars until cancelled; whatever still runs then is stopped before this returns."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def _notice(self, recorded: Recorded) -> None:
+        stream, nursery = recorded.stream, self._nursery
+        if not isinstance(recorded.event, SpawnRequested) or recorded.run != self._engine.run:
+            return
+        if stream not in self._owned and nursery is not None:
+            self._owned.add(stream)
+            nursery.start_soon(self._own, stream)
+
+    async def _own(self, stream: StreamId) -> None:
+        process: SidecarProcess | None = None
+        started_at = 0.0
+        try:
+            while (state := self._state(stream)).live:
+                match state.status:
+                    case "requested":
+                        process = await self._spawn(stream, state)
+                        started_at = trio.current_time()
+                    case "started" if process:
+                        await self._await_health(stream, state, process, started_at)
+                    case "healthy" if process:
+                        ended = await self._first(process.wait, lambda: self._engine.moved([stream]))
+                        if isinstance(ended, Exit):
+                            await self._report_exit(stream, ended, started_at)
+                    case "backoff":
+                        if process is not None:
+                            await process.stop(STOP_GRACE_MS)  # what it left behind
+                            process = None
+                        with trio.move_on_after(state.delay_ms / 1000) as pause:
+                            await self._engine.moved([stream])
+                        if pause.cancelled_caught:
+                            await self._report(stream, sidecar.Restart())
+                    case "stopping":
+                        if process is not None:
+                            ended = await process.stop(STOP_GRACE_MS)
+                            await self._report_exit(stream, ended, started_at)
+                            process = None
+                        await self._report(stream, sidecar.ReportStopped())
+                    case _:
+                        raise AssertionError(f"{stream} is {state.status} and this run has no process for it")
+            self._owned.discard(stream)  # no checkpoint since the look at the state: a new request finds no owner
+        finally:
+            if process is not None:
+                with trio.CancelScope(shield=True):
+                    await process.stop(STOP_GRACE_MS)
+
+    async def _spawn(self, stream: StreamId, state: Sidecar) -> SidecarProcess | None:
+        assert state.spec is not None
+        problem = await self._changed(state.spec)
+        if problem is None:
+            try:
+                process = await self._host.spawn(_label(stream), state.spec)
+            except SpawnFailed as failed:
+                problem = str(failed)
+            else:
+                await self._report(stream, sidecar.ReportStarted(process.birth))
+                return process
+            await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, self._policy))
+        else:  # trying again would not help: its approval is for other code
+            await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, RestartPolicy(limit=0)))
+        return None
+
+    async def _changed(self, spec: SidecarSpec) -> str | None:
+        """Why the skill's files are not those that were judged, if so."""
+        try:
+            found = await self._folders.bundle_hash(spec.source)
+        except OSError as error:
+            return f"its files cannot be read: {error}"
+        if found != spec.bundle_hash:
+            return f"its files in {spec.source} changed after they were looked at; reload the directory"
+        return None
+
+    async def _await_health(self, stream: StreamId, state: Sidecar, process: SidecarProcess, started_at: float) -> None:
+        assert state.spec is not None
+        health = state.spec.health
+
+        async def probe() -> str:
+            try:
+                await process.probe(health)
+            except ProbeFailed as failed:
+                return str(failed)
+            return ""
+
+        seen = await self._first(process.wait, probe, lambda: self._engine.moved([stream]))
+        if isinstance(seen, Exit):
+            await self._report_exit(stream, seen, started_at)
+        elif seen == "":
+            await self._report(stream, sidecar.ReportHealthy())
+        elif isinstance(seen, str):
+            await self._report(stream, sidecar.ReportUnhealthy(seen))
+            ended = await process.stop(STOP_GRACE_MS)
+            await self._report_exit(stream, ended, started_at, seen)
+
+    async def _report_exit(self, stream: StreamId, ended: Exit, started_at: float, detail: str = "") -> None:
+        uptime_ms = round((trio.current_time() - started_at) * 1000)
+        birth = self._state(stream).birth
+        log = f"; its output is in {birth.log}" if birth else ""
+        detail = (detail or _describe(ended, uptime_ms)) + log
+        await self._report(stream, sidecar.ReportExit(ended, uptime_ms, detail, self._policy))
+
+    async def _report(self, stream: StreamId, command: sidecar.Command) -> None:
+        """Record a fact, however long the journal is away."""
+        while True:
+            try:
+                await self._engine.execute(
+                    self._engine.system.sidecars, stream, lambda state: sidecar.decide(command, state)
+                )
+            except Refusal as refusal:
+                if refusal.reason == "stopping":
+                    return
+                _log.error("%s cannot be recorded yet: %s", stream, refusal.message)
+                await trio.sleep(RETRY_S)
+            else:
+                return
+
+    def _state(self, stream: StreamId) -> Sidecar:
+        return self._engine.system.sidecars[stream].state
+
+    @staticmethod
+    async def _first(*waits: Callable[[], Awaitable[Result]]) -> Result:
+        """The result of whichever wait ends first (the earliest named, if several do); the others are cancelled."""
+        ended: dict[int, Result] = {}
+        async with trio.open_nursery() as nursery:
+
+            async def wait(number: int) -> None:
+                ended[number] = await waits[number]()
+                nursery.cancel_scope.cancel()
+
+            for number in range(len(waits)):
+                nursery.start_soon(wait, number)
+        return ended[min(ended)]
+
+
+def _label(stream: StreamId) -> str:
+    _, _, workdir, skill = stream.split("/")
+    return f"{workdir[:12]}-{skill}"
+
+
+def _describe(ended: Exit, uptime_ms: int) -> str:
+    how = f"killed by signal {ended.signal}" if ended.signal is not None else f"exited with status {ended.code}"
+    return f"{how} after {uptime_ms} ms"

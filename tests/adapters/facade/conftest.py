@@ -1,0 +1,220 @@
+"""A facade on real sockets, a gate that keeps its transcript, and upstreams that do what they are told."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from omac.adapters.facade.listen import open_tcp
+from omac.adapters.facade.server import Facade, FacadeLimits
+from omac.domain.refusal import Refusal
+from omac.services.gate import Answer, Request, Target
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+class RecordingGate:
+    """Says yes to TOKEN, and writes down every question and every outcome in the order they came."""
+
+    def __init__(self, port: int, max_body_bytes: int = 1 << 30) -> None:
+        self.target = Target("/work", "fast", "fast", None, port, max_body_bytes)
+        self.transcript: list[tuple[Any, ...]] = []
+        self.resolve_error: Exception | None = None
+        self.admit_error: Exception | None = None
+        self.refused_error: Exception | None = None
+        self.durable: trio.Event | None = None
+        self.admitted = 0
+
+    def resolve(self, token: str, mount: str) -> Target:
+        if self.resolve_error is not None:
+            raise self.resolve_error
+        if (token, mount) != (TOKEN, "fast"):
+            raise Refusal("unknown-mount", "No skill is mounted here.")
+        return self.target
+
+    async def admit(self, target: Target, request: Request) -> int:
+        self.transcript.append(("admit", request.method, request.path))
+        if self.durable is not None:
+            await self.durable.wait()
+        if self.admit_error is not None:
+            raise self.admit_error
+        self.admitted += 1
+        return self.admitted
+
+    def completed(self, access: int, answer: Answer) -> None:
+        self.transcript.append(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))
+        assert answer.duration_us >= 0
+
+    def aborted(self, access: int, answer: Answer, reason: str) -> None:
+        self.transcript.append(("aborted", access, answer.status, answer.bytes_in, answer.bytes_out, reason))
+
+    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self.transcript.append(("refused", token, mount, request.method, request.path, status, reason))
+        if self.refused_error is not None:
+            raise self.refused_error
+
+    @property
+    def last(self) -> tuple[Any, ...]:
+        return self.transcript[-1]
+
+    async def until(self, kind: str, count: int = 1) -> tuple[Any, ...]:
+        """Wait until `kind` stands in the transcript `count` times; the last of them."""
+        with trio.fail_after(5):
+            while len(found := [entry for entry in self.transcript if entry[0] == kind]) < count:
+                await trio.sleep(0.005)
+        return found[-1]
+
+
+class Client:
+    """A raw client: it sends any bytes, and reads what comes."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.buffer = b""
+
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def ask(self, method: str = "GET", path: str = "/", *fields: str, body: bytes = b"", minor: int = 1) -> None:
+        lines = [f"{method} /{TOKEN}/fast{path} HTTP/1.{minor}", "Host: 127.0.0.1", *fields, "", ""]
+        await self.send("\r\n".join(lines).encode("latin-1") + body)
+
+    async def until(self, mark: bytes) -> bytes:
+        """Everything up to and including `mark`."""
+        with trio.fail_after(5):
+            while mark not in self.buffer:
+                data = await self.stream.receive_some(65536)
+                assert data, f"closed after {self.buffer!r}"
+                self.buffer += data
+        end = self.buffer.index(mark) + len(mark)
+        taken, self.buffer = self.buffer[:end], self.buffer[end:]
+        return taken
+
+    async def exactly(self, count: int) -> bytes:
+        with trio.fail_after(5):
+            while len(self.buffer) < count:
+                data = await self.stream.receive_some(65536)
+                assert data, f"closed after {self.buffer!r}"
+                self.buffer += data
+        taken, self.buffer = self.buffer[:count], self.buffer[count:]
+        return taken
+
+    async def rest(self) -> bytes:
+        """Everything until the facade closes; raises trio.BrokenResourceError when it resets."""
+        with trio.fail_after(5):
+            while data := await self.stream.receive_some(65536):
+                self.buffer += data
+        taken, self.buffer = self.buffer, b""
+        return taken
+
+
+Handler = Callable[[trio.SocketStream], Awaitable[None]]
+
+
+class House:
+    """Facade, gate and upstream of one test."""
+
+    def __init__(self, port: int, gate: RecordingGate, facade_scope: trio.CancelScope) -> None:
+        self.port = port
+        self.gate = gate
+        self.facade_scope = facade_scope
+        self.received: list[bytes] = []
+        self.upstream_ends: list[str] = []
+        self._streams: list[trio.SocketStream] = []
+
+    async def client(self) -> Client:
+        stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+        self._streams.append(stream)
+        return Client(stream)
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.socket.close()
+
+
+@pytest.fixture
+def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
+    """Start a facade in front of `handler`; None stands for a skill that is not listening."""
+    houses: list[House] = []
+
+    async def start(handler: Handler | None, *, max_body_bytes: int = 1 << 30, **limits: Any) -> House:
+        back = open_tcp("127.0.0.1", 0)
+        gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes)
+        front = open_tcp("127.0.0.1", 0)
+        house = House(front.socket.getsockname()[1], gate, trio.CancelScope())
+        houses.append(house)
+
+        async def served(stream: trio.SocketStream) -> None:
+            async with stream:
+                try:
+                    assert handler is not None
+                    await handler(stream)
+                    house.upstream_ends.append("done")
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    house.upstream_ends.append("broken")
+
+        async def facade(task_status: trio.TaskStatus[None]) -> None:
+            with house.facade_scope:
+                await Facade(gate, FacadeLimits(**limits)).serve([front], task_status=task_status)
+
+        if handler is None:
+            await back.aclose()
+        else:
+            await nursery.start(lambda task_status: trio.serve_listeners(served, [back], task_status=task_status))
+        await nursery.start(facade)
+        return house
+
+    yield start
+    for house in houses:
+        house.close()
+
+
+async def read_request(stream: trio.SocketStream) -> tuple[bytes, bytes]:
+    """Head and body of a request as it reached the upstream; the body still chunked if it was."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = await stream.receive_some(65536)
+        if not more:
+            return data, b""
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    lower = head.lower()
+    if b"\r\ntransfer-encoding: chunked" in lower:
+        while not body.endswith(b"0\r\n\r\n"):
+            more = await stream.receive_some(65536)
+            if not more:
+                break
+            body += more
+    elif b"\r\ncontent-length: " in lower:
+        length = int(lower.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
+        while len(body) < length and (more := await stream.receive_some(65536)):
+            body += more
+    return head + b"\r\n\r\n", body
+
+
+@pytest.fixture
+def replies() -> Callable[..., Handler]:
+    """A handler that reads the whole request, keeps it in `seen`, and sends the given bytes."""
+
+    def make(answer: bytes, seen: list[tuple[bytes, bytes]] | None = None) -> Handler:
+        async def handler(stream: trio.SocketStream) -> None:
+            request = await read_request(stream)
+            if seen is not None:
+                seen.append(request)
+            await stream.send_all(answer)
+
+        return handler
+
+    return make
+
+
+@pytest.fixture
+def token() -> str:
+    return TOKEN
+
+
+@pytest.fixture(name="read_request")
+def read_request_fixture() -> Callable[[trio.SocketStream], Awaitable[tuple[bytes, bytes]]]:
+    return read_request

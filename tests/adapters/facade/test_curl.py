@@ -1,0 +1,114 @@
+"""The facade as curl sees it: a client that nobody here wrote."""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from omac.adapters.facade.listen import open_tcp, open_unix
+from omac.adapters.facade.server import Facade, FacadeLimits
+
+Build = Callable[..., Awaitable[Any]]
+
+
+async def curl(*args: str) -> bytes:
+    with trio.fail_after(20):
+        done = await trio.run_process(
+            ["curl", "-q", "-sS", "--noproxy", "*", *args], capture_stdout=True, stderr=subprocess.STDOUT, check=False
+        )
+    assert done.returncode == 0, done.stdout
+    return bytes(done.stdout)
+
+
+def url(house: Any, token: str, path: str) -> str:
+    return f"http://127.0.0.1:{house.port}/{token}/fast{path}"
+
+
+async def test_an_upload_of_50_mib_with_expect(build: Build, token: str, tmp_path: Path, read_request: Any) -> None:
+    """curl waits for 100 Continue, sends 50 MiB, and gets them back unharmed; by length and in chunks."""
+    block = os.urandom(1 << 20)
+    (tmp_path / "body").write_bytes(block * 50)
+    digest = hashlib.sha256(block * 50).hexdigest()
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        head, body = b"", bytearray()
+        while b"\r\n\r\n" not in head:
+            head += await stream.receive_some(65536)
+        head, _, rest = head.partition(b"\r\n\r\n")
+        body += rest
+        if b"Content-Length: 52428800" in head:
+            while len(body) < 52428800:
+                body += await stream.receive_some(1 << 20)
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 52428800\r\n\r\n")
+        else:
+            while not body.endswith(b"\r\n0\r\n\r\n"):
+                body += await stream.receive_some(1 << 20)
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await stream.send_all(body)
+
+    house = await build(upstream)
+    for count, field in enumerate(("Expect: 100-continue", "Transfer-Encoding: chunked"), 1):
+        out = tmp_path / "out"
+        await curl(
+            *("-T", str(tmp_path / "body"), "-H", field, "--expect100-timeout", "10", "-o", str(out), "--fail"),
+            url(house, token, "/up"),
+        )
+        assert hashlib.sha256(out.read_bytes()).hexdigest() == digest
+        assert (await house.gate.until("completed", count))[2:] == (200, 52428800, 52428800)
+
+
+async def test_an_upload_over_the_limit_is_a_413(build: Build, token: str, tmp_path: Path, read_request: Any) -> None:
+    """curl reads the refusal although it had more to send."""
+    (tmp_path / "body").write_bytes(b"x" * 1_000_000)
+    house = await build(read_request, max_body_bytes=1000)
+    for field in ("Expect:", "Expect: 100-continue", "Transfer-Encoding: chunked"):
+        out = await curl("-T", str(tmp_path / "body"), "-H", field, "-w", "%{http_code}", url(house, token, "/"))
+        assert out.endswith(b"413")
+        assert b"body-too-large" in out
+
+
+async def test_events_arrive_as_they_are_sent(build: Build, token: str, read_request: Any) -> None:
+    """Each event reaches curl before the next one is sent."""
+    go = trio.Event()
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
+        await go.wait()
+        await stream.send_all(b"data: 2\n\n")
+
+    house = await build(upstream)
+    command = ["curl", "-q", "-sSNi", "--noproxy", "*", url(house, token, "/events")]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(lambda task_status: trio.run_process(command, stdout=-1, task_status=task_status))
+        seen = b""
+        with trio.fail_after(5):
+            async with process.stdout as stdout:
+                async for data in stdout:
+                    seen += data
+                    if b"data: 1\n\n" in seen:
+                        go.set()
+    assert seen.endswith(b"data: 1\n\ndata: 2\n\n")
+    assert b"X-Accel-Buffering: no\r\n" in seen
+    await house.gate.until("completed")
+
+
+async def test_the_unix_socket_serves_the_same(build: Build, tmp_path: Path, nursery: trio.Nursery) -> None:
+    """One facade listens on several sockets; a refusal travels over the private one as well."""
+    facade = Facade((await build(None)).gate, FacadeLimits())
+    path = str(tmp_path / "facade.sock")
+    await nursery.start(facade.serve, [open_tcp("127.0.0.1", 0), open_unix(path)])
+    out = await curl("-i", "--unix-socket", path, "http://localhost/nowhere/")
+    assert out.startswith(b"HTTP/1.1 404 Not Found\r\nX-Omac-Reason: unknown-mount\r\n")
+
+
+async def test_head_of_a_large_answer(build: Build, token: str, replies: Any) -> None:
+    """curl -I gets the length at once and no body."""
+    house = await build(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nETag: x\r\n\r\n"))
+    out = await curl("-I", url(house, token, "/big"), url(house, token, "/big"))
+    assert out.count(b"Content-Length: 1000000\r\n") == 2
+    assert (await house.gate.until("completed", 2))[2:] == (200, 0, 0)

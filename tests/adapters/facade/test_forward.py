@@ -1,0 +1,155 @@
+"""What each side gets to see of the other's head."""
+
+import msgspec
+import pytest
+
+from omac.adapters.facade.forward import client_head, encode_body, refusal_answer, upstream_head
+from omac.adapters.facade.http1 import RequestHead, parse_request_head, parse_response_head
+from omac.domain.refusal import Refusal
+
+TOKEN = "s3cr3t"
+
+
+def request(*fields: str, line: str = "GET /s3cr3t/fast/a HTTP/1.1") -> RequestHead:
+    return parse_request_head("\r\n".join([line, "Host: localhost:1", *fields, "", ""]).encode("latin-1"))
+
+
+def upstream(*fields: str, line: str = "GET /s3cr3t/fast/a HTTP/1.1") -> list[str]:
+    head = upstream_head(request(*fields, line=line), "/a?b", port=4711, mount="fast", token=TOKEN).decode("latin-1")
+    assert head.endswith("\r\n\r\n")
+    return head[:-4].split("\r\n")
+
+
+ALWAYS = ["GET /a?b HTTP/1.1", "Host: 127.0.0.1:4711", "X-Forwarded-Prefix: /fast", "Connection: close"]
+
+
+def test_a_skill_sees_its_own_path_and_host() -> None:
+    """The request line is below the mount, the host is the skill's, and the prefix is without token."""
+    assert upstream("Accept: */*", "Cookie: a=b") == [*ALWAYS, "Accept: */*", "Cookie: a=b"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "Keep-Alive: timeout=5",
+        "Proxy-Connection: close",
+        "Proxy-Authorization: Basic eA==",
+        "TE: trailers",
+        "Trailer: X",
+        "Upgrade: websocket",
+        "HTTP2-Settings: AAMAAABkAAQAAP__",
+        "Expect: 100-continue",
+        "Forwarded: for=1.2.3.4",
+        "X-Forwarded-For: 1.2.3.4",
+        "X-Forwarded-Prefix: /evil",
+        "x_forwarded_prefix: /evil",
+        "X_Forwarded_Host: evil",
+        "Content_Length: 7",
+        "Transfer_Encoding: chunked",
+    ],
+)
+def test_what_concerns_one_connection_or_claims_a_way_is_dropped(field: str) -> None:
+    """Hop-by-hop fields and the client's story of the way here stop at the facade, underscores or not."""
+    assert upstream(field) == ALWAYS
+
+
+def test_fields_named_in_connection_are_dropped_but_never_ours() -> None:
+    """Connection can drop a client's fields; it cannot drop what the proxy adds or the length of the body."""
+    named = "Connection: x-private, Host, X-Forwarded-Prefix, content-length, close"
+    head = upstream(named, "X-Private: 1", "X-Public: 2", "Content-Length: 3", line="POST /s3cr3t/fast/a HTTP/1.1")
+    assert head == ["POST /a?b HTTP/1.1", *ALWAYS[1:], "Content-Length: 3", "X-Public: 2"]
+
+
+def test_a_chunked_body_stays_chunked() -> None:
+    """The framing of the forwarded request is the one that was judged, written once."""
+    assert upstream("transfer-encoding: Chunked") == [*ALWAYS, "Transfer-Encoding: chunked"]
+
+
+@pytest.mark.parametrize(
+    ("referer", "seen"),
+    [
+        ("http://localhost:1/s3cr3t/fast/page?x", ["Referer: http://localhost:1/fast/page?x"]),
+        ("http://localhost:1/s3cr3t/fast/?u=/s3cr3t/fast/", ["Referer: http://localhost:1/fast/?u=/fast/"]),
+        ("https://example.com/", ["Referer: https://example.com/"]),
+        ("http://localhost:1/?t=s3cr3t", []),
+        ("http://localhost:1/%733cr3t/fast", []),
+    ],
+)
+def test_the_token_never_leaves_in_referer(referer: str, seen: list[str]) -> None:
+    """A skill cannot learn the capability that reaches its neighbours from where its own page was opened."""
+    assert upstream(f"Referer: {referer}") == [*ALWAYS, *seen]
+
+
+def answer(*fields: str, line: str = "HTTP/1.1 200 OK", to: RequestHead | None = None) -> tuple[list[str], str]:
+    to = to or request()
+    response = parse_response_head("\r\n".join([line, *fields, "", ""]).encode("latin-1"), to.method)
+    head, delivery = client_head(response, to)
+    assert head.endswith(b"\r\n\r\n")
+    return head[:-4].decode("latin-1").split("\r\n"), delivery
+
+
+def test_hop_by_hop_fields_of_an_answer_are_dropped() -> None:
+    """The skill's connection is not the client's."""
+    head, delivery = answer(
+        "Content-Length: 3", "Connection: X-Mine, content-length", "X-Mine: 1", "Keep-Alive: 5", "ETag: x"
+    )
+    assert head == ["HTTP/1.1 200 OK", "Content-Length: 3", "ETag: x"]
+    assert delivery == "length"
+
+
+def test_a_body_of_unknown_length_is_chunked_or_ends_with_the_connection() -> None:
+    """HTTP/1.1 clients get chunks and keep their connection; HTTP/1.0 clients read to the end."""
+    old = request(line="GET /s3cr3t/fast/a HTTP/1.0")
+    for field in ((), ("Transfer-Encoding: chunked",)):
+        assert answer(*field) == (["HTTP/1.1 200 OK", "Transfer-Encoding: chunked"], "chunked")
+        assert answer(*field, to=old) == (["HTTP/1.1 200 OK", "Connection: close"], "close")
+
+
+def test_answers_without_body_announce_what_they_may() -> None:
+    """HEAD and 304 keep the length they announce, 204 announces none, and none is chunked."""
+    head = request(line="HEAD /s3cr3t/fast/a HTTP/1.1")
+    assert answer("Content-Length: 9", to=head) == (["HTTP/1.1 200 OK", "Content-Length: 9"], "none")
+    assert answer("Transfer-Encoding: chunked", to=head) == (["HTTP/1.1 200 OK"], "none")
+    assert answer("Content-Length: 9", line="HTTP/1.1 304 Not Modified")[0][1:] == ["Content-Length: 9"]
+    assert answer("Content-Length: 9", line="HTTP/1.1 204 No Content") == (["HTTP/1.1 204 No Content"], "none")
+
+
+def test_event_streams_are_not_to_be_buffered() -> None:
+    """Whoever stands before the facade is told to pass events on as they come, once."""
+    head, _ = answer("Content-Type: text/event-stream; charset=utf-8", "X-Accel-Buffering: yes")
+    assert [line for line in head if line.startswith("X-Accel")] == ["X-Accel-Buffering: no"]
+
+
+def test_a_client_that_closes_is_told_so() -> None:
+    """`Connection: close` is answered in kind (RFC 9112 section 9.6)."""
+    assert answer("Content-Length: 1", to=request("Connection: close"))[0][-1] == "Connection: close"
+
+
+def test_chunks_are_written_as_the_decoder_reads_them() -> None:
+    """An empty piece is no chunk, for an empty chunk would end the body."""
+    assert encode_body(b"", "chunked", last=False) == b""
+    assert encode_body(b"0123456789", "chunked", last=False) == b"a\r\n0123456789\r\n"
+    assert encode_body(b"x", "chunked", last=True) == b"1\r\nx\r\n0\r\n\r\n"
+    assert encode_body(b"", "chunked", last=True) == b"0\r\n\r\n"
+    assert encode_body(b"x", "length", last=True) == b"x"
+
+
+def test_a_refusal_is_a_whole_answer() -> None:
+    """Status, reason header and a JSON body with the way out; HEAD gets the same head."""
+    refusal = Refusal("pending-credentials", "A secret is missing.", fix=["omac secrets set fast KEY"])
+    head, _, body = refusal_answer(refusal, close=True, skill="fast").partition(b"\r\n\r\n")
+    assert head.decode().split("\r\n") == [
+        "HTTP/1.1 409 Conflict",
+        "X-Omac-Reason: pending-credentials",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    assert msgspec.json.decode(body) == {
+        "error": "pending-credentials",
+        "skill": "fast",
+        "detail": "A secret is missing.",
+        "fix": ["omac secrets set fast KEY"],
+    }
+    assert refusal_answer(refusal, close=True, skill="fast", method="HEAD") == head + b"\r\n\r\n"
+    assert b"Connection" not in refusal_answer(refusal, close=False)

@@ -1,0 +1,127 @@
+"""Where the facade listens, and where it will not."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.facade.listen import open_tcp, open_unix
+from omac.domain.refusal import Refusal
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.9.9.9", "127.9.9.9")]
+)
+async def test_loopback_is_listened_on(host: str, shown: str) -> None:
+    """A loopback address with port 0 gets a port of its own, and accepts."""
+    async with open_tcp(host, 0) as listener:
+        address, port = listener.socket.getsockname()
+        assert address == shown
+        with socket.create_connection((address, port), timeout=2):
+            async with await listener.accept():
+                pass
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.com", "", "127.0.0.1.example.com"])
+async def test_nothing_but_loopback_is_listened_on(host: str) -> None:
+    """The facade is never reachable from another machine."""
+    with pytest.raises(Refusal) as caught:
+        open_tcp(host, 0)
+    assert caught.value.reason == "misuse"
+
+
+async def test_a_taken_port_is_named_with_the_way_out() -> None:
+    """The refusal says which address is taken, how to find the owner and how to take a free port."""
+    async with open_tcp("127.0.0.1", 0) as first:
+        port = first.socket.getsockname()[1]
+        with pytest.raises(Refusal) as caught:
+            open_tcp("127.0.0.1", port)
+    assert caught.value.reason == "port-taken"
+    assert f"127.0.0.1:{port}" in caught.value.message
+    assert any("ss -ltnp" in line for line in caught.value.fix)
+    assert any("--facade-addr 127.0.0.1:0" in line for line in caught.value.fix)
+
+
+async def test_a_unix_socket_is_private(tmp_path: Path) -> None:
+    """Mode 0600 whatever the umask, and it accepts."""
+    path = tmp_path / "facade.sock"
+    before = os.umask(0)
+    try:
+        listener = open_unix(str(path))
+    finally:
+        os.umask(before)
+    async with listener:
+        assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            async with await listener.accept():
+                pass
+
+
+async def test_a_unix_socket_is_private_from_birth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no moment between bind and chmod in which another user could connect."""
+    path = tmp_path / "facade.sock"
+    modes: list[int] = []
+    chmod = os.chmod
+
+    def watched(target: str, mode: int) -> None:
+        modes.append(stat.S_IMODE(os.lstat(target).st_mode))
+        chmod(target, mode)
+
+    monkeypatch.setattr(os, "chmod", watched)
+    before = os.umask(0)
+    try:
+        async with open_unix(str(path)):
+            assert modes == [0o600]
+    finally:
+        os.umask(before)
+
+
+async def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
+    """What a killed omac left behind does not stop the next one."""
+    path = tmp_path / "facade.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    async with open_unix(str(path)):
+        assert stat.S_ISSOCK(path.lstat().st_mode)
+
+
+async def test_a_live_socket_is_left_alone(tmp_path: Path) -> None:
+    """Two omacs cannot take the same socket from each other."""
+    path = tmp_path / "facade.sock"
+    async with open_unix(str(path)):
+        with pytest.raises(Refusal, match="another process") as caught:
+            open_unix(str(path))
+        assert path.exists()
+    assert caught.value.reason == "state-unusable"
+
+
+async def test_a_file_is_never_removed(tmp_path: Path) -> None:
+    """Only a socket gives way, not a file and not a link to a socket."""
+    path = tmp_path / "facade.sock"
+    path.write_text("precious")
+    with pytest.raises(Refusal, match="not a socket"):
+        open_unix(str(path))
+    assert path.read_text() == "precious"
+    link = tmp_path / "link.sock"
+    link.symlink_to(path)
+    with pytest.raises(Refusal, match="not a socket"):
+        open_unix(str(link))
+
+
+async def test_a_path_too_long_says_how_to_shorten_it(tmp_path: Path) -> None:
+    """The system's limit of 107 bytes is met with the variable to set."""
+    with pytest.raises(Refusal) as caught:
+        open_unix(str(tmp_path / ("x" * 107)))
+    assert caught.value.reason == "state-unusable"
+    assert "107" in caught.value.message
+    assert any("OMAC_STATE_DIR" in line for line in caught.value.fix)
+
+
+async def test_a_missing_folder_is_a_refusal(tmp_path: Path) -> None:
+    """What the system says comes with the path it is about."""
+    with pytest.raises(Refusal, match="nowhere") as caught:
+        open_unix(str(tmp_path / "nowhere" / "facade.sock"))
+    assert caught.value.reason == "state-unusable"

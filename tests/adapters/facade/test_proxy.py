@@ -1,0 +1,662 @@
+"""Requests through a running facade: what reaches the skill, what reaches the client, what is recorded."""
+
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from omac.domain.refusal import Refusal
+
+Build = Callable[..., Awaitable[Any]]
+Replies = Callable[..., Any]
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+async def test_a_request_is_admitted_forwarded_and_completed(build: Build, replies: Replies, token: str) -> None:
+    """The skill sees its own path without the token; the transcript is one admission and one outcome."""
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen))
+    client = await house.client()
+    await client.ask("POST", "/a%2Fb?q=1", "Content-Length: 3", f"Referer: http://x/{token}/fast/", body=b"abc")
+    assert (await client.until(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
+    await house.gate.until("completed")
+    assert house.gate.transcript == [("admit", "POST", "/a%2Fb"), ("completed", 1, 200, 3, 2)]
+    assert seen[0][0].startswith(b"POST /a%2Fb?q=1 HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert token.encode() not in seen[0][0]
+    assert seen[0][1] == b"abc"
+
+
+async def test_nothing_is_forwarded_before_it_is_recorded(build: Build, replies: Replies) -> None:
+    """Until the admission is durable the skill sees no connection and the client no 100 Continue."""
+    connected: list[bool] = []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        connected.append(True)
+        await replies(OK)(stream)
+
+    house = await build(upstream)
+    house.gate.durable = trio.Event()
+    client = await house.client()
+    await client.ask("POST", "/", "Content-Length: 3", "Expect: 100-continue")
+    with trio.move_on_after(0.1) as waited:
+        await client.exactly(1)
+    assert waited.cancelled_caught
+    assert not connected
+    house.gate.durable.set()
+    assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    await client.send(b"abc")
+    assert (await client.until(b"ok")).startswith(b"HTTP/1.1 200")
+    assert (await house.gate.until("completed"))[3:] == (3, 2)
+
+
+async def test_an_admission_that_fails_is_the_answer(build: Build, replies: Replies) -> None:
+    """When it cannot be recorded it does not happen, and there is no outcome of what did not happen."""
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen))
+    house.gate.admit_error = Refusal("journal-unavailable", "The disk is full.", fix=["df -h"])
+    client = await house.client()
+    await client.ask("POST", "/", "Content-Length: 3", body=b"abc")
+    answer = await client.rest()
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\nX-Omac-Reason: journal-unavailable\r\n")
+    assert msgspec.json.decode(answer.partition(b"\r\n\r\n")[2])["fix"] == ["df -h"]
+    assert not seen
+    assert house.gate.transcript == [("admit", "POST", "/")]
+
+
+async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_request: Any) -> None:
+    """Requests sent at once are answered one after the other, bodies and refusals included."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        head, body = await read_request(stream)
+        await trio.sleep(0.02 if b"/slow" in head else 0)
+        answer = head.split(b" ")[1] + b"=" + body
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask("GET", "/slow")
+    await client.ask("POST", "/length", "Content-Length: 3", body=b"abc\r\n")
+    await client.ask("POST", "/chunked", "Transfer-Encoding: chunked", body=b"3\r\nxyz\r\n0\r\nT: x\r\n\r\n")
+    await client.send(b"GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await client.ask("GET", "/last")
+    await client.until(b"/slow=")
+    await client.until(b"/length=abc")
+    assert b"3\r\nxyz\r\n0\r\n\r\n" in await client.until(b"0\r\n\r\n")
+    assert b"404 Not Found" in await client.until(b"unknown-mount\r\n")
+    await client.until(b"/last=")
+    await house.gate.until("completed", 4)
+    kinds = [entry[:3] if entry[0] == "admit" else entry[:2] for entry in house.gate.transcript]
+    assert kinds == [
+        ("admit", "GET", "/slow"),
+        ("completed", 1),
+        ("admit", "POST", "/length"),
+        ("completed", 2),
+        ("admit", "POST", "/chunked"),
+        ("completed", 3),
+        ("refused", ""),
+        ("admit", "GET", "/last"),
+        ("completed", 4),
+    ]
+
+
+async def test_both_directions_stream_at_once(build: Build) -> None:
+    """An echo that answers while it still reads is relayed chunk by chunk."""
+
+    async def echo(stream: trio.SocketStream) -> None:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += await stream.receive_some(65536)
+        data = data.partition(b"\r\n\r\n")[2]
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await stream.send_all(data)
+            if data.endswith(b"0\r\n\r\n"):
+                return
+            data = await stream.receive_some(65536)
+
+    house = await build(echo)
+    client = await house.client()
+    await client.ask("POST", "/", "Transfer-Encoding: chunked")
+    await client.until(b"\r\n\r\n")
+    for word in (b"5\r\nhello\r\n", b"5\r\nagain\r\n"):
+        await client.send(word)
+        assert await client.until(word) == word
+    await client.send(b"0\r\n\r\n")
+    assert await client.until(b"0\r\n\r\n") == b"0\r\n\r\n"
+    assert (await house.gate.until("completed"))[1:] == (1, 200, 10, 10)
+    await client.ask("POST", "/", "Transfer-Encoding: chunked", body=b"0\r\n\r\n")
+    await client.until(b"0\r\n\r\n")
+    assert (await house.gate.until("completed", 2))[1:] == (2, 200, 0, 0)
+
+
+async def test_backpressure_reaches_the_skill(build: Build, read_request: Any) -> None:
+    """A client that does not read stops the skill from sending, instead of filling memory."""
+    sent = 0
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        nonlocal sent
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n")
+        for _ in range(5000):
+            await stream.send_all(b"x" * 40_000)
+            sent += 40_000
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask()
+    await client.until(b"\r\n\r\n")
+    before = -1
+    while before != sent:
+        before = sent
+        await trio.sleep(0.1)
+    assert 0 < sent < 100_000_000
+    client.stream.socket.close()
+    assert (await house.gate.until("aborted"))[-1] == "client-gone"
+
+
+REFUSALS = [
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "unknown-mount", ("", "", "GET", "")),
+    (b"GET /T/none/x HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "unknown-mount", ("T", "none", "GET", "/x")),
+    (b"GET /T/fast/T?T HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421, "misdirected-host", ("T", "fast", "GET", "/*")),
+    (
+        b"POST /T/fast/x HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n\r\n",
+        403,
+        "foreign-origin",
+        ("T", "fast", "POST", "/x"),
+    ),
+    (b"GET /T/fast/../x HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "bad-request", ("", "", "GET", "")),
+    (b"\r\n\r\nGET /T/fast/x HTTP/1.1\nHost: localhost\n\n", 400, "bad-request", ("", "", "", "")),
+    (b"\x16\x03\x01\r\n\r\n", 400, "bad-request", ("", "", "", "")),
+    (b"GET /T/fast/x HTTP/1.1\r\nX: " + b"a" * 70000, 431, "head-too-large", ("T", "fast", "GET", "/x")),
+    (
+        b"POST /T/fast/x HTTP/1.1\r\nHost: ::\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+        "bad-request",
+        ("T", "fast", "POST", "/x"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("raw", "status", "reason", "recorded"), REFUSALS)
+async def test_refusals_are_recorded_and_answered(
+    build: Build, replies: Replies, token: str, raw: bytes, status: int, reason: str, recorded: tuple[str, ...]
+) -> None:
+    """Whatever is refused is recorded with its reason, told to the client, and never reaches the skill."""
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen))
+    client = await house.client()
+    await client.send(raw.replace(b"T/", token.encode() + b"/").replace(b"/T?T", f"/{token}?{token}".encode()))
+    answer = await client.until(b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b"X-Omac-Reason: %b\r\n" % reason.encode() in answer
+    body = msgspec.json.decode(await client.exactly(int(answer.partition(b"Content-Length: ")[2].split(b"\r\n")[0])))
+    assert body["error"] == reason
+    assert token not in str(body)
+    expected = tuple(token if part == "T" else part for part in recorded)
+    assert house.gate.transcript == [("refused", *expected, status, reason)]
+    assert not seen
+
+
+async def test_a_refused_request_leaves_the_connection_usable_unless_a_body_follows(build: Build, token: str) -> None:
+    """Without body the next request is served; with one the connection closes after the answer, without reset."""
+    house = await build(None)
+    client = await house.client()
+    for _ in range(2):
+        await client.send(b"HEAD /x/y HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"Connection: close" not in await client.until(b"\r\n\r\n")
+    await client.send(b"POST /x/y HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n" + b"x" * 500000)
+    assert b"Connection: close" in await client.rest()
+
+
+async def test_a_refusal_that_cannot_be_recorded_says_so(build: Build) -> None:
+    """A refused request is refused either way; the answer names the journal when that is what failed."""
+    house = await build(None)
+    house.gate.refused_error = Refusal("journal-unavailable", "The disk is full.")
+    client = await house.client()
+    await client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"journal-unavailable" in await client.until(b"\r\n\r\n")
+
+
+async def test_an_announced_body_over_the_limit_is_refused_before_it_is_sent(build: Build, replies: Replies) -> None:
+    """413 at once: no admission, no 100 Continue, nothing forwarded."""
+    house = await build(replies(OK), max_body_bytes=10)
+    client = await house.client()
+    await client.ask("POST", "/", "Content-Length: 11", "Expect: 100-continue")
+    assert (await client.rest()).startswith(b"HTTP/1.1 413 ")
+    assert [entry[0] for entry in house.gate.transcript] == ["refused"]
+    assert house.gate.last[-2:] == (413, "body-too-large")
+
+
+async def test_a_chunked_body_that_crosses_the_limit_is_cut(build: Build, read_request: Any) -> None:
+    """The skill never sees the end of such a body, the client reads its 413, the record says why."""
+    house = await build(read_request, max_body_bytes=100_000)
+    client = await house.client()
+    await client.ask("POST", "/", "Transfer-Encoding: chunked")
+    for _ in range(3):
+        await client.send(b"c350\r\n" + b"x" * 50_000 + b"\r\n")
+    assert (await client.rest()).startswith(b"HTTP/1.1 413 ")
+    entry = await house.gate.until("aborted")
+    assert (entry[2], entry[5]) == (413, "body-too-large")
+    assert entry[3] > 100_000
+
+
+async def test_a_malformed_chunked_body_is_cut(build: Build, read_request: Any) -> None:
+    """A body that breaks HTTP ends the exchange as one whose client left, with a 400."""
+    house = await build(read_request)
+    client = await house.client()
+    await client.ask("POST", "/", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\nnonsense\r\n")
+    assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
+    assert (await house.gate.until("aborted"))[2::3] == (400, "client-gone")
+
+
+UPSTREAM_FAILURES = {
+    "closed": b"",
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-",
+    "not HTTP": b"hello\r\n\r\n",
+    "bad status": b"HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "both framings": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+    "101": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    "chunks that are none": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nnonsense\r\n",
+    "endless interim": b"HTTP/1.1 100 Continue\r\n\r\n" * 20 + OK,
+    "endless head": b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70000,
+}
+
+
+@pytest.mark.parametrize("answer", UPSTREAM_FAILURES.values(), ids=UPSTREAM_FAILURES.keys())
+async def test_a_skill_that_breaks_http_is_a_502(build: Build, replies: Replies, answer: bytes) -> None:
+    """What cannot be trusted is not handed on; the client learns that it was the skill."""
+    house = await build(replies(answer))
+    client = await house.client()
+    await client.ask("GET", "/", "Upgrade: websocket", "Connection: upgrade")
+    head = await client.until(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 502 ")
+    assert b"X-Omac-Reason: upstream-error\r\n" in head
+    assert (await house.gate.until("aborted"))[1:] == (1, 502, 0, 0, "upstream-error")
+
+
+async def test_a_skill_that_is_not_listening_is_a_503(build: Build) -> None:
+    """Refused connections say sidecar-down, and name the skill."""
+    house = await build(None)
+    client = await house.client()
+    await client.ask()
+    answer = await client.rest()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert msgspec.json.decode(answer.partition(b"\r\n\r\n")[2])["skill"] == "fast"
+    assert (await house.gate.until("aborted"))[1:] == (1, 503, 0, 0, "sidecar-down")
+
+
+async def test_a_skill_that_does_not_accept_is_a_504(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time to connect is bounded by connect_timeout_s."""
+    house = await build(None, connect_timeout_s=0.05)
+    with socket.socket() as full, contextlib.ExitStack() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(4):  # more than its queue holds: the kernel drops what comes next
+            sock = waiting.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(full.getsockname())
+        house.gate.target = msgspec.structs.replace(house.gate.target, port=full.getsockname()[1])
+        client = await house.client()
+        await client.ask()
+        assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
+    assert (await house.gate.until("aborted"))[1:] == (1, 504, 0, 0, "timeout")
+
+
+async def test_a_skill_that_does_not_answer_is_a_504(build: Build) -> None:
+    """The time to the head of an answer is bounded, and counted from the end of the request's body."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        while await stream.receive_some(65536):
+            pass
+
+    house = await build(upstream, response_head_timeout_s=0.1, body_idle_timeout_s=5)
+    client = await house.client()
+    await client.ask("POST", "/", "Content-Length: 4", body=b"ab")
+    await trio.sleep(0.2)
+    assert house.gate.last[0] == "admit"
+    await client.send(b"cd")
+    assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
+    assert (await house.gate.until("aborted"))[1:] == (1, 504, 4, 0, "timeout")
+
+
+async def test_a_body_that_stalls_is_given_up(build: Build, read_request: Any) -> None:
+    """Either direction may pause for body_idle_timeout_s: then a request is a 504 and an answer is cut."""
+    house = await build(read_request, body_idle_timeout_s=0.1)
+    client = await house.client()
+    await client.ask("POST", "/", "Content-Length: 4", body=b"ab")
+    assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
+    assert (await house.gate.until("aborted"))[1:] == (1, 504, 2, 0, "timeout")
+
+    async def stalls(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+        await stream.receive_some(1)
+
+    house = await build(stalls, body_idle_timeout_s=0.1)
+    client = await house.client()
+    await client.ask()
+    await client.until(b"abc")
+    with pytest.raises(trio.BrokenResourceError):
+        await client.rest()
+    assert (await house.gate.until("aborted"))[1:] == (1, 200, 0, 3, "timeout")
+
+
+async def test_slow_heads_and_idle_connections_are_closed(build: Build, replies: Replies) -> None:
+    """A head takes at most head_timeout_s, a pause between requests at most idle_timeout_s; neither is recorded."""
+    house = await build(replies(OK), head_timeout_s=0.1, idle_timeout_s=0.2)
+    silent = await house.client()
+    assert await silent.rest() == b""
+    slow = await house.client()
+    await slow.send(b"GET / HTTP/1.1\r\nHo")
+    assert await slow.rest() == b""
+    idle = await house.client()
+    await idle.ask()
+    await idle.until(b"ok")
+    started = trio.current_time()
+    assert await idle.rest() == b""
+    assert trio.current_time() - started > 0.15
+    assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed"]
+
+
+CUT_ANSWERS = {
+    "length": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    "in a chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
+    "in the trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n",
+}
+
+
+@pytest.mark.parametrize("minor", [0, 1])
+@pytest.mark.parametrize("answer", CUT_ANSWERS.values(), ids=CUT_ANSWERS.keys())
+async def test_an_answer_that_breaks_off_never_looks_whole(
+    build: Build, replies: Replies, answer: bytes, minor: int
+) -> None:
+    """The client's connection is reset: no final chunk, no orderly end, also where the end of it would be the end."""
+    house = await build(replies(answer))
+    client = await house.client()
+    await client.ask(minor=minor)
+    with pytest.raises(trio.BrokenResourceError):
+        await client.rest()
+    assert not client.buffer.endswith(b"0\r\n\r\n")
+    entry = await house.gate.until("aborted")
+    assert (entry[2], entry[5]) == (200, "upstream-error")
+
+
+async def test_a_reset_ends_no_body(build: Build, read_request: Any) -> None:
+    """An answer without length ends with the connection; a reset is not such an end."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\nabc")
+        await trio.sleep(0.02)
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask()
+    with pytest.raises(trio.BrokenResourceError):
+        await client.rest()
+    assert (await house.gate.until("aborted"))[-1] == "upstream-error"
+
+
+async def test_an_answer_without_length_is_chunked_for_new_clients_and_closed_for_old(
+    build: Build, replies: Replies
+) -> None:
+    """HTTP/1.1 clients keep their connection; HTTP/1.0 clients read to its end."""
+    house = await build(replies(b"HTTP/1.0 200 OK\r\n\r\nhello"))
+    client = await house.client()
+    for count in (1, 2):
+        await client.ask()
+        assert b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n" in await client.until(b"0\r\n\r\n")
+        assert (await house.gate.until("completed", count))[2:] == (200, 0, 5)
+    await client.ask(minor=0)
+    assert (await client.rest()).endswith(b"Connection: close\r\n\r\nhello")
+    await house.gate.until("completed", 3)
+
+
+async def test_head_and_no_content_have_no_body(build: Build, read_request: Any) -> None:
+    """Bytes that a skill sends behind such an answer never reach the next request on the connection."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        head, _ = await read_request(stream)
+        status = b"204 No Content" if b"/none" in head else b"200 OK"
+        await stream.send_all(b"HTTP/1.1 %b\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 evil\r\n\r\n" % status)
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask("HEAD")
+    assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+    await client.ask("GET", "/none")
+    assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 204 No Content\r\n\r\n"
+    await client.ask("GET", "/", "Connection: close")
+    assert await client.rest() == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nHTTP/"
+    await house.gate.until("completed", 3)
+
+
+async def test_interim_answers_are_not_passed_on(build: Build, replies: Replies) -> None:
+    """The client's 100 Continue is the facade's own, so the skill's would be one too many."""
+    house = await build(replies(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK))
+    client = await house.client()
+    await client.ask()
+    assert (await client.until(b"ok")).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"])
+async def test_a_client_that_leaves_cancels_its_request(build: Build, read_request: Any, sent: bytes) -> None:
+    """The skill's connection is closed at once, before and behind the head of the answer."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(sent) if sent else None
+        assert await stream.receive_some(1) == b""
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask()
+    if sent:
+        await client.until(b"data: 1\n\n")
+    else:
+        await house.gate.until("admit")
+    await client.stream.aclose()
+    entry = await house.gate.until("aborted")
+    assert (entry[2], entry[5]) == (200 if sent else None, "client-gone")
+    with trio.fail_after(2):
+        while not house.upstream_ends:
+            await trio.sleep(0.005)
+
+
+async def test_a_client_that_leaves_in_its_body_is_gone(build: Build, read_request: Any) -> None:
+    """Half a body is never presented as a whole one."""
+    house = await build(read_request)
+    client = await house.client()
+    await client.ask("POST", "/", "Content-Length: 10", body=b"half")
+    await client.stream.send_eof()
+    assert await client.rest() == b""
+    assert (await house.gate.until("aborted"))[1:] == (1, None, 4, 0, "client-gone")
+
+
+async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -> None:
+    """A skill may answer before it has read; the client reads that answer, and the connection is not used again."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+        await stream.receive_some(1)
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask("POST", "/", "Content-Length: 900000", body=b"x" * 100)
+    await client.until(b"\r\n\r\nno")
+    await client.send(b"x" * 500_000)
+    assert await client.rest() == b""
+    entry = await house.gate.until("completed")
+    assert (entry[2], entry[4]) == (403, 2)
+
+
+async def test_an_early_answer_of_a_skill_that_hangs_up_still_counts(build: Build) -> None:
+    """When the skill stops taking the body, its answer is relayed if it sent one."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await stream.send_all(OK)
+        await stream.send_eof()
+        await trio.sleep(0.1)
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask("POST", "/", "Transfer-Encoding: chunked")
+    await client.until(b"\r\n\r\nok")
+    assert (await house.gate.until("completed"))[2] == 200
+
+
+async def test_stopping_aborts_what_is_open(build: Build, read_request: Any) -> None:
+    """A cancelled facade records each open access as stopping, closes its connections and stops listening."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        head, _ = await read_request(stream)
+        if b"/begun" in head:
+            await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\nabc")
+        await stream.receive_some(1)
+
+    house = await build(upstream)
+    waiting, begun, idle = [await house.client() for _ in range(3)]
+    await waiting.ask("GET", "/waiting")
+    await house.gate.until("admit", 1)
+    await begun.ask("GET", "/begun")
+    await begun.until(b"abc")
+    house.facade_scope.cancel()
+    await house.gate.until("aborted", 2)
+    fates = {entry[2:] for entry in house.gate.transcript if entry[0] == "aborted"}
+    assert fates == {(200, 0, 3, "stopping"), (None, 0, 0, "stopping")}
+    assert await waiting.rest() == b""
+    assert await idle.rest() == b""
+    with pytest.raises(trio.BrokenResourceError):
+        await begun.rest()
+    with pytest.raises(OSError, match="connect"):
+        await house.client()
+
+
+async def test_every_access_has_exactly_one_outcome(build: Build, read_request: Any) -> None:
+    """Whatever clients and skills do, and when omac stops in the middle of it: one admission, one outcome."""
+    random = Random(20)
+    answers = [OK, OK, b"", b"HTTP/1.1 200 OK\r\n\r\nhello", *list(CUT_ANSWERS.values())[:3], b"nonsense\r\n\r\n"]
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        if random.random() < 0.9:
+            await read_request(stream)
+        await trio.sleep(random.choice([0, 0, 0.01, 0.2]))
+        await stream.send_all(random.choice(answers))
+
+    house = await build(upstream, max_body_bytes=1000, body_idle_timeout_s=0.05, response_head_timeout_s=0.1)
+
+    async def visit() -> None:
+        with contextlib.suppress(AssertionError, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            client = await house.client()
+            for _ in range(3):
+                fields, body = random.choice(
+                    [
+                        ((), b""),
+                        (("Content-Length: 9",), b"x" * random.choice([5, 9])),
+                        (
+                            ("Transfer-Encoding: chunked",),
+                            random.choice([b"1\r\nx\r\n0\r\n\r\n", b"3\r\nxxxx", b"5\r\nx"]),
+                        ),
+                        (("Transfer-Encoding: chunked",), b"400\r\n" + b"x" * 1024),
+                    ]
+                )
+                await client.ask("POST", "/", *fields, body=body)
+                with trio.move_on_after(random.choice([0, 0.01, 1])):
+                    await client.until(b"\r\n\r\n")
+            client.stream.socket.close()
+
+    async with trio.open_nursery() as visitors:
+        for _ in range(60):
+            visitors.start_soon(visit)
+    async with trio.open_nursery() as visitors:
+        for _ in range(60):
+            visitors.start_soon(visit)
+        await trio.sleep(0.05)
+        house.facade_scope.cancel()
+    await trio.testing.wait_all_tasks_blocked(0.02)
+    outcomes = [entry[1] for entry in house.gate.transcript if entry[0] in ("completed", "aborted")]
+    assert sorted(outcomes) == list(range(1, house.gate.admitted + 1))
+    reasons = {entry[-1] for entry in house.gate.transcript if entry[0] == "aborted"}
+    assert reasons == {"client-gone", "upstream-error", "body-too-large", "timeout", "stopping"}
+
+
+async def test_a_stop_during_the_admission_loses_no_outcome(build: Build, replies: Replies) -> None:
+    """An admission is waited for even while stopping, so that what was recorded is also ended in the record."""
+    house = await build(replies(OK))
+    house.gate.durable = trio.Event()
+    client = await house.client()
+    await client.ask()
+    await house.gate.until("admit")
+    house.facade_scope.cancel()
+    await trio.testing.wait_all_tasks_blocked(0.02)
+    house.gate.durable.set()
+    assert (await house.gate.until("aborted"))[1:] == (1, None, 0, 0, "stopping")
+    assert len(house.gate.transcript) == 2
+
+
+async def test_a_fault_in_one_connection_is_reported_and_no_more(
+    build: Build, replies: Replies, token: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug ends its own exchange, is logged without what it quotes, and the next client is served."""
+    house = await build(replies(OK))
+
+    def fault(*_: object) -> None:
+        raise KeyError(f"/{token}/fast")
+
+    client = await house.client()
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR, logger="omac.facade"):
+        broken.setattr("omac.adapters.facade.proxy.client_head", fault)
+        await client.ask()
+        assert await client.rest() == b""
+    assert (await house.gate.until("aborted"))[-1] == "upstream-error"
+    house.gate.resolve_error = RuntimeError(token)
+    client = await house.client()
+    await client.ask()
+    assert await client.rest() == b""
+    house.gate.resolve_error = None
+    assert "KeyError in fault" in caplog.text
+    assert "RuntimeError in resolve" in caplog.text
+    assert token not in caplog.text
+    client = await house.client()
+    await client.ask()
+    await client.until(b"ok")
+
+
+async def test_connections_over_the_limit_wait_their_turn(build: Build, replies: Replies) -> None:
+    """connections_max are served at once; the next one is served when one of them leaves."""
+    house = await build(replies(OK), connections_max=1)
+    first, second = await house.client(), await house.client()
+    await first.ask()
+    await first.until(b"ok")
+    await second.ask()
+    with trio.move_on_after(0.1) as waited:
+        await second.until(b"ok")
+    assert waited.cancelled_caught
+    await first.stream.aclose()
+    await second.until(b"ok")
+
+
+async def test_recorded_paths_are_bounded_and_without_token(build: Build, replies: Replies, token: str) -> None:
+    """At most 1024 characters without the query are kept, and a token repeated in the path is blotted out."""
+    house = await build(replies(OK))
+    client = await house.client()
+    await client.ask("GET", "/" + "a" * 3000 + "?secret=1")
+    await client.until(b"ok")
+    await client.ask("GET", f"/x/{token}/y")
+    await client.until(b"ok")
+    paths = [entry[2] for entry in house.gate.transcript if entry[0] == "admit"]
+    assert paths == ["/" + "a" * 1023, "/x/*/y"]

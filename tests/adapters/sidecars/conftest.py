@@ -1,0 +1,97 @@
+"""Skills whose sidecars are small real programs, and hosts that end what a test leaves running."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from omac.adapters.linux import process
+from omac.adapters.sidecars.host import LinuxSidecarHost
+from omac.adapters.sidecars.process import LinuxSidecarProcess
+from omac.domain.sidecar import SidecarSpec
+
+SERVER = """\
+import os, signal, socket, sys
+answer = sys.argv[1].encode() if len(sys.argv) > 1 else b"HTTP/1.1 204 No Content"
+port = int(os.environ["SIDECAR_PORT"]) if len(sys.argv) < 3 else int(sys.argv[2])
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"goodbye\\n"), os._exit(0)))
+server = socket.create_server(("127.0.0.1", port))
+print("listening on", server.getsockname()[1], flush=True)
+while True:
+    peer, _ = server.accept()
+    with peer:
+        peer.recv(8192)
+        peer.sendall(answer + b"\\r\\nContent-Length: 0\\r\\n\\r\\n")
+"""
+
+
+@pytest.fixture
+def skill(tmp_path: Path) -> Path:
+    """A skill's folder with server.py: it answers every request with its first argument, a status line."""
+    folder = tmp_path / "skills" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "server.py").write_text(SERVER)
+    return folder
+
+
+@pytest.fixture
+def spec(skill: Path) -> Callable[..., SidecarSpec]:
+    """Makes the spec of a sidecar that runs the given command in the skill's folder."""
+
+    def make(*command: str, **fields: object) -> SidecarSpec:
+        source = str(skill)
+        return SidecarSpec("demo", "demo", "/w", source, str(skill.parent), "sha256:0", True, command, **fields)  # type: ignore[arg-type]
+
+    return make
+
+
+Spawn = Callable[..., Awaitable[LinuxSidecarProcess]]
+
+
+@pytest.fixture(params=["isolated", "plain"])
+async def spawn(request, tmp_path: Path, spec) -> AsyncIterator[Spawn]:
+    """Spawns a command as a sidecar, once with and once without a namespace; ends all of them after the test."""
+    host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, isolate=request.param == "isolated")
+    assert await host.isolation_available() == (request.param == "isolated"), host.isolation_problem
+    started: list[LinuxSidecarProcess] = []
+
+    async def start(*command: str, **fields: object) -> LinuxSidecarProcess:
+        started.append(await host.spawn("demo", spec(*command, **fields)))
+        return started[-1]
+
+    yield start
+    with trio.CancelScope(shield=True):
+        for each in started:
+            await each.stop(0)
+
+
+@pytest.fixture
+def members() -> Callable[[LinuxSidecarProcess], list[process.Stat]]:
+    """All living processes of a sidecar, bubblewrap's included."""
+
+    def find(sidecar: LinuxSidecarProcess) -> list[process.Stat]:
+        pid = sidecar.birth.pid
+        found = {entry.pid: entry for entry in [*process.session_members(pid), *process.descendants(pid)]}
+        return list(found.values())
+
+    return find
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Awaitable[None]]:
+    """Asks again every few milliseconds until it is true; fails after a second."""
+
+    async def poll(condition: Callable[[], object], seconds: float = 1.0) -> None:
+        with trio.fail_after(seconds):
+            while not condition():
+                await trio.sleep(0.003)
+
+    return poll
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Callable[[str], bool]:
+    """Whether the sidecar's log holds a line."""
+    return lambda line: line in (tmp_path / "logs" / "demo.log").read_text().splitlines()

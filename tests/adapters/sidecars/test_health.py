@@ -1,0 +1,140 @@
+"""adapters/sidecars/health.py: sidecars that are ready, late, wrong, mute, or somebody else."""
+
+import os
+import socket
+import sys
+
+import pytest
+import trio
+
+from omac.adapters.sidecars import health as health_check
+from omac.domain.skill import Health
+from omac.services.ports import ProbeFailed
+
+PYTHON = (sys.executable, "-I", "-S")
+SERVER = (*PYTHON, "server.py")
+
+
+async def serve(nursery: trio.Nursery, answer: bytes, port: int = 0) -> int:
+    """A listener in this very process that gives every connection the same answer; its port."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        with trio.CancelScope(), stream.socket:
+            if answer and await stream.receive_some(8192):
+                await stream.send_all(answer)
+            else:
+                await trio.sleep_forever()
+
+    listeners = await nursery.start(trio.serve_tcp, handle, port)  # every interface: ::ffff:127.0.0.1 too
+    return listeners[0].socket.getsockname()[1]
+
+
+async def failure(health: Health, port: int, own: tuple[int, ...] = ()) -> str:
+    with pytest.raises(ProbeFailed) as caught:
+        await health_check.probe(health, port, lambda: own)
+    return str(caught.value)
+
+
+async def test_ready_at_once_is_seen_at_once(spawn) -> None:
+    """With an interval of a minute the probe still returns as soon as the sidecar listens."""
+    sidecar = await spawn(*SERVER)
+    with trio.fail_after(5):
+        await sidecar.probe(Health(interval_ms=60_000, timeout_ms=60_000))
+
+
+async def test_the_initial_delay_is_waited(autojump_clock, nursery) -> None:
+    """Nothing is asked before initial_delay_ms; a delay beyond the time-out is named."""
+    text = await failure(Health(initial_delay_ms=3_000, timeout_ms=2_000), 9)
+    assert text.startswith("initial_delay_ms 3000 leaves no time within timeout_ms 2000")
+    assert trio.current_time() == pytest.approx(2)
+
+
+async def test_never_healthy(spawn) -> None:
+    """The last status is told, and a sidecar that does answer is not accused of anything else."""
+    sidecar = await spawn(*SERVER, "HTTP/1.1 503 Not Yet")
+    with pytest.raises(ProbeFailed) as caught:
+        await sidecar.probe(Health(path="/ready?x=1", timeout_ms=400, interval_ms=20))
+    assert str(caught.value) == "GET /ready?x=1 answered 503, for 400 ms"
+
+
+async def test_wrong_port(spawn, printed, eventually, tmp_path) -> None:
+    """A sidecar that ignores SIDECAR_PORT is told where it listens and where it should."""
+    sidecar = await spawn(*SERVER, "HTTP/1.1 200 OK", "0")
+    with pytest.raises(ProbeFailed) as caught:
+        await sidecar.probe(Health(timeout_ms=500))
+    port = (tmp_path / "logs" / "demo.log").read_text().split()[-1]
+    assert f"nothing listens on 127.0.0.1:{sidecar.birth.port}" in str(caught.value)
+    assert f"it listens on 127.0.0.1:{port} instead" in str(caught.value)
+    assert "the port in SIDECAR_PORT" in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 500 Oops\r\n\r\n"])
+async def test_stolen_port(spawn, nursery, status) -> None:
+    """Somebody else on the port is never taken for the sidecar, whatever the answer."""
+    sidecar = await spawn("sleep", "60")
+    await serve(nursery, status, sidecar.birth.port)
+    with pytest.raises(ProbeFailed, match=f"port {sidecar.birth.port} is held by another process"):
+        await sidecar.probe(Health(timeout_ms=300, interval_ms=50))
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"HTTP/1.1 200 OK\n\n", "did not speak HTTP"),
+        (b"HTTP/1.1  200 OK\r\n\r\n", "did not speak HTTP"),
+        (b"HTTP/2 200\r\n\r\n", "did not speak HTTP"),
+        (b"SSH-2.0-x\r\n", "did not speak HTTP"),
+        (b"HTTP/1.1 200" + b" " * 9000, "did not speak HTTP"),
+        (b"HTTP/1.1 302 Found\r\n\r\n", "GET /status answered 302"),
+        (b"", "no answer"),
+    ],
+)
+async def test_strange_answers(nursery, answer, says) -> None:
+    """Only a strict status line with 2xx counts; everything else is described."""
+    port = await serve(nursery, answer)
+    text = await failure(Health(timeout_ms=150, interval_ms=50), port, (os.getpid(),))
+    assert says in text
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_mute_listener_costs_a_second_a_try(autojump_clock) -> None:
+    """A listener that accepts and says nothing holds a try for 1 s, not for the whole time-out."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        assert "no answer to GET /status within 1 s" in await failure(Health(timeout_ms=3_500), port)
+        assert trio.current_time() == pytest.approx(3.5)
+
+
+async def test_nothing_listens() -> None:
+    """Nobody there: the probe says so, and what a sidecar has to do."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        text = await failure(Health(timeout_ms=60), free.getsockname()[1])
+    assert text.startswith("nothing listens on 127.0.0.1:")
+    assert text.endswith("the sidecar must listen on 127.0.0.1 and the port in SIDECAR_PORT")
+
+
+async def test_no_connection_to_itself(monkeypatch) -> None:
+    """A connection that met itself is nobody listening, and frees the port at once."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = trio.socket.socket
+
+    def bound(*args: object) -> trio.socket.SocketType:
+        new = made(*args)
+        new._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        new._sock.bind(("127.0.0.1", port))
+        return new
+
+    monkeypatch.setattr(trio.socket, "socket", bound)
+    assert "nothing listens" in await failure(Health(timeout_ms=30), port)
+    with socket.socket() as successor:
+        successor.bind(("127.0.0.1", port))  # without SO_REUSEADDR: not even TIME_WAIT is left
+
+
+@pytest.mark.parametrize("path", ["status", "/a b", "/a\r\nX: y", "", "/ü"])
+async def test_a_path_is_a_path(path) -> None:
+    """A health path that would make another request is refused."""
+    assert "is not a path" in await failure(Health(path=path), 9)

@@ -1,0 +1,436 @@
+"""adapters/sidecars/host.py and process.py: how sidecars begin, what they inherit, and that they really end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from omac.adapters.linux import process
+from omac.adapters.sidecars import launch, logfile
+from omac.adapters.sidecars.host import LinuxSidecarHost
+from omac.domain import sidecar as domain
+from omac.domain.sidecar import Exit, Variable
+from omac.domain.skill import Health
+from omac.services.ports import SpawnFailed
+
+PYTHON = (sys.executable, "-I", "-S")
+SERVER = (*PYTHON, "server.py")
+DEAF = "trap '' TERM; echo ready; while :; do sleep 60; done"
+
+# Spawns argv[3:] as a sidecar and prints its birth and its processes; then it dies by SIGKILL, or stops it.
+DRIVER = """\
+import json, os, signal, sys
+import msgspec, trio
+from omac.adapters.linux import process
+from omac.adapters.sidecars.host import LinuxSidecarHost
+from omac.domain.sidecar import SidecarSpec
+from omac.domain.skill import Health
+
+mode, folder, *command = sys.argv[1:]
+
+async def main():
+    host = LinuxSidecarHost(folder + "/logs", os.environ, isolate=mode != "plain")
+    spec = SidecarSpec("demo", "demo", "/w", folder, folder, "sha256:0", True, tuple(command))
+    sidecar = await host.spawn("demo", spec)
+    if mode == "healthy":
+        await sidecar.probe(Health())
+        found = await sidecar.stop(5000)
+    else:
+        count = 1 if mode == "at-once" else 4 if mode == "isolated" else 3
+        members = lambda: process.session_members(sidecar.birth.pid) + process.descendants(sidecar.birth.pid)
+        while len({each.pid for each in members()}) < count:
+            await trio.sleep(0.002)
+        found = sorted({(each.pid, each.start_ticks) for each in members()})
+    print(json.dumps([msgspec.structs.asdict(sidecar.birth), msgspec.to_builtins(found)]), flush=True)
+    if mode != "healthy":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+trio.run(main)
+"""
+WRAPPER = ("sh", "-c", "sleep 99; true")
+DAEMON = ("sh", "-c", "(setsid sh -c 'sleep 98 & wait' &); exec sleep 97")
+
+
+def drive(mode: str, folder: Path, *command: str, prefix: tuple[str, ...] = (), python: str = sys.executable) -> list:
+    """Run the driver to its end: [birth, result]."""
+    script = folder / "driver.py"
+    script.write_text(DRIVER)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    line = [*prefix, python, str(script), mode, str(folder), *command]
+    done = subprocess.run(line, capture_output=True, env=environment, timeout=20, check=False, text=True)
+    assert done.returncode == (0 if mode == "healthy" else -signal.SIGKILL), done.stderr
+    birth, found = json.loads(done.stdout)
+    return [domain.Birth(**birth), found]
+
+
+async def test_exit_codes(spawn) -> None:
+    """A code is a code and a signal a signal, with a namespace and without; every waiter learns it."""
+    failing = await spawn("sh", "-c", "exit 3")
+    killed = await spawn("sh", "-c", "kill -USR1 $$")
+    answers: list[Exit] = []
+
+    async def wait() -> None:
+        answers.append(await failing.wait())
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(wait)
+        assert answers == [Exit(code=3)] * 3
+        assert await killed.wait() == Exit(signal=signal.SIGUSR1)
+        assert await killed.stop(1000) == Exit(signal=signal.SIGUSR1)
+
+
+async def test_a_cancelled_wait_leaves_it_running(spawn, members) -> None:
+    """One waiter going away neither ends the sidecar nor the other waiter."""
+    sidecar = await spawn("sleep", "60")
+    with trio.move_on_after(0.02) as first:
+        await sidecar.wait()
+    assert first.cancelled_caught
+    assert members(sidecar)
+    assert await sidecar.stop(5000) == Exit(signal=signal.SIGTERM)
+
+
+async def test_a_graceful_end_has_code_0(spawn) -> None:
+    """SIGTERM reaches the program, which ends as it likes, and `stop` may be called again."""
+    sidecar = await spawn(*SERVER)
+    await sidecar.probe(Health())
+    with trio.fail_after(4):
+        assert await sidecar.stop(5000) == Exit(code=0)
+        assert await sidecar.stop(5000) == Exit(code=0)
+
+
+async def test_a_wrapped_server_keeps_its_grace(spawn, printed) -> None:
+    """A shell dies of SIGTERM at once; the server behind it still finishes what it does."""
+    sidecar = await spawn("sh", "-c", f"{sys.executable} -I -S server.py; true")
+    await sidecar.probe(Health())
+    with trio.fail_after(4):
+        await sidecar.stop(5000)
+    assert printed("goodbye")
+
+
+async def test_who_ignores_sigterm_is_killed(spawn, members, printed, eventually) -> None:
+    """After the grace nothing is left, and not before."""
+    sidecar = await spawn("sh", "-c", DEAF)
+    await eventually(lambda: printed("ready"))
+    began = trio.current_time()
+    assert await sidecar.stop(300) == Exit(signal=signal.SIGKILL)
+    assert 0.3 <= trio.current_time() - began < 2
+    assert members(sidecar) == []
+
+
+async def test_stop_with_a_waiter(spawn, printed, eventually) -> None:
+    """The usual case: somebody watches the sidecar while somebody else stops it."""
+    sidecar = await spawn("sh", "-c", DEAF)
+    await eventually(lambda: printed("ready"))
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sidecar.wait)
+            nursery.start_soon(sidecar.stop, 60_000)
+            await trio.testing.wait_all_tasks_blocked()
+            assert await sidecar.stop(50) == Exit(signal=signal.SIGKILL)
+
+
+async def test_a_stop_right_after_the_start(spawn, members) -> None:
+    """Stopping while the namespace is still being furnished takes milliseconds, not the grace."""
+    for _ in range(5):
+        sidecar = await spawn("sleep", "60")
+        with trio.fail_after(5):
+            assert (await sidecar.stop(10_000)).signal in (signal.SIGTERM, signal.SIGKILL)
+        assert members(sidecar) == []
+
+
+async def test_a_cancelled_stop_can_be_repeated(spawn, printed, eventually, members) -> None:
+    """Nothing stays frozen when a stop is given up half-way."""
+    sidecar = await spawn("sh", "-c", DEAF)
+    await eventually(lambda: printed("ready"))
+    with trio.move_on_after(0.05):
+        await sidecar.stop(60_000)
+    assert "T" not in {entry.state for entry in members(sidecar)}
+    assert await sidecar.stop(0) == Exit(signal=signal.SIGKILL)
+
+
+async def test_quick_forkers_do_not_escape(spawn, members, printed, eventually) -> None:
+    """A chain of processes that deafens itself and replaces itself all the time is gone after stop."""
+    chain = "import os\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nprint('ready', flush=True)\n"
+    chain += "while True:\n    if os.fork():\n        os._exit(0) if os.getpid() != os.getsid(0) else None\n"
+    chain += "        os.waitid(os.P_ALL, 0, os.WEXITED) if os.getpid() == os.getsid(0) else None\n"
+    sidecar = await spawn("sh", "-c", f'{sys.executable} -I -S -c "$0" & sleep 60; true', chain)
+    await eventually(lambda: printed("ready"))
+    with trio.fail_after(5):
+        await sidecar.stop(30)
+    assert members(sidecar) == []
+
+
+async def test_what_it_leaves_behind_ends_with_it(spawn, members) -> None:
+    """When the program ends, its background children go too."""
+    sidecar = await spawn("sh", "-c", "sleep 96 & exit 4")
+    with trio.fail_after(5):
+        assert await sidecar.wait() == Exit(code=4)
+    assert members(sidecar) == []
+
+
+async def test_the_environment_is_what_is_declared(tmp_path, spec, eventually) -> None:
+    """No more and no less than domain.sidecar.environment says, and PWD; nothing of omac's own."""
+    outside = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TOKEN": "secret", "ALLOWED": "yes"}
+    host = LinuxSidecarHost(str(tmp_path / "logs"), outside)
+    wanted = spec(*SERVER, passthrough=("ALLOWED",), variables=(Variable("KEY", "", "TOKEN", secret=True),))
+    sidecar = await host.spawn("demo", wanted)
+    await sidecar.probe(Health())
+    (pid,) = (each.pid for each in process.descendants(sidecar.birth.pid) if runs_server(each.pid))
+    entries = Path(f"/proc/{pid}/environ").read_bytes().decode().rstrip("\0").split("\0")
+    declared = domain.environment(wanted, sidecar.birth.port, outside)
+    assert dict(entry.split("=", 1) for entry in entries) == declared | {"PWD": wanted.source}
+    assert "KEY" in declared
+    assert os.readlink(f"/proc/{pid}/cwd") == wanted.source
+    await sidecar.stop(1000)
+    assert "secret" not in (tmp_path / "logs" / "demo.log").read_text()
+
+
+def runs_server(pid: int) -> bool:
+    """Whether it is the interpreter with server.py, not a bubblewrap that names both in its arguments."""
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0") == [*SERVER]
+
+
+async def test_only_three_descriptors(spawn, members, eventually) -> None:
+    """stdin is /dev/null, stdout and stderr the log; even an inheritable descriptor of omac's stays outside."""
+    with tempfile.TemporaryFile() as treasure:
+        os.set_inheritable(treasure.fileno(), True)
+        sidecar = await spawn(*SERVER)
+        await sidecar.probe(Health())
+        inode = os.fstat(treasure.fileno()).st_ino
+        for entry in members(sidecar):
+            held = {name: os.stat(f"/proc/{entry.pid}/fd/{name}") for name in os.listdir(f"/proc/{entry.pid}/fd")}
+            assert inode not in {each.st_ino for each in held.values()}
+            if runs_server(entry.pid):
+                assert sorted(held) == ["0", "1", "2", "3"]  # 3 is its own listener
+                assert os.readlink(f"/proc/{entry.pid}/fd/0") == "/dev/null"
+                assert os.readlink(f"/proc/{entry.pid}/fd/1") == sidecar.birth.log
+                assert os.readlink(f"/proc/{entry.pid}/fd/2") == sidecar.birth.log
+                assert os.readlink(f"/proc/{entry.pid}/fd/3").startswith("socket:")
+
+
+async def test_spawned_from_the_loops_own_thread(spawn, monkeypatch) -> None:
+    """The kernel binds a sidecar's life to the thread that forked it: that must be the one that lives longest."""
+    threads: list[int] = []
+    real = subprocess.Popen.__init__
+
+    def popen(*args: object, **kwargs: object) -> None:
+        threads.append(threading.get_ident())
+        real(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", popen)
+    await spawn("sleep", "60")
+    assert threads == [threading.get_ident()]
+    with pytest.raises(AssertionError, match="own thread"):
+        await trio.to_thread.run_sync(launch.start, ["true"], {}, "/", 1)
+
+
+async def test_ports_and_births_differ(spawn) -> None:
+    """Two sidecars share neither port nor identity, and the birth tells the truth."""
+    one, two = await spawn("sleep", "60"), await spawn("sleep", "60")
+    assert one.birth.port != two.birth.port
+    assert one.birth.start_ticks == process.start_ticks(one.birth.pid)
+    assert one.birth.boot_id == process.boot_id()
+
+
+def test_a_port_is_not_given_twice(tmp_path) -> None:
+    """Among 256 spawns in a row no port comes back."""
+    host = LinuxSidecarHost(str(tmp_path), os.environ)
+    assert len({host._free_port() for _ in range(256)}) == 256
+
+
+async def test_the_port_is_filled_in(spawn, printed, eventually) -> None:
+    """${SIDECAR_PORT} is replaced in every element, the log's header shows the result."""
+    sidecar = await spawn("sh", "-c", "echo $0 $1; sleep 60", "a${SIDECAR_PORT}b${SIDECAR_PORT}", "$HOME")
+    port = sidecar.birth.port
+    await eventually(lambda: printed(f"a{port}b{port} $HOME"))
+    header = Path(sidecar.birth.log).read_text().splitlines()[0]
+    assert header.startswith(f'[omac] sidecar "demo" starts: port={port} argv=["/')
+
+
+async def test_the_log_is_private(spawn, tmp_path) -> None:
+    """The folder is 0700 and the file 0600, whatever they were; starts are appended."""
+    (tmp_path / "logs").mkdir(mode=0o755)
+    (tmp_path / "logs" / "demo.log").write_text("before\n")
+    sidecar = await spawn("sh", "-c", "echo one; echo two >&2")
+    await sidecar.wait()
+    assert Path(sidecar.birth.log).stat().st_mode & 0o7777 == 0o600
+    assert (tmp_path / "logs").stat().st_mode & 0o7777 == 0o700
+    lines = Path(sidecar.birth.log).read_text().splitlines()
+    assert (lines[0], lines[2:]) == ("before", ["one", "two"])
+
+
+async def test_a_large_log_is_rotated(spawn, tmp_path) -> None:
+    """One earlier log is kept."""
+    (tmp_path / "logs").mkdir()
+    with (tmp_path / "logs" / "demo.log").open("wb") as large:
+        large.truncate(logfile.ROTATE_BYTES + 1)
+    await (await spawn("true")).wait()
+    assert (tmp_path / "logs" / "demo.log.1").stat().st_size == logfile.ROTATE_BYTES + 1
+    assert (tmp_path / "logs" / "demo.log").stat().st_size < 1000
+
+
+@pytest.mark.parametrize("place", ["link", "fifo", "folder", "label"])
+async def test_a_strange_log_is_refused(spec, tmp_path, place) -> None:
+    """A link is not followed, a fifo does not hang, a label cannot leave the folder."""
+    logs, target = tmp_path / "logs", tmp_path / "target"
+    logs.mkdir()
+    match place:
+        case "link":
+            (logs / "demo.log").symlink_to(target)
+        case "fifo":
+            os.mkfifo(logs / "demo.log")
+        case "folder":
+            (tmp_path / "elsewhere").mkdir()
+            logs.rmdir()
+            logs.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SpawnFailed, match="cannot open the log"):
+        await LinuxSidecarHost(str(logs), os.environ).spawn("../x" if place == "label" else "demo", spec("true"))
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("no-such-program-here",), "no-such-program-here is not on the sidecar's PATH"),
+        (("./absent.sh",), r"/skills/demo/absent.sh is not there .*omac.yaml"),
+        (("./plain file.sh",), r"is not executable; run: chmod \+x '.*/plain file.sh'"),
+        (("/etc",), "/etc is not there or not a file"),
+        ((), "names no program"),
+    ],
+)
+async def test_what_cannot_start_says_why(spawn, skill, command, says) -> None:
+    """Each failure names the place and the next step."""
+    (skill / "plain file.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(SpawnFailed, match=says):
+        await spawn(*command)
+
+
+async def test_a_skill_that_vanished(tmp_path, spec, skill) -> None:
+    """Without its folder there is nothing to start."""
+    wanted = spec("true")
+    (skill / "server.py").unlink()
+    skill.rmdir()
+    with pytest.raises(SpawnFailed, match=r"folder .* is not there"):
+        await LinuxSidecarHost(str(tmp_path / "logs"), os.environ).spawn("demo", wanted)
+
+
+async def test_a_script_of_the_skill(spawn, skill) -> None:
+    """A relative program is the skill's own, and a leading dash in an argument is nobody's option."""
+    (skill / "run.sh").write_text('#!/bin/sh\necho "$@"\n')
+    (skill / "run.sh").chmod(0o755)
+    sidecar = await spawn("./run.sh", "--help", "--")
+    assert await sidecar.wait() == Exit(code=0)
+    assert Path(sidecar.birth.log).read_text().splitlines()[1:] == ["--help --"]
+
+
+@pytest.mark.parametrize(
+    "bwrap", [None, "#!/bin/sh\necho no namespaces today >&2; exit 1\n", "#!/bin/sh\nexec sleep 60\n"]
+)
+async def test_without_bubblewrap(tmp_path, spec, monkeypatch, bwrap) -> None:
+    """Missing, refusing or hanging: it is found out once, said why, and sidecars run without a namespace."""
+    monkeypatch.setattr(launch, "INFO_WITHIN_S", 0.2)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "sleep"):
+        (tools / name).symlink_to(f"/bin/{name}")
+    if bwrap:
+        (tools / "bwrap").write_text(bwrap)
+        (tools / "bwrap").chmod(0o755)
+    host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": str(tools)})
+    assert not await host.isolation_available()
+    assert "no namespaces today" in str(host.isolation_problem) or "bubblewrap" in str(host.isolation_problem)
+    sidecar = await host.spawn("demo", spec("sleep", "60"))
+    assert not sidecar.birth.isolated
+    assert await sidecar.stop(1000) == Exit(signal=signal.SIGTERM)
+
+
+@pytest.mark.parametrize("command", [WRAPPER, DAEMON])
+def test_nothing_outlives_a_killed_omac(tmp_path, command) -> None:
+    """kill -9 of omac: wrappers, their children and daemons that left the session are gone within a second."""
+    birth, found = drive("isolated", tmp_path, *command)
+    assert birth.isolated
+    assert len(found) >= 4
+    trio.run(gone, found)
+
+
+def test_bound_before_spawn_returns(tmp_path) -> None:
+    """Even killed at the very moment that spawn returns, omac leaves nothing."""
+    for _ in range(5):
+        _, found = drive("at-once", tmp_path, *WRAPPER)
+        trio.run(gone, found)
+
+
+async def gone(found: list) -> None:
+    with trio.fail_after(1):
+        while any(process.living(pid, ticks) for pid, ticks in found):
+            await trio.sleep(0.005)
+
+
+@pytest.mark.parametrize("leader_lives", [True, False])
+def test_an_orphan_without_namespace_is_ended(tmp_path, leader_lives) -> None:
+    """What a killed omac left behind is found by its birth, even if only children are left; strangers are not."""
+    birth, found = drive("plain", tmp_path, "sh", "-c", "sleep 95 & sleep 94; true")
+    assert not birth.isolated
+    assert len(found) == 3
+    if not leader_lives:
+        process.kill(birth.pid, birth.start_ticks, signal.SIGKILL)
+
+    async def end() -> None:
+        host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
+        for stranger in ({"boot_id": "another"}, {"start_ticks": birth.start_ticks + 1_000_000}):
+            assert not await host.end_orphan(msgspec.structs.replace(birth, **stranger))
+        assert sum(process.living(*each) for each in found) == 2 + leader_lives
+        assert await host.end_orphan(birth)
+        assert not any(process.living(*each) for each in found)
+        assert not await host.end_orphan(birth)
+
+    trio.run(end)
+
+
+async def test_an_orphan_with_namespace_is_ended(spawn, members) -> None:
+    """By its birth alone the whole sidecar can be ended."""
+    sidecar = await spawn(*WRAPPER)
+    host = LinuxSidecarHost("/nonexistent", os.environ)
+    with trio.fail_after(5):
+        assert await host.end_orphan(sidecar.birth)
+        assert members(sidecar) == []
+        assert not await host.end_orphan(sidecar.birth)
+        assert await sidecar.wait() == Exit(signal=signal.SIGKILL)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_as_an_ordinary_user(skill) -> None:
+    """Without root bubblewrap makes a user namespace too: health, ownership of the port and stop work the same."""
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    path = os.pathsep.join(path for path in sys.path if path)
+    for python in (sys.executable, "/usr/bin/python3"):
+        test = [*nobody, python, "-c", "import trio, msgspec, omac"]
+        if os.path.exists(python) and not _fails(test, {"PYTHONPATH": path, "PATH": os.environ["PATH"]}):
+            break
+    else:
+        pytest.skip("no interpreter that another user can run")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "server.py").write_text((skill / "server.py").read_text())
+        for each in (folder, folder / "server.py"):
+            os.chown(each, 65534, 65534)
+        birth, result = drive("healthy", folder, "/usr/bin/python3", "server.py", prefix=nobody, python=python)
+        assert birth.isolated
+        assert Exit(*result) == Exit(code=0)
+
+
+def _fails(line: list[str], environment: dict[str, str]) -> bool:
+    try:
+        return subprocess.run(line, env=environment, capture_output=True, check=False).returncode != 0
+    except OSError:
+        return True

@@ -1,0 +1,141 @@
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.adapters.skills.yaml_file import BYTES_MAX, NODES_MAX, YamlFileError, parse_yaml, read_yaml_bytes
+
+
+def read(folder: Path, name: str = "omac.yaml") -> bytes:
+    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return read_yaml_bytes(name, folder_fd, f"{folder}/{name}")
+    finally:
+        os.close(folder_fd)
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.chdir(path.parent)  # the address of a socket has room for short paths only
+        listener.bind(path.name)
+
+
+@pytest.mark.parametrize("size", [0, 1, BYTES_MAX])
+def test_a_small_file_is_read_whole(tmp_path: Path, size: int) -> None:
+    """Every byte up to the bound arrives."""
+    (tmp_path / "omac.yaml").write_bytes(b"#" * size)
+    assert read(tmp_path) == b"#" * size
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: path.write_bytes(b"#" * (BYTES_MAX + 1)), "larger than 256 KiB"),
+        (lambda path: path.symlink_to(path.parent / "real.yaml"), "symbolic link"),
+        (lambda path: path.symlink_to(path), "symbolic link"),
+        (lambda path: path.symlink_to("/dev/zero"), "symbolic link"),
+        (lambda path: os.mkfifo(path), "not a regular file"),
+        (lambda path: path.mkdir(), "not a regular file"),
+        (make_socket, "not a regular file"),
+        (lambda path: None, "No such file"),
+    ],
+    ids=["large", "link", "loop", "device", "fifo", "folder", "socket", "missing"],
+)
+def test_only_a_regular_file_is_read(
+    tmp_path: Path, make: Callable[[Path], object], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is followed, waited for or read without end, and the error names the file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real.yaml").write_text("name: x\n")
+    make(tmp_path / "omac.yaml")
+    with pytest.raises(YamlFileError) as caught:
+        read(tmp_path)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path}/omac.yaml: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", None),
+        (b"# nothing\n", None),
+        (b"name: x\n", {"name": "x"}),
+        (b"\xef\xbb\xbfname: x\n", {"name": "x"}),
+        (b"---\nname: x\n...\n", {"name": "x"}),
+        ("name: é\r\n".encode(), {"name": "é"}),
+        (b"a: yes\nb: true\nc: 010\nd: ~\n", {"a": "yes", "b": True, "c": 10, "d": None}),
+        (b"[1, '1', 1.5]", [1, "1", 1.5]),
+        (b'{"json": ["is", "yaml"]}', {"json": ["is", "yaml"]}),
+        (b"a: |\n  two\n  lines\n", {"a": "two\nlines\n"}),
+    ],
+)
+def test_plain_yaml(content: bytes, expected: object) -> None:
+    """Plain data is read as YAML 1.2: only true and false are truth values."""
+    assert parse_yaml(content, "/s/omac.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "said"),
+    [
+        (b"a: [\n", 2, "not valid YAML"),
+        (b"a: b: c\n", 1, "not valid YAML"),
+        (b"a:\n\t- b\n", 2, "not valid YAML"),
+        (b"a: 1\nb: 2\na: 3\n", 3, "twice"),
+        (b"s:\n  a: 1\n  'a': 3\n", 3, "twice"),
+        (b"<<: {a: 1}\n<<: {a: 2}\n", 2, "twice"),
+        (b"a: &x 1\nb: *x\n", 1, "aliases"),
+        (b"a: *x\n", 1, "aliases"),
+        (b"a: 1\n&k b: 2\n", 2, "aliases"),
+        (b"a: !!python/object/apply:os.system [id]\n", 1, "tag"),
+        (b"a: !!binary aGk=\n", 1, "tag"),
+        (b"a: ! b\n", 1, "tag"),
+        (b"%YAML 1.1\n---\na: yes\n", 2, "directives"),
+        (b"%TAG ! tag:x,2000:\n---\na: b\n", 2, "directives"),
+        (b"a: 1\n---\nb: 2\n", 2, "more than one document"),
+        (b"[" * 33 + b"]" * 33, 1, "32 levels"),
+        (b"{a: " * 50_000, 1, "32 levels"),
+        (b"- " * 100_000, 1, "32 levels"),
+        (b"- a\n" * NODES_MAX, NODES_MAX, "5000 values"),
+        (b"a: 1\nb: \xff\n", 2, "UTF-8"),
+        (b"\xff\xfea\0", 1, "UTF-8"),
+        (b"a: \0\n", None, "not valid YAML"),
+        (b"\x7fELF\x02\x01\x01\0\0", None, "not valid YAML"),
+        (b"a: \x1b[2J\n", None, "not valid YAML"),
+        (b"{a: 1}: 2\n", 1, "not valid YAML"),
+        (b"a: 2024-99-99\n", None, "cannot be read"),
+        (b"a: " + b"9" * 5_000 + b"\n", None, "cannot be read"),
+    ],
+)
+def test_hostile_or_broken_yaml(content: bytes, line: int | None, said: str) -> None:
+    """Each failure is one kind of error, in one short printable line with the file, the line and what to change."""
+    with pytest.raises(YamlFileError, match=said) as caught:
+        parse_yaml(content, "/s/omac.yaml")
+    assert caught.value.line == line
+    assert str(caught.value).startswith("/s/omac.yaml, line " if line else "/s/omac.yaml: ")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 400
+
+
+def test_a_bomb_of_aliases_costs_nothing() -> None:
+    """A few lines that would expand to gigabytes are refused at the first of them."""
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+    started = time.perf_counter()
+    with pytest.raises(YamlFileError, match="line 1: uses aliases"):
+        parse_yaml(f"a0: &a0 lol\n{levels}".encode(), "/s/omac.yaml")
+    assert time.perf_counter() - started < 5
+
+
+@given(st.binary(max_size=200) | st.text("ab:-[]{}&*!|>'\"%@#?,<=~0123456789.xeT \n\t", max_size=60).map(str.encode))
+def test_any_bytes_are_data_or_a_typed_error(content: bytes) -> None:
+    """Whatever a file holds, parsing it returns or raises YamlFileError."""
+    said = ""
+    try:
+        parse_yaml(content, "/s/omac.yaml")
+    except YamlFileError as error:
+        said = str(error)
+    assert said.isprintable()

@@ -1,0 +1,83 @@
+"""omac audit: each access once, filtered, in the order of requests."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from omac.adapters.linux.state import StateDir
+from omac.domain.refusal import Refusal
+from omac.journal.opening import read_journal
+from omac.projections.accesses import AuditRow, Outcome, audit_rows
+from omac.tools.moments import parse_moment, rfc3339
+from omac.tools.render import show_audit
+
+
+class Filter(NamedTuple):
+    """Which accesses are wanted; None wants all. Times in nanoseconds since 1970 UTC."""
+
+    skill: str | None
+    directory: str | None
+    since: int | None
+    until: int | None
+    outcome: str | None
+
+    @classmethod
+    def of(
+        cls,
+        skill: str | None,
+        directory: str | None,
+        since: str | None,
+        until: str | None,
+        outcome: str | None,
+        clock: Callable[[], int],
+    ) -> "Filter":
+        """From what was typed. Raises Refusal (misuse)."""
+        if outcome is not None and outcome not in get_args(Outcome):
+            raise Refusal("misuse", f"--outcome takes {', '.join(get_args(Outcome))}, not {outcome!r}")
+        return cls(
+            skill,
+            os.path.realpath(os.path.expanduser(directory)) if directory else None,
+            parse_moment(since, clock) if since else None,
+            parse_moment(until, clock) if until else None,
+            outcome,
+        )
+
+    def wants(self, row: AuditRow) -> bool:
+        """Whether this access is asked for."""
+        below = self.directory is None or (
+            row.dir is not None and (row.dir == self.directory or row.dir.startswith(self.directory.rstrip("/") + "/"))
+        )
+        return (
+            below
+            and self.skill in (None, row.skill)
+            and (self.since is None or row.at >= self.since)
+            and (self.until is None or row.at <= self.until)
+            and self.outcome in (None, row.outcome)
+        )
+
+
+def run(wanted: Filter, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show the accesses. Raises Refusal."""
+    journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+    try:
+        rows = (told(row) for row in audit_rows(journal.records()) if wanted.wants(row))
+        if as_json:
+            _print_lines(rows)
+        else:
+            show_audit(rows)
+    finally:
+        journal.close()
+    return 0
+
+
+def told(row: AuditRow) -> dict[str, Any]:
+    """A row as people and programs read it: `at` in RFC 3339."""
+    fields: dict[str, Any] = msgspec.to_builtins(row)
+    return fields | {"at": rfc3339(row.at)}
+
+
+def _print_lines(rows: Iterator[dict[str, Any]]) -> None:
+    for row in rows:
+        print(msgspec.json.encode(row).decode())

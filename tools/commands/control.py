@@ -1,0 +1,66 @@
+"""Asking the running server, through its private socket: omac activate, deactivate, reload, and status."""
+
+import http.client
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from omac.adapters.linux.state import StateDir
+from omac.domain.refusal import REASONS, Refusal
+from omac.tools.render import show_skills
+
+TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
+
+
+def run(action: str, directory: str, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Have the server do `action` to a directory and show what it answers. Raises Refusal."""
+    path = os.path.abspath(os.path.expanduser(directory))
+    answer = ask(environment, "POST", f"/__omac__/{action}", {"dir": path})
+    if answer is None:
+        raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
+    if as_json:
+        print(answer.decode())
+        return 0
+    manifest = msgspec.json.decode(answer)
+    print(f"{manifest['dir']}: {manifest.get('state') or manifest['status']}")
+    show_skills(manifest.get("skills", ()))
+    return 0
+
+
+def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:
+    """The server's answer to one call; None when no server runs. Raises the Refusal that the server answers with."""
+    connection = _UnixConnection(StateDir.of(environment).current_socket())
+    try:
+        body = None if document is None else msgspec.json.encode(document)
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        content = response.read()
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        return None
+    except (OSError, http.client.HTTPException) as error:
+        raise Refusal("upstream-error", f"the server did not answer: {error}", fix=["omac status"]) from error
+    finally:
+        connection.close()
+    if response.status == 200:
+        return content
+    refusal: dict[str, Any] = msgspec.json.decode(content)
+    reason = refusal.get("error", "")
+    raise Refusal(
+        reason if reason in REASONS else "upstream-error", str(refusal.get("detail")), fix=refusal.get("fix", ())
+    )
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)

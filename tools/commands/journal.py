@@ -1,0 +1,40 @@
+"""omac journal: where it is, and what is in it."""
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from omac.adapters.linux.state import StateDir
+from omac.journal.opening import read_journal
+from omac.tools.moments import rfc3339
+from omac.tools.render import show_stats
+
+
+def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
+    """Print where the journal is, whether or not there is one yet."""
+    print(StateDir.of(environment).journal(environment, journal_path))
+    return 0
+
+
+def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show size, span and kinds. Raises Refusal."""
+    journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+    try:
+        head = journal.store.head()
+        found = {
+            "path": journal.store.path,
+            "id": journal.store.journal_id(),
+            "bytes": os.path.getsize(journal.store.path),
+            "events": head,
+            "first_at": next((rfc3339(recorded.at) for recorded in journal.records(0, 1)), None),
+            "last_at": next((rfc3339(recorded.at) for recorded in journal.records(head - 1, head)), None),
+            "kinds": dict(journal.store.kinds()),
+        }
+    finally:
+        journal.close()
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        show_stats(found)
+    return 0

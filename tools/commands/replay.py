@@ -1,0 +1,54 @@
+"""omac replay: the state as it was at a position or a time, and the events that led there."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from omac.adapters.linux.state import StateDir
+from omac.domain.recorded import Recorded
+from omac.domain.refusal import Refusal
+from omac.journal.application import Journal
+from omac.journal.opening import read_journal
+from omac.projections.status import status_of
+from omac.projections.system import System
+from omac.tools.moments import parse_moment
+from omac.tools.render import show_status, show_timeline
+
+LED_THERE = 20  # events shown to people
+
+
+def run(
+    at: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
+    """Show the state at `at`. Raises Refusal."""
+    journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+    try:
+        system = System()
+        last: deque[Recorded] = deque(maxlen=LED_THERE)
+        for recorded in _up_to(journal, at, clock):
+            system.apply(recorded)
+            last.append(recorded)
+    finally:
+        journal.close()
+    if as_json:
+        print(msgspec.json.encode(status_of(system)).decode())
+    else:
+        show_status(status_of(system))
+        show_timeline(last)
+    return 0
+
+
+def _up_to(journal: Journal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
+    if at.isdigit():
+        head = journal.store.head()
+        if int(at) > head:
+            raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
+        if int(at) > 0:
+            yield from journal.records(0, int(at))
+        return
+    moment = parse_moment(at, clock)
+    for recorded in journal.records():
+        if recorded.at > moment:
+            return
+        yield recorded

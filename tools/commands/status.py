@@ -1,0 +1,28 @@
+"""omac status: the projected state, from the server that runs, else folded from the journal."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from omac.adapters.linux.state import StateDir
+from omac.journal.opening import read_journal
+from omac.projections.status import Status, status_of
+from omac.projections.system import System
+from omac.tools.commands.control import ask
+from omac.tools.render import show_status
+
+
+def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show the status. Raises Refusal."""
+    answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
+    if answer is None:
+        journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+        try:
+            answer = msgspec.json.encode(status_of(System().replay(journal.records())))
+        finally:
+            journal.close()
+    if as_json:
+        print(answer.decode())
+    else:
+        show_status(msgspec.json.decode(answer, type=Status))
+    return 0

@@ -1,0 +1,216 @@
+"""The `omac` command: each subcommand parses, calls one service, renders, and chooses the exit code.
+
+Data goes to stdout, everything else to stderr. Heavy imports happen inside the commands that need them.
+"""
+
+import io
+import logging
+import os
+import sys
+import time
+from typing import Annotated, NoReturn
+
+import typer
+
+from omac.domain.refusal import Refusal
+
+app = typer.Typer(
+    name="omac",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Run coding agents, their skills' sidecars, and account for every access.
+
+\b
+Examples:
+  omac serve --no-inner --root ~/projects      serve project directories, launch no agent
+  omac approve echo --workdir ~/projects/shop  vouch for the code of a skill
+  omac status                                  what is online
+  omac audit --since 1h                        who used which skill
+  omac replay --at 120                         the state as it was at position 120""",
+)
+journal_app = typer.Typer(no_args_is_help=True, help="Where the journal is, and what is in it.")
+app.add_typer(journal_app, name="journal")
+
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
+Harness = Annotated[str, typer.Option("--harness", help="The coding agent whose skills folder counts.")]
+Workdir = Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")]
+
+
+def main() -> NoReturn:
+    """Run the command line; every refusal ends here, as text and exit code."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path need not be text
+    try:
+        status = app(standalone_mode=False)
+    except typer.Exit as end:
+        status = end.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        status = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        status = 141
+    except Exception as error:
+        status = _report(error)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _report(error: BaseException) -> int:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, Refusal):
+        print(f"omac: {error.message}", file=sys.stderr)
+        for command in error.fix:
+            print(f"  try: {command}", file=sys.stderr)
+        return error.exit_code
+    show = getattr(error, "show", None)  # click's own usage errors
+    if show is not None:
+        show()
+        return 2
+    raise error
+
+
+@app.command()
+def serve(
+    harness: Annotated[str, typer.Argument(help="opencode, claude, codex, copilot or pi.")] = "opencode",
+    inner_args: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS...]", help="For the agent.")] = None,
+    root: Annotated[list[str] | None, typer.Option(help="Directories below it may be activated.")] = None,
+    workdir: Annotated[str | None, typer.Option(help="Activate this directory at once.")] = None,
+    no_inner: Annotated[bool, typer.Option("--no-inner", help="Launch no agent.")] = False,
+    no_sandbox: Annotated[bool, typer.Option("--no-sandbox", help="Launch the agent without a sandbox.")] = False,
+    unapproved: Annotated[str, typer.Option(help="Skills nobody approved: refuse or allow.")] = "refuse",
+    control_addr: Annotated[str, typer.Option(help="Where the control plane listens.")] = "127.0.0.1:0",
+    facade_addr: Annotated[str, typer.Option(help="Where the facade listens.")] = "127.0.0.1:0",
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Serve the skills of many project directories until stopped.
+
+    \b
+    omac serve --no-inner --json --root ~/projects
+    omac serve opencode --no-sandbox --workdir ~/projects/shop -- --port 4096
+    """
+    from omac.tools.commands.serve import Asked, run
+
+    asked = Asked(
+        harness, inner_args or [], root or [], workdir, no_inner, no_sandbox, unapproved, control_addr, facade_addr,
+        journal, json,
+    )  # fmt: skip
+    return run(asked, os.environ)
+
+
+@app.command()
+def approve(
+    skill: Annotated[str, typer.Argument(help="The skill's name.")],
+    workdir: Workdir = ".",
+    harness: Harness = "opencode",
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Vouch for the code of a skill, as it is now, on this host.
+
+    \b
+    omac approve echo --workdir ~/projects/shop
+    """
+    from omac.tools.commands.approve import run
+
+    return run(skill, workdir, harness, journal, json, os.environ, time.time_ns)
+
+
+@app.command()
+def activate(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
+    """Ask the running server to bring a directory online, and show its skills."""
+    from omac.tools.commands.control import run
+
+    return run("activate", directory, json, os.environ)
+
+
+@app.command()
+def deactivate(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
+    """Ask the running server to take a directory offline."""
+    from omac.tools.commands.control import run
+
+    return run("deactivate", directory, json, os.environ)
+
+
+@app.command()
+def reload(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
+    """Ask the running server to look at a directory's skills again; its tokens stay."""
+    from omac.tools.commands.control import run
+
+    return run("reload", directory, json, os.environ)
+
+
+@app.command()
+def status(journal: JournalPath = None, json: Json = False) -> int:
+    """Show what is online: from the running server, else from the journal."""
+    from omac.tools.commands.status import run
+
+    return run(journal, json, os.environ)
+
+
+@app.command()
+def audit(
+    skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
+    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
+    since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
+    until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused or open.")] = None,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show who used which skill, each access once, oldest first.
+
+    \b
+    omac audit --skill echo --since 1h
+    omac audit --outcome refused --json
+    """
+    from omac.tools.commands.audit import Filter, run
+
+    wanted = Filter.of(skill, directory, since, until, outcome, time.time_ns)
+    return run(wanted, journal, json, os.environ)
+
+
+@app.command()
+def replay(
+    at: Annotated[str, typer.Option(metavar="POSITION|TIME", help="A position, or a time as for audit --since.")],
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show the state as it was, and the events that led there.
+
+    \b
+    omac replay --at 120
+    omac replay --at 2026-11-21T14:00 --json
+    """
+    from omac.tools.commands.replay import run
+
+    return run(at, journal, json, os.environ, time.time_ns)
+
+
+@journal_app.command("path")
+def journal_path(journal: JournalPath = None) -> int:
+    """Print where the journal is."""
+    from omac.tools.commands.journal import path
+
+    return path(journal, os.environ)
+
+
+@journal_app.command("stats")
+def journal_stats(journal: JournalPath = None, json: Json = False) -> int:
+    """Show how much is in the journal, and of what."""
+    from omac.tools.commands.journal import stats
+
+    return stats(journal, json, os.environ)
+
+
+@app.command()
+def version(json: Json = False) -> int:
+    """Print the version."""
+    from omac.tools.version import show
+
+    return show(json)

@@ -1,0 +1,222 @@
+"""The composition root of `omac serve`: everything is made here, wired here, started and ended in order here.
+
+The nursery tree is the ownership tree. The journal's writer is outermost: it is there before anything happens and
+until everything has been recorded. Then the reactors, which own processes; innermost the surfaces, through which
+requests come.
+"""
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+import trio
+
+from omac.adapters.control.app import control_app
+from omac.adapters.control.server import serve_control
+from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.server import Facade
+from omac.adapters.linux import listen, process
+from omac.adapters.linux.state import StateDir
+from omac.adapters.sidecars.host import LinuxSidecarHost
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.domain import ids
+from omac.domain.control import ControlRefused, Listener
+from omac.domain.harness import Harness
+from omac.domain.ids import RunId
+from omac.domain.planning import Unapproved
+from omac.domain.recorded import Cause, Draft
+from omac.domain.run import RunStarted, RunStopped
+from omac.domain.sidecar import RestartPolicy
+from omac.journal.opening import open_journal
+from omac.projections.status import status_of
+from omac.services.access import AccessGate
+from omac.services.activation import Activation
+from omac.services.directories import Caller, Directories, Reach
+from omac.services.engine import Engine
+from omac.services.recovery import recover
+from omac.services.supervision import Supervision
+from omac.tools.inner import Inner
+from omac.tools.version import VERSION
+
+_log = logging.getLogger("omac.serve")
+
+STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A loopback address to listen on; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+class ServeOptions(msgspec.Struct, frozen=True):
+    """What a person asked of `omac serve`. Roots and workdir are canonical; `inner` None: no agent is launched."""
+
+    harness: Harness
+    roots: tuple[str, ...]
+    workdir: str | None = None
+    inner: tuple[str, ...] | None = None
+    journal: str | None = None
+    control: Address = Address()
+    facade: Address = Address()
+    unapproved: Unapproved = "refuse"
+    policy: RestartPolicy = RestartPolicy()
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Where a server that is ready can be reached."""
+
+    control_base: str
+    control_socket: str
+    control_token_file: str
+    facade_base: str
+    facade_socket: str
+    journal: str
+    run: str
+
+
+class Server:
+    """One `omac serve`. `observe` is called with every record that is folded, live or not yet seen by anyone."""
+
+    def __init__(self, options: ServeOptions, environment: Mapping[str, str]) -> None:
+        self._options = options
+        self._environment = dict(environment)
+        self.state = StateDir.of(environment)
+        path = self.state.journal(environment, options.journal)
+        host = self.state.host_id(lambda: secrets.token_hex(8))
+        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns)
+        self.state.hold_server(path)
+        self._run = RunId(self.journal.run)
+        self._folder = self.state.begin_run(self._run)
+        self.engine = Engine(self.journal, host)
+        self._stop = trio.Event()
+        self._why = ""
+
+    async def run(self, ready: Callable[[Ready], None]) -> int:
+        """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal."""
+        try:
+            async with trio.open_nursery() as outermost:
+                await outermost.start(self.engine.writer.run)
+                status = await self._run_reactors(ready)
+                outermost.cancel_scope.cancel()
+        finally:
+            self.journal.close()
+        return status
+
+    def stop(self, why: str) -> None:
+        """Ask the server to end in order."""
+        self._why = self._why or why
+        self._stop.set()
+
+    async def _run_reactors(self, ready: Callable[[Ready], None]) -> int:
+        folders = DiskSkillFolders()
+        sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment)
+        if not await sidecars.isolation_available():
+            _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
+        await recover(self.engine, sidecars, self.state.is_alive)
+        self.state.prune_runs()
+        await self._record_start()
+        supervision = Supervision(self.engine, sidecars, folders, self._options.policy)
+        activation = Activation(
+            self.engine, folders, self._options.harness, self._options.unapproved, self._environment
+        )
+        async with trio.open_nursery() as reactors:
+            await reactors.start(supervision.run)
+            await reactors.start(activation.run)
+            status = await self._run_surfaces(folders, ready)
+            reactors.cancel_scope.cancel()
+        await self._record(RunStopped(self._why or "its agent ended"))
+        return status
+
+    async def _run_surfaces(self, folders: DiskSkillFolders, ready: Callable[[Ready], None]) -> int:
+        options = self._options
+        facade_tcp = listen.tcp(options.facade.host, options.facade.port, "--facade-addr")
+        facade_unix = listen.unix(os.path.join(self._folder, "facade.sock"))
+        control_tcp = listen.tcp(options.control.host, options.control.port, "--control-addr")
+        control_unix = listen.unix(os.path.join(self._folder, "control.sock"))
+        told = Ready(
+            f"http://127.0.0.1:{control_tcp.getsockname()[1]}",
+            control_unix.getsockname(),
+            os.path.join(self._folder, "control.token"),
+            f"http://127.0.0.1:{facade_tcp.getsockname()[1]}",
+            facade_unix.getsockname(),
+            self.journal.store.path,
+            self._run,
+        )
+        token = secrets.token_hex(32)
+        self.state.write_token(told.control_token_file, token)
+        reach = Reach(told.facade_base, told.facade_socket)
+        directories = Directories(
+            self.engine, folders, options.harness.name, options.roots, reach, lambda: secrets.token_hex(16)
+        )
+        app = control_app(directories, lambda: status_of(self.engine.system), lambda: secrets.token_hex(8))
+        facade = Facade(AccessGate(self.engine), FacadeLimits())
+        listeners: dict[Listener, tuple[socket.socket, str | None]] = {
+            "socket": (control_unix, None),
+            "tcp": (control_tcp, token),
+        }
+        try:
+            async with trio.open_nursery() as surfaces:
+                await surfaces.start(self._watch_signals)
+                await surfaces.start(facade.serve, [listen.listener(facade_tcp), listen.listener(facade_unix)])
+                await surfaces.start(serve_control, app, listeners, self._control_refused)
+                self.state.point_current(self._run)
+                if options.workdir is not None:
+                    await directories.activate(options.workdir, Caller("command-line", secrets.token_hex(8)))
+                ready(told)
+                status = await self._run_inner(told)
+                surfaces.cancel_scope.cancel()
+        finally:
+            with trio.move_on_after(STOP_S, shield=True):
+                await directories.deactivate_all(self._why or "its agent ended")
+        return status
+
+    async def _run_inner(self, told: Ready) -> int:
+        if self._options.inner is None:
+            await self._stop.wait()
+            return 0
+        inner = Inner(self._options.inner, self._environment | inner_variables(self._options.harness, told))
+        return await inner.run(self._stop)
+
+    async def _watch_signals(self, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
+            async for number in signals:
+                self.stop(f"asked by {signal.Signals(number).name}")
+
+    async def _record_start(self) -> None:
+        pid, options = os.getpid(), self._options
+        event = RunStarted(
+            options.harness.name, VERSION, pid, process.start_ticks(pid) or 0, process.boot_id(), options.roots
+        )
+        await self._record(event)
+
+    async def _record(self, event: RunStarted | RunStopped) -> None:
+        stream = ids.run_stream(self.engine.host, self._run)
+        version = self.engine.system.runs[stream].version + 1
+        await self.engine.writer.append([Draft(stream, version, event)], Cause("person"))
+
+    def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
+        event = ControlRefused(path.rsplit("/", 1)[-1][:64], "", listener, reason)
+        self.engine.writer.append_soon([Draft(ids.control_stream(self.engine.host), None, event)], Cause("bridge"))
+
+
+def inner_variables(harness: Harness, told: Ready) -> dict[str, str]:
+    """What an agent learns of omac through its environment: places, never a token."""
+    return {
+        "OMAC_VERSION": VERSION,
+        "OMAC_HARNESS": harness.name,
+        "OMAC_HOST": "127.0.0.1",
+        "OMAC_PORT": told.facade_base.rsplit(":", 1)[1],
+        "OMAC_BASE": told.facade_base + "/",
+        "OMAC_SOCKET": told.facade_socket,
+        "OMAC_CONTROL_BASE": told.control_base,
+        "OMAC_CONTROL_SOCKET": told.control_socket,
+        "OMAC_CONTROL_TOKEN_FILE": told.control_token_file,
+    }

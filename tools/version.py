@@ -1,0 +1,11 @@
+"""The version of omac that is installed."""
+
+from importlib.metadata import version
+
+VERSION = version("omac")
+
+
+def show(as_json: bool) -> int:
+    """Print it."""
+    print(f'{{"version":"{VERSION}"}}' if as_json else f"omac {VERSION}")
+    return 0
