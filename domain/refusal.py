@@ -60,13 +60,17 @@ REASONS: dict[str, Outcome] = {
 
 
 class Refusal(Exception):
-    """omac will not do this. `message` says what happened and where; `fix` lists commands that can be pasted."""
+    """omac will not do this. `message` says what happened and where; `fix` lists commands that can be pasted.
 
-    def __init__(self, reason: str, message: str, *, fix: Sequence[str] = ()) -> None:
+    `skill` names the skill it is about, if it is about one.
+    """
+
+    def __init__(self, reason: str, message: str, *, fix: Sequence[str] = (), skill: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.fix = tuple(fix)
+        self.skill = skill
 
     @property
     def status(self) -> int:

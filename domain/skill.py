@@ -9,7 +9,8 @@ from typing import Literal
 import msgspec
 
 MOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,127}")
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,127}")  # that omac sets
+HOST_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")  # that it finds, as in http_proxy
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 ConfigType = Literal["string", "bool", "int", "enum"]

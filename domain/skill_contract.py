@@ -8,6 +8,7 @@ import re
 from typing import TypeVar, get_args
 
 from omac.domain.skill import (
+    HOST_VARIABLE,
     MOUNT,
     SKILL_NAME,
     VARIABLE,
@@ -70,7 +71,9 @@ def _sidecar(section: "_Section", skill_name: str) -> SidecarMeta:
             rule = f"the name {_shown(skill_name)} cannot serve as the mount: give a mount, which {rule}"
         raise MetaError(section.at("mount"), rule if mount is None else f"{_shown(mount)} {rule}")
     names = _Names()
-    passed = tuple(names.declare(where, _as_text(where, value)) for where, value in section.items("env_passthrough"))
+    passed = tuple(
+        names.declare(where, _as_text(where, value), HOST_VARIABLE) for where, value in section.items("env_passthrough")
+    )
     return SidecarMeta(
         command=command,
         mount=skill_name if mount is None else mount,
@@ -211,13 +214,14 @@ def _pattern(section: "_Section") -> str | None:
 def _host_variable(section: "_Section") -> str | None:
     name = section.text("default_from_env")
     if name is not None:
-        _check_variable(section.at("default_from_env"), name)
+        _check_variable(section.at("default_from_env"), name, HOST_VARIABLE)
     return name
 
 
-def _check_variable(where: str, name: str) -> None:
-    if not VARIABLE.fullmatch(name):
-        raise MetaError(where, f"{_shown(name)} must be 1 to 128 of A-Z 0-9 _ and not begin with a digit")
+def _check_variable(where: str, name: str, form: re.Pattern[str]) -> None:
+    if not form.fullmatch(name):
+        letters = "A-Z 0-9 _" if form is VARIABLE else "A-Z a-z 0-9 _"
+        raise MetaError(where, f"{_shown(name)} must be 1 to 128 of {letters} and not begin with a digit")
 
 
 class _Names:
@@ -226,10 +230,10 @@ class _Names:
     def __init__(self) -> None:
         self._where: dict[str, str] = {}
 
-    def declare(self, where: str, name: str | None) -> str:
+    def declare(self, where: str, name: str | None, form: re.Pattern[str] = VARIABLE) -> str:
         if name is None:
             raise MetaError(where, "is missing: name the environment variable")
-        _check_variable(where, name)
+        _check_variable(where, name, form)
         if name in RESERVED_VARIABLES or name.startswith(RESERVED_PREFIXES):
             raise MetaError(where, f"{name} is set by omac or changes how programs are loaded: choose another name")
         if name in self._where:

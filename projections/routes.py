@@ -35,10 +35,12 @@ def find_way(system: System, host: ids.HostId, digest: TokenDigest, mount: str) 
     if name is None or route is None:
         raise Refusal("unknown-mount", "omac: unknown skill mount")
     if route.why is not None:
-        raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix)
+        raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name)
     sidecar = system.sidecars[ids.sidecar_stream(host, ids.workdir_id(directory.path), name)].state
     if sidecar.status != "healthy" or sidecar.birth is None:
-        raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=(reload_command(directory.path),))
+        raise Refusal(
+            "sidecar-down", f"{name}: {down_detail(sidecar)}", fix=(reload_command(directory.path),), skill=name
+        )
     return Way(directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes)
 
 

@@ -10,6 +10,7 @@ from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, Ac
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.directory import Directory
 from omac.domain.recorded import Event, Recorded
+from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
 from omac.domain.run import Run
 from omac.domain.sidecar import Sidecar
@@ -48,9 +49,16 @@ class System:
         self._folds = self._by_event_type()
 
     def apply(self, recorded: Recorded) -> None:
-        """Fold one record into every read model it concerns. Raises KeyError when it cannot follow."""
-        for fold in self._folds[type(recorded.event)]:
-            fold(recorded)
+        """Fold one record into every read model it concerns. Raises Refusal (journal-damaged)."""
+        try:
+            for fold in self._folds[type(recorded.event)]:
+                fold(recorded)
+        except KeyError as impossible:
+            event = type(recorded.event).__name__
+            message = (
+                f"the event at position {recorded.position} ({event} in {recorded.stream}) cannot follow: {impossible}"
+            )
+            raise Refusal("journal-damaged", message) from impossible
         self.position = recorded.position
 
     def replay(self, records: Iterable[Recorded]) -> "System":

@@ -7,6 +7,7 @@ requests come.
 
 import logging
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -100,6 +101,7 @@ class Server:
 
     async def run(self, ready: Callable[[Ready], None]) -> int:
         """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal."""
+        raise_descriptor_limit()
         try:
             async with trio.open_nursery() as outermost:
                 await outermost.start(self.engine.writer.run)
@@ -205,6 +207,12 @@ class Server:
     def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
         event = ControlRefused(path.rsplit("/", 1)[-1][:64], "", listener, reason)
         self.engine.writer.append_soon([Draft(ids.control_stream(self.engine.host), None, event)], Cause("bridge"))
+
+
+def raise_descriptor_limit() -> None:
+    """Allow as many open files as the system lets us: an access may need two sockets."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def inner_variables(harness: Harness, told: Ready) -> dict[str, str]:

@@ -99,7 +99,7 @@ def encode_body(body: bytes, delivery: Delivery, *, last: bool) -> bytes:
 def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, method: str = "GET") -> bytes:
     """The whole answer that says no: its reason as `X-Omac-Reason` and in a JSON body, which HEAD leaves out."""
     content: dict[str, object] = {"error": refusal.reason}
-    if skill is not None:
+    if skill := skill or refusal.skill:
         content["skill"] = skill
     content |= {"detail": refusal.message, "fix": list(refusal.fix)}
     body = msgspec.json.encode(content)

@@ -6,17 +6,19 @@
 2. bubblewrap is a chain of processes: the outer one (our child), the init of the new pid namespace (pid 1 inside),
    and the program. When omac dies, the outer one is killed, then the init, and with an init its whole namespace:
    wrappers, background children and daemons included (pid_namespaces(7)).
-3. The init asks for that signal only after it has started the program, about 2 ms after the namespace's birth. A start
-   returns when it has asked, so whatever was started is bound. If omac is killed *within* those 2 ms, the program may
-   outlive it: bubblewrap does not look whether its parent is still there.
+3. The init asks for that signal only after it has started its first process, some 2 ms after the namespace's birth, and
+   does not look whether its parent is still there: if omac is killed in between, all of it lives on. So the first
+   process is a shell that waits for a line from us, given when the init has asked. Without omac there is no line, and
+   the shell ends; with it, it becomes the program.
 4. The namespace hides nothing of the file system and of the network; it bounds the *life* of a sidecar only.
 """
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import trio
@@ -24,6 +26,8 @@ import trio
 from omac.adapters.linux import process
 
 NAMESPACE = ("--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--cap-drop", "ALL")
+# "$@" is the program; its stdin is not ours to give before the line has come.
+GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "omac-gate")
 INFO_WITHIN_S = 5.0
 _INFO_BYTES_MAX = 4096
 _BOUND_PAUSE_S = 0.0005
@@ -40,16 +44,22 @@ class _Info(msgspec.Struct):
 
 
 def start(
-    argv: Sequence[str], environment: Mapping[str, str], folder: str, output: int, pass_fds: tuple[int, ...] = ()
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    folder: str,
+    output: int,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    pass_fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a session leader with stdin from /dev/null, stdout and stderr to `output`, and no other descriptor.
+    """Start a session leader with stdout and stderr to `output`, and no descriptor that is not named here.
 
     Must be called in a Trio task (rule 1). Raises OSError, ValueError.
     """
     assert trio.lowlevel.in_trio_task(), "a process must be spawned from the event loop's own thread"
     return subprocess.Popen(
         argv,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=output,
         stderr=output,
         cwd=folder,
@@ -67,17 +77,14 @@ async def start_in_namespace(
 
     Raises OSError, ValueError, NoNamespace; then nothing of it is left, as after a cancellation.
     """
-    reader, writer = os.pipe()
-    try:
-        os.set_blocking(reader, False)
-        line = [bwrap, *NAMESPACE, "--info-fd", str(writer), "--", *argv]
-        try:
-            outer = start(line, environment, folder, output, pass_fds=(writer,))
-        finally:
-            os.close(writer)
+    with _pipe() as (info, info_writer), _pipe() as (gate_reader, gate):
+        line = [bwrap, *NAMESPACE, "--info-fd", str(info_writer.fileno()), "--", *GATE, *argv]
+        with info_writer, gate_reader:
+            fds = (info_writer.fileno(),)
+            outer = start(line, environment, folder, output, stdin=gate_reader.fileno(), pass_fds=fds)
         init: process.Stat | None = None
         try:
-            init = _init(outer.pid, await _child_pid(reader))
+            init = _init(outer.pid, await _child_pid(info.fileno()))
             await _bound(init)
         except BaseException:
             # First the init: it may not be bound to the outer process yet.
@@ -85,9 +92,9 @@ async def start_in_namespace(
                 process.kill(init.pid, init.start_ticks, signal.SIGKILL)
             await destroy(outer)
             raise
+        with contextlib.suppress(BrokenPipeError):
+            gate.write(b"\n")
         return outer, init
-    finally:
-        os.close(reader)
 
 
 async def destroy(child: subprocess.Popen[bytes]) -> None:
@@ -110,6 +117,7 @@ async def reap(child: subprocess.Popen[bytes]) -> int:
 
 async def _child_pid(reader: int) -> int:
     """Read bubblewrap's JSON, which arrives in pieces, until it is whole."""
+    os.set_blocking(reader, False)
     seen = b""
     with trio.move_on_after(INFO_WITHIN_S):
         while len(seen) < _INFO_BYTES_MAX:
@@ -143,3 +151,11 @@ def _init(outer: int, pid: int) -> process.Stat | None:
     # The outer process is ours and not reaped, so its pid is certain; a stranger with the init's pid is no child of it.
     found = process.stat(pid)
     return found if found and found.parent == outer else None
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[io.FileIO, io.FileIO]]:
+    """The two ends of a pipe, unbuffered and close-on-exec; both are closed at the end, if not before."""
+    reader, writer = os.pipe()
+    with io.FileIO(reader, "r") as first, io.FileIO(writer, "w") as second:
+        yield first, second

@@ -25,7 +25,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
         found = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),
-            "bytes": os.path.getsize(journal.store.path),
+            "bytes": sum(_size(journal.store.path + suffix) for suffix in ("", "-wal")),
             "events": head,
             "first_at": next((rfc3339(recorded.at) for recorded in journal.records(0, 1)), None),
             "last_at": next((rfc3339(recorded.at) for recorded in journal.records(head - 1, head)), None),
@@ -38,3 +38,10 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     else:
         show_stats(found)
     return 0
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import trio
 
-from omac.adapters.facade.listen import open_tcp
 from omac.adapters.facade.server import Facade, FacadeLimits
+from omac.adapters.linux import listen
 from omac.domain.refusal import Refusal
 from omac.services.gate import Answer, Request, Target
 
@@ -140,9 +140,9 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
     houses: list[House] = []
 
     async def start(handler: Handler | None, *, max_body_bytes: int = 1 << 30, **limits: Any) -> House:
-        back = open_tcp("127.0.0.1", 0)
+        back = listen.listener(listen.tcp("127.0.0.1", 0, ""))
         gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes)
-        front = open_tcp("127.0.0.1", 0)
+        front = listen.listener(listen.tcp("127.0.0.1", 0, ""))
         house = House(front.socket.getsockname()[1], gate, trio.CancelScope())
         houses.append(house)
 

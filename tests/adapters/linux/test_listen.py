@@ -1,4 +1,4 @@
-"""Where the facade listens, and where it will not."""
+"""Where omac listens, and where it will not."""
 
 import os
 import socket
@@ -6,9 +6,18 @@ import stat
 from pathlib import Path
 
 import pytest
+import trio
 
-from omac.adapters.facade.listen import open_tcp, open_unix
+from omac.adapters.linux import listen
 from omac.domain.refusal import Refusal
+
+
+def open_tcp(host: str, port: int) -> trio.SocketListener:
+    return listen.listener(listen.tcp(host, port, "--facade-addr"))
+
+
+def open_unix(path: str) -> trio.SocketListener:
+    return listen.listener(listen.unix(path))
 
 
 @pytest.mark.parametrize(
