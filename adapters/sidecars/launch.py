@@ -9,7 +9,8 @@
 3. The init asks for that signal only after it has started its first process, some 2 ms after the namespace's birth, and
    does not look whether its parent is still there: if omac is killed in between, all of it lives on. So the first
    process is a shell that waits for a line from us, given when the init has asked. Without omac there is no line, and
-   the shell ends; with it, it becomes the program.
+   the shell ends; with it, it becomes the program. For the same reason bubblewrap reports into a file: the end of a pipe
+   would kill the outer process at a moment when the init still waits for it.
 4. The namespace hides nothing of the file system and of the network; it bounds the *life* of a sidecar only.
 """
 
@@ -28,9 +29,9 @@ from omac.adapters.linux import process
 NAMESPACE = ("--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--cap-drop", "ALL")
 # "$@" is the program; its stdin is not ours to give before the line has come.
 GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "omac-gate")
-INFO_WITHIN_S = 5.0
+BUILD_WITHIN_S = 5.0
 _INFO_BYTES_MAX = 4096
-_BOUND_PAUSE_S = 0.0005
+_PAUSE_S = 0.0005
 
 
 class NoNamespace(Exception):
@@ -72,28 +73,27 @@ def start(
 
 async def start_in_namespace(
     bwrap: str, argv: Sequence[str], environment: Mapping[str, str], folder: str, output: int
-) -> tuple[subprocess.Popen[bytes], process.Stat | None]:
-    """Start it in a pid namespace of its own; return the outer process and the init (None: ended already).
+) -> tuple[subprocess.Popen[bytes], process.Stat]:
+    """Start it in a pid namespace of its own; return the outer process and the init.
 
     Raises OSError, ValueError, NoNamespace; then nothing of it is left, as after a cancellation.
     """
-    with _pipe() as (info, info_writer), _pipe() as (gate_reader, gate):
-        line = [bwrap, *NAMESPACE, "--info-fd", str(info_writer.fileno()), "--", *GATE, *argv]
-        with info_writer, gate_reader:
-            fds = (info_writer.fileno(),)
-            outer = start(line, environment, folder, output, stdin=gate_reader.fileno(), pass_fds=fds)
+    with _info_file() as info, _pipe() as (gate_reader, gate):
+        line = [bwrap, *NAMESPACE, "--info-fd", str(info), "--", *GATE, *argv]
+        with gate_reader:
+            outer = start(line, environment, folder, output, stdin=gate_reader.fileno(), pass_fds=(info,))
         init: process.Stat | None = None
         try:
-            init = _init(outer.pid, await _child_pid(info.fileno()))
-            await _bound(init)
-        except BaseException:
-            # First the init: it may not be bound to the outer process yet.
-            if init:
-                process.kill(init.pid, init.start_ticks, signal.SIGKILL)
-            await destroy(outer)
-            raise
-        with contextlib.suppress(BrokenPipeError):
+            with trio.fail_after(BUILD_WITHIN_S):
+                init = await _init(outer, info)
+                await _bound(init)
             gate.write(b"\n")
+        except trio.TooSlowError:
+            await _clear(outer, init)
+            raise NoNamespace(f"bubblewrap did not build its pid namespace within {BUILD_WITHIN_S:g} s") from None
+        except BaseException:
+            await _clear(outer, init)
+            raise
         return outer, init
 
 
@@ -115,42 +115,47 @@ async def reap(child: subprocess.Popen[bytes]) -> int:
     return child.wait()
 
 
-async def _child_pid(reader: int) -> int:
-    """Read bubblewrap's JSON, which arrives in pieces, until it is whole."""
-    os.set_blocking(reader, False)
-    seen = b""
-    with trio.move_on_after(INFO_WITHIN_S):
-        while len(seen) < _INFO_BYTES_MAX:
-            await trio.lowlevel.wait_readable(reader)
-            piece = os.read(reader, _INFO_BYTES_MAX)
-            if not piece:
-                raise NoNamespace("bubblewrap ended before the sidecar started")
-            seen += piece
-            with contextlib.suppress(msgspec.DecodeError):
-                return msgspec.json.decode(seen, type=_Info).child_pid
-    raise NoNamespace(f"bubblewrap did not report its pid namespace within {INFO_WITHIN_S:g} s")
+async def _clear(outer: subprocess.Popen[bytes], init: process.Stat | None) -> None:
+    # First the init: it may not be bound to the outer process yet.
+    if init:
+        process.kill(init.pid, init.start_ticks, signal.SIGKILL)
+    await destroy(outer)
 
 
-async def _bound(init: process.Stat | None) -> None:
-    """Return once the init has asked to die with its parent (rule 3), or has ended.
+async def _init(outer: subprocess.Popen[bytes], info: int) -> process.Stat:
+    """The namespace's init, as soon as bubblewrap's report, which it writes in pieces, is whole."""
+    while outer.poll() is None:
+        with contextlib.suppress(msgspec.DecodeError):
+            report = msgspec.json.decode(os.pread(info, _INFO_BYTES_MAX, 0), type=_Info)
+            found = process.stat(report.child_pid)
+            # The outer process is ours and not reaped, so its pid is certain; a stranger would have another parent.
+            if found and found.parent == outer.pid:
+                return found
+        await trio.sleep(_PAUSE_S)
+    raise NoNamespace("bubblewrap ended before the sidecar started")
+
+
+async def _bound(init: process.Stat) -> None:
+    """Return once the init has asked to die with its parent (rule 3).
 
     With a child, the first thing it sleeps on is wait(2), and it asks before that. The kernel shows the request itself
     to nobody else.
     """
-    with trio.move_on_after(INFO_WITHIN_S):
-        while init and process.living(init.pid, init.start_ticks):
-            # In this order: before it has a child, the init sleeps in other places too.
-            if process.descendants(init.pid) and (now := process.stat(init.pid)) and now.state == "S":
-                return
-            await trio.sleep(_BOUND_PAUSE_S)
-        return
-    raise NoNamespace(f"bubblewrap did not start the sidecar within {INFO_WITHIN_S:g} s")
+    while process.living(init.pid, init.start_ticks):
+        # In this order: before it has a child, the init sleeps in other places too.
+        if process.descendants(init.pid) and (now := process.stat(init.pid)) and now.state == "S":
+            return
+        await trio.sleep(_PAUSE_S)
+    raise NoNamespace("bubblewrap ended before the sidecar started")
 
 
-def _init(outer: int, pid: int) -> process.Stat | None:
-    # The outer process is ours and not reaped, so its pid is certain; a stranger with the init's pid is no child of it.
-    found = process.stat(pid)
-    return found if found and found.parent == outer else None
+@contextlib.contextmanager
+def _info_file() -> Iterator[int]:
+    descriptor = os.memfd_create("bwrap-info")
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

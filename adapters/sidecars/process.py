@@ -33,7 +33,8 @@ class LinuxSidecarProcess(SidecarProcess):
     """One start of a sidecar. Someone must `wait` or `stop` it to the end: that is what reaps it."""
 
     def __init__(self, child: subprocess.Popen[bytes], birth: Birth, init: Stat | None) -> None:
-        """`init` is the namespace's init for an isolated sidecar, None when it has ended already."""
+        """`init` is the namespace's init: given for an isolated sidecar, and for no other."""
+        assert birth.isolated == (init is not None)
         self._child = child
         self._birth = birth
         self._init = init
@@ -83,7 +84,7 @@ class LinuxSidecarProcess(SidecarProcess):
     async def _watch(self) -> Exit:
         for descriptor in self._pidfds:
             await process.wait_exit(descriptor)
-        if not self._birth.isolated:
+        if not self._init:
             pause = _pauses()
             while self._members():
                 if trio.current_time() >= self._grace_ends:
@@ -94,7 +95,7 @@ class LinuxSidecarProcess(SidecarProcess):
             os.close(self._pidfds.pop())
         if code < 0:
             return Exit(signal=-code)
-        if self._birth.isolated and code - 128 in _SIGNALS:
+        if self._init and code - 128 in _SIGNALS:
             return Exit(signal=code - 128)
         return Exit(code=code)
 
@@ -124,30 +125,28 @@ class LinuxSidecarProcess(SidecarProcess):
         """SIGKILL: the init, and with it the namespace; or all that can be found, which `_watch` repeats."""
         if self._exit is not None:
             return
-        if not self._birth.isolated:
-            # The group is killed in one step that a fork cannot slip through (rule 3: the id is still ours).
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._child.pid, signal.SIGKILL)
-            for member in self._members():
-                process.kill(member.pid, member.start_ticks, signal.SIGKILL)
-        elif self._init:
+        if self._init:
             # Not the outer process: it follows by itself, and has the exit code to tell.
             process.kill(self._init.pid, self._init.start_ticks, signal.SIGKILL)
-        else:
-            self._signal_outer(signal.SIGKILL)
+            return
+        # The group is killed in one step that a fork cannot slip through (rule 3: the id is still ours).
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        for member in self._members():
+            process.kill(member.pid, member.start_ticks, signal.SIGKILL)
 
     def _signal_outer(self, number: signal.Signals) -> bool:
         return process.kill(self._birth.pid, self._birth.start_ticks, number)
 
     def _lives(self) -> bool:
-        if self._birth.isolated:
-            return self._init is not None and process.living(self._init.pid, self._init.start_ticks)
+        if self._init:
+            return process.living(self._init.pid, self._init.start_ticks)
         return bool(self._members())
 
     def _members(self) -> list[Stat]:
         """The sidecar's own living processes: without bubblewrap's two."""
-        if self._birth.isolated:
-            return process.descendants(self._init.pid) if self._lives() and self._init else []
+        if self._init:
+            return process.descendants(self._init.pid) if self._lives() else []
         found = {entry.pid: entry for entry in process.session_members(self._birth.pid)}
         found |= {entry.pid: entry for entry in process.descendants(self._birth.pid)}
         return list(found.values())

@@ -166,7 +166,7 @@ def test_documents_that_are_no_skill(bad: object, field: str) -> None:
         ({"env_passthrough": "PATH"}, "sidecar.env_passthrough"),
         ({"env_passthrough": {"PATH": 1}}, "sidecar.env_passthrough"),
         ({"env_passthrough": ["A", None]}, "sidecar.env_passthrough[1]"),
-        ({"env_passthrough": ["A", "a"]}, "sidecar.env_passthrough[1]"),
+        ({"env_passthrough": ["A", "1a"]}, "sidecar.env_passthrough[1]"),
         ({"env_passthrough": ["A=B"]}, "sidecar.env_passthrough[0]"),
         ({"env_passthrough": ["A", "A"]}, "sidecar.env_passthrough[1]"),
         ({"secrets": {"name": "A"}}, "sidecar.secrets"),

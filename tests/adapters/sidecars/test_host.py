@@ -338,7 +338,7 @@ async def test_a_script_of_the_skill(spawn, skill) -> None:
 )
 async def test_without_bubblewrap(tmp_path, spec, monkeypatch, bwrap) -> None:
     """Missing, refusing or hanging: it is found out once, said why, and sidecars run without a namespace."""
-    monkeypatch.setattr(launch, "INFO_WITHIN_S", 0.2)
+    monkeypatch.setattr(launch, "BUILD_WITHIN_S", 0.2)
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("sh", "sleep"):
