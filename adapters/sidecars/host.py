@@ -52,8 +52,8 @@ class LinuxSidecarHost(SidecarHost):
     async def spawn(self, label: str, spec: SidecarSpec) -> LinuxSidecarProcess:
         """Start it on a free loopback port; `label` names its log file.
 
-        The environment is `omac.domain.sidecar.environment` and PWD, which bubblewrap always sets. Raises SpawnFailed;
-        then, as after a cancellation, nothing of it is left.
+        The environment is `omac.domain.sidecar.environment` and PWD, which bubblewrap always sets (where /bin/sh is
+        bash, SHLVL and _ too). Raises SpawnFailed; then, as after a cancellation, nothing of it is left.
         """
         isolated = await self.isolation_available()
         port = self._free_port()
@@ -67,9 +67,7 @@ class LinuxSidecarHost(SidecarHost):
         try:
             logfile.write_header(log, spec.skill, port, argv)
             child, init = await self._start(isolated, argv, variables, spec.source, log)
-        except (OSError, ValueError) as problem:
-            raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {path}") from problem
-        except launch.NoNamespace as problem:
+        except (OSError, ValueError, launch.NoNamespace) as problem:
             raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {path}") from problem
         finally:
             os.close(log)

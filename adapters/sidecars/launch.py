@@ -9,8 +9,8 @@
 3. The init asks for that signal only after it has started its first process, some 2 ms after the namespace's birth, and
    does not look whether its parent is still there: if omac is killed in between, all of it lives on. So the first
    process is a shell that waits for a line from us, given when the init has asked. Without omac there is no line, and
-   the shell ends; with it, it becomes the program. For the same reason bubblewrap reports into a file: the end of a pipe
-   would kill the outer process at a moment when the init still waits for it.
+   the shell ends; with it, it becomes the program. And bubblewrap reports into a file, not a pipe: writing to a pipe
+   without a reader would end the outer process while the init waits for it, for ever.
 4. The namespace hides nothing of the file system and of the network; it bounds the *life* of a sidecar only.
 """
 

@@ -27,7 +27,7 @@ DEAF = "trap '' TERM; echo ready; while :; do sleep 60; done"
 
 # Spawns argv[3:] as a sidecar and prints its birth and its processes; then it dies by SIGKILL, or stops it.
 DRIVER = """\
-import json, os, signal, sys
+import json, os, signal, sys, time
 import msgspec, trio
 from omac.adapters.linux import process
 from omac.adapters.sidecars.host import LinuxSidecarHost
@@ -39,7 +39,16 @@ mode, folder, *command = sys.argv[1:]
 async def main():
     host = LinuxSidecarHost(folder + "/logs", os.environ, isolate=mode != "plain")
     spec = SidecarSpec("demo", "demo", "/w", folder, folder, "sha256:0", True, tuple(command))
+    if mode.startswith("during "):
+        await host.isolation_available()
+        omac = os.getpid()
+        if os.fork() == 0:
+            time.sleep(float(mode.split()[1]) / 1000)
+            os.kill(omac, signal.SIGKILL)
+            os._exit(0)
     sidecar = await host.spawn("demo", spec)
+    if mode.startswith("during "):
+        await trio.sleep_forever()
     if mode == "healthy":
         await sidecar.probe(Health())
         found = await sidecar.stop(5000)
@@ -67,6 +76,8 @@ def drive(mode: str, folder: Path, *command: str, prefix: tuple[str, ...] = (), 
     line = [*prefix, python, str(script), mode, str(folder), *command]
     done = subprocess.run(line, capture_output=True, env=environment, timeout=20, check=False, text=True)
     assert done.returncode == (0 if mode == "healthy" else -signal.SIGKILL), done.stderr
+    if mode.startswith("during "):
+        return []
     birth, found = json.loads(done.stdout)
     return [domain.Birth(**birth), found]
 
@@ -370,6 +381,27 @@ def test_bound_before_spawn_returns(tmp_path) -> None:
         trio.run(gone, found)
 
 
+def test_killed_in_the_middle_of_a_spawn(tmp_path) -> None:
+    """A program runs only once its life is bound to omac's: killed half-way, omac leaves none running."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nsleep 93\n")
+    program.chmod(0o755)
+
+    def runs() -> bool:
+        lines = (Path(f"/proc/{name}/cmdline") for name in os.listdir("/proc") if name.isdigit())
+        return any(_read(line) == b"/bin/sh\0%s\0" % os.fsencode(program) for line in lines)
+
+    for tenths in range(5, 45, 5):
+        drive(f"during {tenths / 10}", tmp_path, str(program))
+
+    async def ended() -> None:
+        with trio.fail_after(1):
+            while runs():
+                await trio.sleep(0.01)
+
+    trio.run(ended)
+
+
 async def gone(found: list) -> None:
     with trio.fail_after(1):
         while any(process.living(pid, ticks) for pid, ticks in found):
@@ -427,6 +459,13 @@ def test_as_an_ordinary_user(skill) -> None:
         birth, result = drive("healthy", folder, "/usr/bin/python3", "server.py", prefix=nobody, python=python)
         assert birth.isolated
         assert Exit(*result) == Exit(code=0)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _fails(line: list[str], environment: dict[str, str]) -> bool:

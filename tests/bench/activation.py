@@ -1,0 +1,170 @@
+"""How long an activation takes, against the same processes spawned bare, in parallel, and probed, in the same run."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.report import Figure, median, publish
+
+ECHO = Path(__file__).parents[2] / "examples" / "skills" / "echo"
+OMAC = [sys.executable, "-c", "from omac.tools.main import main; main()"]
+MANY = 10
+ROUNDS = 9
+PROBE_S = 0.002
+
+# The smallest server there is: ready as soon as its interpreter is up.
+AT_ONCE = """
+import os, socket
+listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
+while True:
+    connection, _ = listener.accept()
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok")
+    connection.close()
+"""
+
+
+def main() -> bool:
+    """Measure both sides in turn; True when the bounds hold."""
+    folder = Path(tempfile.mkdtemp(prefix="ob", dir="/tmp"))
+    environment = {**os.environ, "OMAC_STATE_DIR": str(folder / "state"), "HOME": str(folder)}
+    many, one = folder / "many", folder / "one"
+    for number in range(MANY):
+        copy_echo(many / ".agents/skills" / f"echo{number}", f"echo{number}")
+    write_at_once(one / ".agents/skills/at-once")
+    server = subprocess.Popen(
+        [*OMAC, "serve", "--no-inner", "--json", "--root", str(folder), "--unapproved", "allow"],
+        env=environment,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert server.stdout is not None
+        ready = json.loads(server.stdout.readline())
+        control = ready["control_socket"]
+        figures = [*compare_many(control, many), *compare_one(control, one)]
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait()
+        if server.stdout:
+            server.stdout.close()
+        shutil.rmtree(folder)
+    return publish("activation", figures)
+
+
+def compare_many(control: str, directory: Path) -> list[Figure]:
+    """Ten ordinary Python skills."""
+    sources = sorted((directory / ".agents/skills").iterdir())
+    ours, bare = alternate(control, directory, sources)
+    ratio = median([a / b for a, b in zip(ours, bare, strict=True)])
+    return [
+        Figure(
+            f"{MANY} Python skills online", f"{median(ours):.0f} ms", f"{median(bare):.0f} ms (bare)", f"{ratio:.2f}x",
+            "<= 1.3x", ratio <= 1.3,
+        )
+    ]  # fmt: skip
+
+
+def compare_one(control: str, directory: Path) -> list[Figure]:
+    """One skill whose sidecar is ready at once."""
+    ours, bare = alternate(control, directory, [directory / ".agents/skills/at-once"])
+    extra = median([a - b for a, b in zip(ours, bare, strict=True)])
+    return [
+        Figure(
+            "one skill, ready at once", f"{median(ours):.0f} ms", f"{median(bare):.0f} ms (bare)", f"+{extra:.0f} ms",
+            "<= +40 ms", extra <= 40,
+        )
+    ]  # fmt: skip
+
+
+def alternate(control: str, directory: Path, sources: Sequence[Path]) -> tuple[list[float], list[float]]:
+    """Milliseconds for omac and for bare processes, taken in turn; the first pair warms up and is not counted."""
+    ours, bare = [], []
+    for _ in range(ROUNDS + 1):
+        began = time.perf_counter()
+        manifest = ask(control, "activate", directory)
+        ours.append((time.perf_counter() - began) * 1000)
+        assert manifest["state"] == "active", manifest
+        assert len(manifest["skills"]) == len(sources)
+        ask(control, "deactivate", directory)
+        bare.append(spawn_bare(sources) * 1000)
+    return ours[1:], bare[1:]
+
+
+def ask(control: str, action: str, directory: Path) -> dict[str, list[object]]:
+    """One call of the control plane over its socket."""
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(control)
+    connection.request("POST", f"/__omac__/{action}", json.dumps({"dir": str(directory.resolve())}))
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    return dict(answer)
+
+
+def spawn_bare(sources: Sequence[Path]) -> float:
+    """Seconds until all of these sidecars, just started side by side, have answered their probe; then they are killed."""
+    ports = [free_port() for _ in sources]
+    began = time.perf_counter()
+    children = [
+        subprocess.Popen(
+            ["python3", "sidecar.py"],
+            cwd=source,
+            env={"PATH": os.environ["PATH"], "SIDECAR_PORT": str(port), "SIDECAR_SKILL": source.name},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for source, port in zip(sources, ports, strict=True)
+    ]
+    waiting = set(ports)
+    while waiting:
+        waiting = {port for port in waiting if not answers(port)}
+        if waiting:
+            time.sleep(PROBE_S)
+    elapsed = time.perf_counter() - began
+    for child in children:
+        child.kill()
+        child.wait()
+    return elapsed
+
+
+def answers(port: int) -> bool:
+    """Whether the sidecar on this port says 200."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            return connection.recv(64).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def copy_echo(target: Path, name: str) -> None:
+    """The example skill under another name."""
+    shutil.copytree(ECHO, target)
+    meta = target / "omac.yaml"
+    text = meta.read_text().replace("name: echo", f"name: {name}", 1).replace("mount: echo", f"mount: {name}", 1)
+    meta.write_text(text)
+
+
+def write_at_once(target: Path) -> None:
+    """A skill whose sidecar does nothing but answer."""
+    target.mkdir(parents=True)
+    (target / "SKILL.md").write_text("---\nname: at-once\ndescription: answers\n---\n")
+    (target / "omac.yaml").write_text("name: at-once\nsidecar:\n  command: [python3, sidecar.py]\n")
+    (target / "sidecar.py").write_text(AT_ONCE)
