@@ -6,7 +6,7 @@ documents in one file, directives, deep nesting, and the same key twice, where r
 
 import os
 import stat
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
 NODES_MAX = 5_000  # a file of BYTES_MAX can hold enough of them to keep the parser busy for seconds
 PROBLEM_CHARS_MAX = 200
+REMEMBERED_FILES = 256
+REMEMBERED_BYTES_MAX = 16 * 1024
 NOT_PLAIN = "not plain: "  # begins those of ruamel's errors that this module raises itself
 
 
@@ -53,8 +55,13 @@ def read_yaml_bytes(name: str, folder_fd: int, shown: str) -> bytes:
 def parse_yaml(content: bytes, shown: str) -> object:
     """The one document in `content`; None if it is empty. Raises YamlFileError.
 
-    Holds dicts, lists, strings, numbers, truth values, dates and None, as YAML 1.2 reads plain scalars.
+    Holds dicts, lists, strings, numbers, truth values, dates and None, as YAML 1.2 reads plain scalars. Callers share
+    it and must not change it: a file of ordinary size is parsed once, however often its directory is looked at.
     """
+    return _parse_once(content, shown) if len(content) <= REMEMBERED_BYTES_MAX else _parse(content, shown)
+
+
+def _parse(content: bytes, shown: str) -> object:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -74,6 +81,9 @@ def parse_yaml(content: bytes, shown: str) -> object:
         # Scalars such as 2024-99-99 escape ruamel's own errors as whatever the conversion raised.
         raise YamlFileError(shown, f"holds a value that cannot be read: {_one_line(str(error))}") from None
     return loaded
+
+
+_parse_once = lru_cache(maxsize=REMEMBERED_FILES)(_parse)
 
 
 def _check_regular(found: os.stat_result, shown: str) -> None:
