@@ -13,6 +13,7 @@ from omac.domain.control import Listener
 
 READ_TIMEOUT_S = 60
 GRACE_S = 2.0
+BACKLOG = 1024  # callers that may wait to be accepted; a Unix socket turns away the next one
 
 
 async def serve_control(
@@ -47,6 +48,7 @@ def _config(bound: socket.socket) -> Config:
     config.errorlog = logging.getLogger("omac.control")
     config.loglevel = "WARNING"
     config.include_server_header = False
+    config.backlog = BACKLOG
     config.graceful_timeout = GRACE_S
     config.read_timeout = READ_TIMEOUT_S
     config.keep_alive_timeout = READ_TIMEOUT_S

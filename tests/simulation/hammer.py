@@ -1,0 +1,114 @@
+"""Directories hammered at random: activate, deactivate, reload, crash, kill, approve, in any order, many at once.
+
+Whatever the order, three promises hold: no route leads to a dead sidecar, no process is left without an owner, no
+directory stays in a passing state. A seed reproduces the choices (not the operating system's timing).
+"""
+
+import random
+from pathlib import Path
+
+import trio
+from simulation.world import World, kill, world
+
+DIRECTORIES = 4
+WORKERS = 6
+PASSING = ("activating", "deactivating")
+SETTLE_S = 15.0
+
+
+async def hammer(seconds: float, seed: int) -> int:
+    """Hammer for a while, then check; returns how many operations there were. Raises AssertionError."""
+    chance = random.Random(seed)
+    async with world() as here:
+        projects = [here.project(f"p{number}", "one", "two") for number in range(DIRECTORIES)]
+        for project in projects:
+            await approve(here, project)
+        done = 0
+        with trio.move_on_after(seconds):
+            async with trio.open_nursery() as nursery:
+
+                async def work() -> None:
+                    nonlocal done
+                    while True:
+                        await one_operation(here, chance, projects)
+                        done += 1
+
+                for _ in range(WORKERS):
+                    nursery.start_soon(work)
+        await check_settled(here, projects)
+        await check_alive_again(here, projects)
+    return done
+
+
+async def one_operation(here: World, chance: random.Random, projects: list[Path]) -> None:
+    """One thing that a person, an agent or the system might do."""
+    project = chance.choice(projects)
+    match chance.choices(["activate", "deactivate", "reload", "crash", "kill", "use"], [6, 2, 3, 3, 2, 6])[0]:
+        case "crash":
+            status, manifest = await here.control("activate", project)
+            if status == 200:
+                bases = [skill["base"] for skill in manifest["skills"] if "base" in skill]
+                if bases:
+                    await here.crash(chance.choice(bases))
+        case "kill":
+            if victims := sorted(here.processes()):
+                kill(chance.choice(victims))
+        case "use":
+            status, manifest = await here.control("activate", project)
+            if status == 200:
+                for skill in manifest["skills"]:
+                    await use(skill, project, here)
+        case action:
+            status, answer = await here.control(action, project)
+            assert status in (200, 409), answer  # 409: taken offline meanwhile, or not online
+            if status == 200 and action != "deactivate":
+                assert answer["state"] in ("active", "active_partial", *PASSING), answer
+
+
+async def use(skill: dict[str, str], project: Path, here: World) -> None:
+    """A skill that answers, answers for its own directory; else it says why not."""
+    if "base" in skill:
+        try:
+            status, body = await here.get(skill["base"] + "/")
+        except (trio.BrokenResourceError, ValueError, IndexError):
+            return  # it was killed while it answered
+        assert status in (200, 404, 502, 503), (status, body)
+        if status == 200:
+            assert body == str(project).encode()
+
+
+async def check_settled(here: World, projects: list[Path]) -> None:
+    """Everything comes to rest by itself, and then what is recorded is what is there."""
+    system = here.server.engine.system
+    with trio.fail_after(SETTLE_S):
+        while any(entry.state.status in PASSING for entry in system.directories.entries.values()) or any(
+            entry.state.live and entry.state.status != "healthy" for entry in system.sidecars.entries.values()
+        ):
+            await trio.sleep(0.02)
+        healthy = [e.state for e in system.sidecars.entries.values() if e.state.status == "healthy"]
+        while len(here.processes()) != len(healthy):  # what was killed a moment ago may still be on its way out
+            await trio.sleep(0.02)
+    for entry in system.directories.entries.values():
+        for name, route in entry.state.routes.items():
+            behind = any(s.spec and (s.spec.workdir, s.spec.skill) == (entry.state.path, name) for s in healthy)
+            assert behind == (route.why is None), (entry.state.path, name, route)
+
+
+async def check_alive_again(here: World, projects: list[Path]) -> None:
+    """After all that, every directory works, and goes offline without leaving anything."""
+    for project in projects:
+        await here.control("activate", project)
+        status, manifest = await here.control("reload", project)
+        assert (status, manifest["state"]) == (200, "active"), manifest
+        for skill in manifest["skills"]:
+            assert (await here.get(skill["base"] + "/")) == (200, str(project).encode())
+        await here.control("deactivate", project)
+    with trio.fail_after(SETTLE_S):
+        while here.processes():
+            await trio.sleep(0.02)
+
+
+async def approve(here: World, project: Path) -> None:
+    """Approve both skills, as the command line does."""
+    for skill in ("one", "two"):
+        await here.omac("approve", skill, "--workdir", str(project))

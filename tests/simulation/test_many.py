@@ -1,0 +1,58 @@
+"""Many at once: callers of one directory share an activation; many directories come online side by side."""
+
+import trio
+from simulation.world import world
+
+from omac.domain.directory import Activated, ActivationRequested
+from omac.journal.opening import read_journal
+
+CALLERS = 200
+DIRECTORIES = 50
+
+
+async def test_two_hundred_callers_share_one_activation() -> None:
+    """200 concurrent activations of one directory make one in the journal, and all get the same token."""
+    answers = []
+    with trio.fail_after(60):
+        async with world() as here:
+            project = here.project("p", "one")
+            await here.omac("approve", "one", "--workdir", str(project))
+
+            async def call() -> None:
+                answers.append(await here.control("activate", project))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(CALLERS):
+                    nursery.start_soon(call)
+            journal = read_journal(here.ready.journal)
+            kinds = [type(recorded.event) for recorded in journal.records()]
+            journal.close()
+    assert len(answers) == CALLERS
+    assert {status for status, _ in answers} == {200}
+    assert len({manifest["dir_token"] for _, manifest in answers}) == 1
+    assert kinds.count(ActivationRequested) == 1
+    assert kinds.count(Activated) == 1
+
+
+async def test_fifty_directories_come_online_at_once() -> None:
+    """50 directories asked for at the same time are all active, each with its own token and its own sidecar."""
+    answers = {}
+    with trio.fail_after(120):
+        async with world() as here:
+            projects = [here.project(f"p{number}", "one") for number in range(DIRECTORIES)]
+            for project in projects:
+                await here.approve_in_place(project, "one")
+
+            async def call(number: int) -> None:
+                answers[number] = await here.control("activate", projects[number])
+
+            async with trio.open_nursery() as nursery:
+                for number in range(DIRECTORIES):
+                    nursery.start_soon(call, number)
+            for number, (status, manifest) in answers.items():
+                assert (status, manifest["state"]) == (200, "active"), manifest
+                found = await here.get(manifest["skills"][0]["base"] + "/")
+                assert found == (200, str(projects[number]).encode())
+            assert len({manifest["dir_token"] for _, manifest in answers.values()}) == DIRECTORIES
+            assert len(here.processes()) == DIRECTORIES
+    assert len(answers) == DIRECTORIES

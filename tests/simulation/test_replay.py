@@ -1,0 +1,114 @@
+"""The fold at every position is the state that was live there."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import trio
+from simulation.world import World, world
+
+from omac.domain import ids
+from omac.domain.recorded import Recorded
+from omac.journal.opening import read_journal
+from omac.projections.status import status_of
+from omac.projections.system import System
+
+EVENTS_MIN = 500
+COMPARED_BY_CLI = 10
+
+# Another process that keeps appending to the same journal: approvals of skills whose code keeps changing.
+APPROVER = """
+import sys, time
+from omac.domain import ids, registration
+from omac.domain.recorded import Cause
+from omac.journal.opening import open_journal
+journal = open_journal(sys.argv[1], "other", time.time_ns)
+for number in range(40):
+    for skill in ("one", "two", "other"):
+        code = registration.Code(f"/elsewhere/{skill}", f"sha256:{number:064x}")
+        stream = ids.registration_stream(ids.HostId(sys.argv[2]), sys.argv[3], "agents", skill)
+        decide = lambda state: registration.decide(registration.Approve(code), state)
+        journal.execute(stream, registration.Registration(), registration.evolve, decide, Cause("person"))
+    time.sleep(0.02)
+journal.close()
+"""
+
+
+async def test_every_position_replays_to_what_was_live_there() -> None:
+    """With crashes, reloads and a second process appending, fold and live state agree byte for byte, everywhere."""
+    live: dict[int, bytes] = {}
+    told: list[bytes] = []
+    with trio.fail_after(120):
+        async with world() as here:
+            system = here.server.engine.system
+
+            def capture(recorded: Recorded) -> None:
+                live[recorded.position] = msgspec.json.encode(status_of(system))
+
+            here.server.engine.observe(capture)
+            projects = [here.project(f"p{number}", "one", "two") for number in range(3)]
+            await approve_all(here, projects)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(keep_appending, here, projects[0])
+                nursery.start_soon(keep_told, here, told)
+                while system.position < EVENTS_MIN or len(told) < COMPARED_BY_CLI:
+                    await make_history(here, projects)
+            compare_by_cli = [
+                (document, await here.omac("replay", "--at", str(msgspec.json.decode(document)["position"]), "--json"))
+                for document in told
+            ]
+            path = here.ready.journal
+            records = folded(path)
+    assert len(records) >= EVENTS_MIN
+    assert "other" in {run for run, _ in records.values()}, "the second process took part"
+    common = records.keys() & live.keys()  # the observer came after the start, and saw the end
+    assert len(common) >= EVENTS_MIN - 10
+    assert [position for position in sorted(common) if records[position][1] != live[position]] == []
+    assert all(status == replayed for status, replayed in compare_by_cli)
+    assert len({msgspec.json.decode(document)["position"] for document in told}) == COMPARED_BY_CLI
+
+
+def folded(path: str) -> dict[int, tuple[str, bytes]]:
+    """By position: the run that appended, and the status of a system folded afresh up to there."""
+    journal = read_journal(path)
+    system = System()
+    found = {}
+    for recorded in journal.records():
+        system.apply(recorded)
+        found[recorded.position] = (recorded.run, msgspec.json.encode(status_of(system)))
+    journal.close()
+    return found
+
+
+async def make_history(here: World, projects: list[Path]) -> None:
+    """Everything that can happen to a directory, once for each."""
+    for project in projects:
+        _, manifest = await here.control("activate", project)
+        reachable = [skill["base"] for skill in manifest["skills"] if "base" in skill]  # one may have given up
+        for base in reachable:
+            await here.get(base)
+        await here.get(f"{here.ready.facade_base}/{'0' * 32}/one/")
+        await here.crash(reachable[0])
+        await here.control("reload", project)
+    await here.control("deactivate", projects[-1])
+
+
+async def keep_told(here: World, told: list[bytes]) -> None:
+    """Ask the command line for the status ten times, each time at another position."""
+    while len(told) < COMPARED_BY_CLI:
+        await here.server.engine.moved([ids.access_stream(here.server.engine.host)])
+        told.append(await here.omac("status", "--json"))
+
+
+async def keep_appending(here: World, project: Path) -> None:
+    """Run the other process to its end."""
+    scope = ids.workdir_id(str(project))
+    host = here.server.engine.host
+    await trio.run_process([sys.executable, "-c", APPROVER, here.ready.journal, host, f"{scope[:-1]}x"])
+
+
+async def approve_all(here: World, projects: list[Path]) -> None:
+    """Approve every skill from outside, as a person does."""
+    for project in projects:
+        for skill in ("one", "two"):
+            await here.omac("approve", skill, "--workdir", str(project))

@@ -1,0 +1,150 @@
+"""A whole omac in the test's own process: real server, real journal, real sidecars, driven over its real sockets."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.domain.harness import DEFAULT_HARNESS
+from omac.domain.sidecar import RestartPolicy
+from omac.journal.opening import open_journal
+from omac.services.approval import approve, find_skill
+from omac.tools.serving import Ready, ServeOptions, Server
+
+OMAC = [sys.executable, "-c", "from omac.tools.main import main; main()"]
+MARK = "SIMULATION_MARK"
+EAGER = RestartPolicy(base_ms=20, max_ms=100, limit=4, stable_ms=1_000)
+
+# Dependency-free and quick to start, so that a test can afford fifty of them.
+SIDECAR = """
+import os, socket, sys
+listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), backlog=64)
+while True:
+    connection, _ = listener.accept()
+    head = connection.recv(65536)
+    if head.startswith(b"GET /crash"):
+        os._exit(7)
+    body = os.environ["OMAC_WORKDIR"].encode()
+    connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % len(body) + body)
+    connection.close()
+"""
+
+
+class World:
+    """A running server and the folder it serves."""
+
+    def __init__(self, folder: Path, mark: str, server: Server, ready: Ready) -> None:
+        self.folder = folder
+        self.mark = mark
+        self.server = server
+        self.ready = ready
+        self.environment = {**os.environ, "OMAC_STATE_DIR": str(folder / "state"), "HOME": str(folder)}
+
+    def project(self, name: str, *skills: str) -> Path:
+        """A project directory with these skills."""
+        directory = self.folder / "projects" / name
+        for skill in skills:
+            write_skill(directory / ".agents" / "skills" / skill, skill)
+        return directory
+
+    async def control(self, action: str, directory: Path) -> tuple[int, dict[str, Any]]:
+        """One control call over the private socket: status and document."""
+        body = json.dumps({"dir": str(directory)}).encode()
+        stream = await trio.open_unix_socket(self.ready.control_socket)
+        status, content = await _exchange(stream, f"POST /__omac__/{action} HTTP/1.1", body)
+        return status, json.loads(content)
+
+    async def get(self, url: str) -> tuple[int, bytes]:
+        """A GET through the facade."""
+        host, _, path = url.removeprefix("http://").partition("/")
+        address, _, port = host.partition(":")
+        stream = await trio.open_tcp_stream(address, int(port))
+        return await _exchange(stream, f"GET /{path} HTTP/1.1", b"")
+
+    async def omac(self, *arguments: str) -> bytes:
+        """What a real command of its own process prints; it must succeed."""
+        done = await trio.run_process([*OMAC, *arguments], env=self.environment, capture_stdout=True, check=True)
+        return done.stdout
+
+    async def approve_in_place(self, project: Path, skill: str) -> None:
+        """The same as `omac approve`, without a process of its own: for fifty of them."""
+        folders = DiskSkillFolders()
+        found = await find_skill(folders, str(project), DEFAULT_HARNESS.bases, skill)
+        journal = open_journal(self.ready.journal, "approver", time.time_ns)
+        try:
+            approve(journal, self.server.engine.host, str(project), found)
+        finally:
+            journal.close()
+
+    async def crash(self, base: str) -> None:
+        """Have a skill's sidecar die while it answers."""
+        with suppress(trio.BrokenResourceError, OSError, ValueError):
+            await self.get(f"{base}/crash")
+
+    def processes(self) -> set[int]:
+        """Host pids of sidecar programs of this world that exist right now (not of the wrappers around them)."""
+        wanted = f"{MARK}={self.mark}".encode()
+        found = set()
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with suppress(OSError):
+                    environment = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+                    command = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
+                    if wanted in environment and b"sidecar.py" in command and b"bwrap" not in command[0]:
+                        found.add(int(entry))
+        return found
+
+
+@asynccontextmanager
+async def world(policy: RestartPolicy = EAGER) -> AsyncIterator[World]:
+    """A world that begins empty and ends in order; nothing of it is left afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="ow", dir="/tmp"))
+    (folder / "projects").mkdir()
+    mark = f"{random.getrandbits(64):016x}"
+    environment = {"PATH": os.environ["PATH"], MARK: mark, "OMAC_STATE_DIR": str(folder / "state")}
+    options = ServeOptions(DEFAULT_HARNESS, (str(folder / "projects"),), policy=policy)
+    try:
+        server = Server(options, environment)
+        async with trio.open_nursery() as nursery:
+            sent, received = trio.open_memory_channel[Ready](1)
+            nursery.start_soon(server.run, sent.send_nowait)
+            yield World(folder, mark, server, await received.receive())
+            server.stop("the test is over")
+    finally:
+        shutil.rmtree(folder)
+
+
+def write_skill(target: Path, name: str) -> None:
+    """A skill that answers with its directory and can be crashed; it carries the world's mark in its environment."""
+    target.mkdir(parents=True)
+    (target / "SKILL.md").write_text(f"---\nname: {name}\ndescription: answers\n---\n")
+    (target / "omac.yaml").write_text(
+        f"name: {name}\nsidecar:\n  command: [python3, -S, -E, sidecar.py]\n  env_passthrough: [{MARK}]\n"
+    )
+    (target / "sidecar.py").write_text(SIDECAR)
+
+
+async def _exchange(stream: trio.SocketStream, line: str, body: bytes) -> tuple[int, bytes]:
+    async with stream:
+        head = f"{line}\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        await stream.send_all(head.encode() + body)
+        answer = b"".join([piece async for piece in stream])
+    head_bytes, _, content = answer.partition(b"\r\n\r\n")
+    return int(head_bytes.split(b" ", 2)[1]), content
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, if it is still there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
