@@ -111,7 +111,7 @@ def ask(control: str, action: str, directory: Path) -> dict[str, list[object]]:
 
 
 def spawn_bare(sources: Sequence[Path]) -> float:
-    """Seconds until all of these sidecars, just started side by side, have answered their probe; then they are killed."""
+    """Seconds until all of these sidecars, started side by side, have answered their probe; then they are killed."""
     ports = [free_port() for _ in sources]
     began = time.perf_counter()
     children = [

@@ -12,8 +12,8 @@ from omac.domain import ids
 from omac.domain.access import AccessRequested
 from omac.domain.recorded import Cause, Draft
 from omac.journal.opening import open_journal
-from omac.projections.system import System
 from omac.journal.writer import Writer
+from omac.projections.system import System
 
 TASKS = 256
 SECONDS = 5.0
