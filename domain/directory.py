@@ -210,7 +210,10 @@ class AdoptPlan(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """Command: compare what is wanted with how the sidecars fare. `plan` is None once the activation is over."""
+    """Command: compare what is wanted with how the sidecars fare. `plan` is None once the activation is over.
+
+    Without a plan it changes nothing while an activation is under way: a reload that came first has yet to look.
+    """
 
     plan: Plan | None
     sidecars: dict[str, Sidecar]
@@ -261,7 +264,8 @@ def decide(command: Command, state: Directory) -> list[Event]:
         case AdoptPlan(plan):
             return _adopt(plan, state) if state.status == "activating" else []
         case Settle(plan, sidecars):
-            return settle(plan, sidecars, state) if state.reachable else []
+            early = plan is None and state.status == "activating"
+            return settle(plan, sidecars, state) if state.reachable and not early else []
         case FailActivation(detail):
             return [ActivationFailed(detail)] if state.status == "activating" else []
         case RequestDeactivation(why):
@@ -276,7 +280,8 @@ def decide(command: Command, state: Directory) -> list[Event]:
 
 def _require_reachable(state: Directory) -> None:
     if not state.reachable:
-        raise Refusal("directory-offline", f"{state.path or 'the directory'} is not active; activate it first")
+        fix = [f"omac activate {shlex.quote(state.path) if state.path else 'DIR'}"]
+        raise Refusal("directory-offline", f"{state.path or 'the directory'} is not active; activate it first", fix=fix)
 
 
 def _adopt(plan: Plan, state: Directory) -> list[Event]:

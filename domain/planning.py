@@ -82,24 +82,32 @@ def _not_approved(skill: FoundSkill, mount: str, registration: Registration, wor
 def _pending(
     skill: FoundSkill, sidecar: SidecarMeta, approved: bool, host: Mapping[str, str], workdir: str
 ) -> RouteStubbed | None:
-    missing, fix = [], []
+    missing: list[str] = []
+    fix: list[str] = []
     fields: tuple[Secret | Config, ...] = (*sidecar.secrets, *sidecar.config)
     for field in fields:
         default = field.default if isinstance(field, Config) else None
         given = approved and field.default_from_env and host.get(field.default_from_env)
         if field.required and default is None and not given:
             missing.append(field.name)
-            variable = field.default_from_env
-            if variable:
-                fix.append(f"export {variable}=...  # where omac serve is started, then start it again")
-            else:
-                fix.append(
-                    f"${{EDITOR:-vi}} {shlex.quote(skill.source)}/omac.yaml  # give {field.name} a default_from_env"
-                )
+            fix += _ways_to_give(skill, field, approved, host, workdir)
     if not missing:
         return None
     detail = f"required values are missing: {', '.join(missing)}"
+    fix = list(dict.fromkeys(fix))
     return RouteStubbed(skill.name, sidecar.mount, "pending-credentials", detail, tuple(missing), tuple(fix))
+
+
+def _ways_to_give(
+    skill: FoundSkill, field: Secret | Config, approved: bool, host: Mapping[str, str], workdir: str
+) -> list[str]:
+    variable = field.default_from_env
+    if not variable:
+        return [f"${{EDITOR:-vi}} {shlex.quote(skill.source + '/omac.yaml')}  # give {field.name} a default_from_env"]
+    fix = [] if approved else [approve_command(skill, workdir)]  # before that, it gets nothing of the host
+    if not host.get(variable):
+        fix.append(f"export {variable}=...  # where omac serve is started, then start it again")
+    return fix
 
 
 def _spec(skill: FoundSkill, sidecar: SidecarMeta, workdir: str, approved: bool) -> SidecarSpec:

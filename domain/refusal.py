@@ -62,15 +62,24 @@ REASONS: dict[str, Outcome] = {
 class Refusal(Exception):
     """omac will not do this. `message` says what happened and where; `fix` lists commands that can be pasted.
 
-    `skill` names the skill it is about, if it is about one.
+    `skill` names the skill it is about, if it is about one; `missing` the values that it waits for.
     """
 
-    def __init__(self, reason: str, message: str, *, fix: Sequence[str] = (), skill: str | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        fix: Sequence[str] = (),
+        skill: str | None = None,
+        missing: Sequence[str] = (),
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.fix = tuple(fix)
         self.skill = skill
+        self.missing = tuple(missing)
 
     @property
     def status(self) -> int:

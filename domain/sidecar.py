@@ -317,7 +317,11 @@ def evolve(state: Sidecar, event: Event) -> Sidecar:
             return replace(state, status=status, birth=None, detail=detail)
         case RestartScheduled(attempt, delay_ms):
             return replace(state, status=status, failures=attempt - 1, attempt=attempt, delay_ms=delay_ms)
-        case Unhealthy(detail) | GaveUp(detail):
+        case Unhealthy(detail):
             return replace(state, status=status, detail=detail)
+        case GaveUp(detail):
+            return replace(state, status=status, failures=state.failures + 1, detail=detail)
+        case Stopped():
+            return replace(state, status=status, birth=None)
         case _:
             return replace(state, status=status)

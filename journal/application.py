@@ -72,9 +72,13 @@ class Journal(Application[str]):
         try:
             event = self.codec.decode(row.kind, row.body)
         except Refusal as refusal:
-            raise Refusal(
-                refusal.reason, f"at position {row.position}: {refusal.message}", fix=refusal.fix
-            ) from refusal
+            path = self.store.path
+            fix = refusal.fix or (
+                f"sqlite3 {path} 'pragma integrity_check'",
+                "omac serve --journal PATH  # begins anew",
+            )
+            message = f"the journal {path} at position {row.position}: {refusal.message}"
+            raise Refusal(refusal.reason, message, fix=fix) from refusal
         stream = StreamId(row.stream)
         return Recorded(
             row.position, stream, row.version, row.at, row.run, row.actor, row.correlation, row.causation, event

@@ -63,7 +63,7 @@ class EventMapper(Mapper[str]):
             for step in range(version, current):
                 fields = self._upcasters[kind, step](fields)
             return msgspec.convert(fields, cls)
-        except (msgspec.MsgspecError, TypeError, ValueError) as broken:
+        except _BROKEN as broken:
             raise Refusal("journal-damaged", f"an event of kind {kind!r} cannot be decoded: {broken}") from broken
 
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
@@ -75,6 +75,11 @@ class EventMapper(Mapper[str]):
         """See eventsourcing.persistence.Mapper; returns a Versioned."""
         event = self.decode(stored_event.topic, stored_event.state)
         return Versioned(str(stored_event.originator_id), stored_event.originator_version, event)
+
+
+# What the decoder and upcasters raise for bytes that nobody wrote: no such version, fields of another shape, nesting
+# without end.
+_BROKEN = (msgspec.MsgspecError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
 
 def _newer(what: str) -> Refusal:

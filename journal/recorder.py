@@ -3,6 +3,7 @@
 Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what a group commit needs.
 """
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -126,12 +127,18 @@ class SqlRecorder(ApplicationRecorder):
         return results
 
     def checkpoint(self) -> None:
-        """Move what is in the write-ahead log to the journal file, as far as no reader is in the way."""
+        """Move what is in the write-ahead log to the journal file, as far as no reader is in the way.
+
+        Raises Refusal when it cannot be moved (the disk is full, say); it stays in the log, where it is safe.
+        """
         assert self._writer is not None, "opened for reading"
         with self._writer.connect() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None
-            raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            try:
+                raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            except sqlite3.Error as error:
+                raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), self.path) from error
 
     def head(self) -> int:
         """The last position; 0 for an empty journal."""
@@ -223,10 +230,14 @@ class _Reading:
     """A connection for reading whose errors are refusals."""
 
     def __init__(self, engine: sa.Engine, path: str) -> None:
-        self._connection = engine.connect()
+        self._engine = engine
         self._path = path
 
     def __enter__(self) -> sa.Connection:
+        try:
+            self._connection = self._engine.connect()
+        except sa.exc.DBAPIError as error:
+            raise refusal_of(error, self._path) from error
         return self._connection
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:

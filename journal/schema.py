@@ -5,6 +5,7 @@ last position, advanced in the same transaction as the events. `sealed` and `lea
 for proofs; this version leaves them empty.
 """
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -65,6 +66,7 @@ def open_for_writing(path: str, journal_id: str) -> sa.Engine:
     Raises Refusal: journal-read-only, journal-newer, journal-damaged, journal-unavailable, state-unusable.
     """
     _create_file(path)
+    _look_first(path)
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=path), poolclass=StaticPool, connect_args={"check_same_thread": False}
     )
@@ -89,12 +91,11 @@ def open_for_writing(path: str, journal_id: str) -> sa.Engine:
 def open_for_reading(path: str) -> sa.Engine:
     """An engine that cannot write, for as many readers as there are; works on read-only media too.
 
-    Raises Refusal: journal-unavailable (there is none), journal-newer, journal-damaged.
+    Raises Refusal: journal-unavailable (there is none), journal-newer, journal-damaged, state-unusable.
     """
     if not os.path.exists(path):
-        raise Refusal(
-            "journal-unavailable", f"there is no journal at {path} yet", fix=["omac serve --no-inner  # creates it"]
-        )
+        raise _none_yet(path)
+    _check_regular(path, os.stat(path).st_mode)
     for query in ({"mode": "ro", "uri": "true"}, {"mode": "ro", "immutable": "1", "uri": "true"}):
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=f"file:{_uri_path(path)}", query=query),
@@ -136,29 +137,61 @@ def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
 def _create_file(path: str) -> None:
     """Make the file 0600 before SQLite sees it; its -wal and -shm take over that mode."""
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _create_folders(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
-            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            mode = os.fstat(descriptor).st_mode
         finally:
             os.close(descriptor)
     except OSError as error:
-        if os.path.islink(path):
-            raise Refusal(
-                "state-unusable", f"the journal {path} is a symbolic link; name the file itself", fix=[f"ls -l {path}"]
-            ) from error
+        if os.path.lexists(path):
+            _check_regular(path, os.lstat(path).st_mode)
         reason = "journal-read-only" if error.errno in _NOT_WRITABLE else "journal-unavailable"
         raise Refusal(
-            reason, f"the journal {path} cannot be opened for writing: {error.strerror}", fix=[f"ls -ld {path}"]
+            reason,
+            f"the journal {path} cannot be opened for writing: {error.strerror}",
+            fix=[f"ls -ld {path}", "omac serve --journal PATH  # somewhere you can write"],
         ) from error
-    if not regular:
-        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=[f"ls -l {path}"])
+    _check_regular(path, mode)
 
 
 _NOT_WRITABLE = (1, 13, 30)  # EPERM, EACCES, EROFS
 
 
+def _create_folders(path: str) -> None:
+    """Make each missing folder 0700; makedirs would leave the outer ones to the umask."""
+    if path and not os.path.isdir(path):
+        _create_folders(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+
+
+def _check_regular(path: str, mode: int) -> None:
+    if stat.S_ISLNK(mode):
+        raise Refusal(
+            "state-unusable", f"the journal {path} is a symbolic link; name the file itself", fix=[f"ls -l {path}"]
+        )
+    if not stat.S_ISREG(mode):
+        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=[f"ls -l {path}"])
+
+
+def _look_first(path: str) -> None:
+    """Leave alone, to the byte, what is no journal or a later one: a writer's pragmas would already change it."""
+    try:
+        open_for_reading(path).dispose()
+    except Refusal as refusal:
+        if refusal.reason != "journal-unavailable":
+            raise
+
+
+def _none_yet(path: str) -> Refusal:
+    fix = ["omac serve --no-inner  # creates it"]
+    return Refusal("journal-unavailable", f"there is no journal at {path} yet", fix=fix)
+
+
 def _check_schema(connection: sa.Connection, path: str) -> None:
+    if not sa.inspect(connection).get_table_names():  # another process is about to create them
+        raise _none_yet(path)
     schema = connection.execute(sa.select(JOURNAL.c.schema)).scalar_one()
     if schema > SCHEMA:
         raise Refusal(

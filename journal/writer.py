@@ -54,7 +54,7 @@ class Writer:
         self._deliver = deliver
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
-        self._tried_at = 0.0
+        self._retry_at = 0.0
         self._since_checkpoint = 0
         self._unanswered: set[trio.lowlevel.Task] = set()
         self._room = trio.lowlevel.ParkingLot()
@@ -74,7 +74,7 @@ class Writer:
             self._queue.put(None)
             with trio.CancelScope(shield=True):
                 await self._ended.wait()
-            thread.join()
+                await trio.to_thread.run_sync(thread.join)  # after a failed fold it may still be writing
         if self._failure is not None:
             raise self._failure
 
@@ -88,8 +88,11 @@ class Writer:
         return await self._wait_for(drafts, cause)
 
     def append_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
-        """Append to logs without versions, without waiting; kept until it is written."""
-        self._queue.put(self._item(drafts, cause, None))
+        """Append to logs without versions, without waiting; kept until it is written, or until omac ends."""
+        if self._closed:
+            _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", len(drafts))
+        else:
+            self._queue.put(self._item(drafts, cause, None))
 
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
@@ -119,6 +122,9 @@ class Writer:
                 self._commit(batch, token)
                 if not batch:
                     self._idle(token)
+            if self._owed:  # a last try, however short ago the one before was
+                self._retry_at = 0.0
+                self._commit([], token)
             if self._owed:
                 _log.error("%d outcomes could not be recorded; the next start records them as aborted", len(self._owed))
         except BaseException as error:
@@ -141,7 +147,7 @@ class Writer:
         return batch, False
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:
-        if not batch and (not self._owed or time.monotonic() < self._tried_at + RETRY_S):
+        if not batch and (not self._owed or time.monotonic() < self._retry_at):
             return
         items = [item for item in (*self._owed, *batch) if item.drafts]
         asked = [item for item in batch if not item.drafts]
@@ -150,7 +156,7 @@ class Writer:
         try:
             results = self._journal.store.insert_groups([(item.stored, item.meta) for item in items]) if items else []
         except Refusal as refusal:
-            self._tried_at = time.monotonic()
+            self._retry_at = time.monotonic() + RETRY_S
             _log.error("%s", refusal.message)
             self._owed = [item for item in items if item.task is None]
             answers += [(item.task, outcome.Error(refusal)) for item in items if item.task]
@@ -185,7 +191,7 @@ class Writer:
         try:
             news = self._feed.news()
         except Refusal as refusal:
-            if refusal.reason != "journal-unavailable":
+            if refusal.reason in ("journal-newer", "journal-damaged"):
                 raise  # what is there cannot be understood: going on would be guessing
             _log.error("%s", refusal.message)
             time.sleep(RETRY_S)
@@ -193,8 +199,11 @@ class Writer:
         if news:
             token.run_sync_soon(self._settle, news, [])
         elif self._since_checkpoint >= CHECKPOINT_EVENTS:
-            self._journal.store.checkpoint()
             self._since_checkpoint = 0
+            try:
+                self._journal.store.checkpoint()
+            except Refusal as refusal:  # nothing is lost: it stays in the log
+                _log.error("%s", refusal.message)
 
     # ---- back in the trio loop ----
 
@@ -203,6 +212,8 @@ class Writer:
         records: Sequence[Recorded],
         answers: Sequence[tuple[trio.lowlevel.Task, outcome.Outcome[Sequence[Recorded]]]],
     ) -> None:
+        if self._ended.is_set():  # a fold failed: all have been told, and nothing is folded on top
+            return
         if records:
             try:
                 self._deliver(records)
@@ -222,3 +233,4 @@ class Writer:
         while self._unanswered:
             refusal = Refusal("journal-unavailable", "the journal's writer has ended; nothing more can be recorded")
             trio.lowlevel.reschedule(self._unanswered.pop(), outcome.Error(refusal))
+        self._room.unpark_all()

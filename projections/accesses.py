@@ -1,7 +1,7 @@
 """The audit log: every access once, from its request to its outcome.
 
-`Accesses` is the live part, bounded by what is under way: open requests, and counts. `AuditLog` joins requests and
-outcomes into rows, in the order of requests, holding no more than what is open.
+`Accesses` is the live part, bounded by what is under way: open requests, and counts. `audit_rows` joins requests and
+outcomes into rows, in the order of requests, holding no more than what began since the oldest that is open.
 """
 
 from collections import OrderedDict
@@ -17,7 +17,10 @@ Outcome = Literal["completed", "aborted", "refused", "open"]
 
 
 class Accesses:
-    """Accesses under way (by position of their request, with the run that forwards them), and how many ended how."""
+    """Accesses under way (by position of their request, with the run that forwards them), and how many ended how.
+
+    The first outcome of an access counts; one for no access under way counts for nothing.
+    """
 
     def __init__(self) -> None:
         self.open: dict[int, str] = {}
@@ -32,11 +35,9 @@ class Accesses:
         if kind is AccessRequested:
             self.open[recorded.position] = recorded.run
         elif kind is AccessCompleted:
-            self.open.pop(event.request, None)
-            self.completed += 1
+            self.completed += self.open.pop(event.request, None) is not None
         elif kind is AccessAborted:
-            self.open.pop(event.request, None)
-            self.aborted += 1
+            self.aborted += self.open.pop(event.request, None) is not None
         elif kind is AccessRefused:
             self.refused += 1
 
@@ -79,8 +80,11 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
                     recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
                     event.status, 0, 0, None, "refused", event.reason,
                 )  # fmt: skip
-            case AccessCompleted() | AccessAborted() if event.request in waiting:
-                waiting[event.request] = _ended(waiting[event.request], event)
+            case AccessCompleted() | AccessAborted():
+                row = waiting.get(event.request)
+                if row is None or row.outcome != "open":
+                    continue  # it has its outcome, or its request is not among the records
+                waiting[event.request] = _ended(row, event)
             case _:
                 continue
         while waiting and (first := next(iter(waiting.values()))).outcome != "open":

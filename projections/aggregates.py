@@ -38,8 +38,10 @@ class Aggregates(Generic[State]):
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one event. Raises KeyError when it cannot follow: the journal is damaged."""
-        state = self._evolve(self[recorded.stream].state, recorded.event)
-        assert recorded.version is not None
+        entry = self[recorded.stream]
+        if recorded.version != entry.version + 1:
+            raise KeyError(f"version {recorded.version} after {entry.version}")
+        state = self._evolve(entry.state, recorded.event)
         self.entries[recorded.stream] = Entry(
             state, recorded.version, recorded.run, recorded.position, recorded.correlation
         )

@@ -35,7 +35,7 @@ def find_way(system: System, host: ids.HostId, digest: TokenDigest, mount: str) 
     if name is None or route is None:
         raise Refusal("unknown-mount", "omac: unknown skill mount")
     if route.why is not None:
-        raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name)
+        raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
     sidecar = system.sidecars[ids.sidecar_stream(host, ids.workdir_id(directory.path), name)].state
     if sidecar.status != "healthy" or sidecar.birth is None:
         raise Refusal(
@@ -51,7 +51,7 @@ def find_skill(system: System, digest: TokenDigest, mount: str) -> tuple[Directo
         return Directory(), None, None
     directory = system.directories[stream].state
     for name, route in directory.routes.items():
-        if route.mount == mount:
+        if mount and route.mount == mount:  # an empty one says that another skill has it
             return directory, name, route
     return directory, None, None
 

@@ -105,6 +105,24 @@ def skills_of(system: System, host: ids.HostId, directory: Directory) -> tuple[S
     return tuple(_skill(system, host, directory, name) for name in sorted(directory.skills))
 
 
+def about_stream(system: System, stream: ids.StreamId) -> str:
+    """What a stream is about, for people: names and paths instead of digests, as far as the system knows them."""
+    parts = stream.split("/")
+    match parts[0]:
+        case "directory":
+            return system.directories[stream].state.path or stream
+        case "sidecar":
+            spec = system.sidecars[stream].state.spec
+            return f"{spec.skill} of {spec.workdir}" if spec else stream
+        case "registration":
+            code = system.registrations[stream].state.found
+            return f"{parts[4]} in {code.source}" if code else parts[4]
+        case "run":
+            return f"run {parts[2]}"
+        case log:
+            return log
+
+
 def _skill(system: System, host: ids.HostId, directory: Directory, name: str) -> SkillStatus:
     skill = directory.skills[name]
     route = directory.routes.get(name)

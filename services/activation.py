@@ -15,7 +15,7 @@ from omac.domain import directory, ids, planning, registration, sidecar
 from omac.domain.directory import ActivationRequested, Directory, Plan
 from omac.domain.harness import Harness
 from omac.domain.ids import StreamId
-from omac.domain.recorded import Cause, Recorded
+from omac.domain.recorded import Cause, Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Approved, Code
 from omac.domain.skill import FoundSkill
@@ -50,9 +50,12 @@ class Activation:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own directories until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            task_status.started()
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None  # a closed nursery takes no more tasks: what is recorded from now on has no owner
 
     def _notice(self, recorded: Recorded) -> None:
         stream, nursery = recorded.stream, self._nursery
@@ -66,17 +69,19 @@ class Activation:
             _, host, scope, _, _ = stream.split("/")
             approved = StreamId(f"directory/{host}/{scope}")
             if approved in self._owned:
-                nursery.start_soon(self._reload, approved, Cause("omac", recorded.correlation, recorded.position))
+                cause = Cause("omac", recorded.correlation, recorded.position)
+                nursery.start_soon(self._reload, approved, self._state(approved).generation, cause)
 
     async def _own(self, stream: StreamId) -> None:
         while (state := self._state(stream)).status != "offline":
+            seen = self._engine.system.position
             try:
                 match state.status:
                     case "activating":
                         await self._bring_up(stream, state)
                     case "active" | "active_partial":
                         if not await self._settle(stream, None):
-                            await self._engine.moved([stream, *self._sidecars(stream, state.routes)])
+                            await self._engine.moved([stream, *self._sidecars(stream, state.routes)], seen)
                     case "deactivating":
                         await self._take_down(stream)
             except Refusal as refusal:
@@ -86,14 +91,20 @@ class Activation:
                 await trio.sleep(RETRY_S)
         self._owned.discard(stream)  # no checkpoint since the look at the state: a new request finds no owner
 
-    async def _reload(self, stream: StreamId, cause: Cause) -> None:
-        """A person approved a skill of this directory: look at it again, once it has settled."""
-        while self._state(stream).status == "activating":
-            await self._engine.moved([stream])
-        try:
-            await self._execute(stream, directory.RequestReload(), cause)
-        except Refusal as refusal:
-            _log.info("%s", refusal.message)  # it went offline meanwhile: nothing to look at
+    async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
+        """A person approved a skill of this directory: look at it again, once `generation` has settled."""
+        while (state := self._state(stream)).generation == generation:  # a later one has seen the approval
+            if state.status == "activating":
+                await self._engine.moved([stream])
+                continue
+            try:
+                await self._execute(stream, directory.RequestReload(), cause)
+            except Refusal as refusal:
+                if refusal.reason not in JOURNAL_AWAY:
+                    _log.info("%s", refusal.message)  # it went offline meanwhile: nothing to look at
+                    return
+                _log.error("%s: %s", state.path, refusal.message)
+                await trio.sleep(RETRY_S)
 
     async def _bring_up(self, stream: StreamId, state: Directory) -> None:
         try:
@@ -105,13 +116,14 @@ class Activation:
             return
         await self._execute(stream, directory.AdoptPlan(plan))
         while True:
+            seen = self._engine.system.position
             now = self._state(stream)
             if now.status != "activating" or now.generation != state.generation:
                 return
             steered = await self._steer(stream, now, plan)
             settled = await self._settle(stream, plan)
             if not steered and not settled:
-                await self._engine.moved([stream, *self._sidecars(stream, plan.specs)])
+                await self._engine.moved([stream, *self._sidecars(stream, plan.specs)], seen)
 
     async def _plan(self, state: Directory) -> Plan:
         """Find the skills, register what is new or changed, and judge them."""
@@ -155,12 +167,16 @@ class Activation:
 
     async def _settle(self, stream: StreamId, plan: Plan | None) -> bool:
         """Make routes follow the sidecars; whether anything changed."""
-        names = self._state(stream).routes if plan is None else plan.specs | self._state(stream).routes
-        sidecars = {
-            name: self._engine.system.sidecars[target].state
-            for name, target in zip(names, self._sidecars(stream, names), strict=True)
-        }
-        return bool(await self._execute(stream, directory.Settle(plan, sidecars)))
+
+        def decide(state: Directory) -> list[Event]:
+            names = [*state.routes, *(plan.specs if plan else ())]
+            sidecars = {  # looked at when it is this decision's turn: before, they could still have changed
+                name: self._engine.system.sidecars[target].state
+                for name, target in zip(names, self._sidecars(stream, names), strict=True)
+            }
+            return directory.decide(directory.Settle(plan, sidecars), state)
+
+        return bool(await self._engine.execute(self._engine.system.directories, stream, decide))
 
     async def _take_down(self, stream: StreamId) -> None:
         stop = sidecar.RequestStop("its directory goes offline")

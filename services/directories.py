@@ -11,7 +11,13 @@ import msgspec
 
 from omac.domain import directory, ids
 from omac.domain.control import Action, ControlCalled, ControlRefused, Listener
-from omac.domain.directory import ActivationFailed, DeactivationRequested, Directory
+from omac.domain.directory import (
+    ActivationFailed,
+    ActivationRequested,
+    DeactivationRequested,
+    Directory,
+    SessionAdmitted,
+)
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.recorded import Cause, Draft, Recorded
 from omac.domain.refusal import Refusal
@@ -65,8 +71,9 @@ class Directories:
         self._roots = tuple(roots)
         self._reach = reach
         self._mint = mint
-        self._tokens: dict[TokenDigest, str] = {}
-        engine.observe(self._forget_dead_tokens)
+        self._minted: dict[TokenDigest, str] = {}  # on their way to the journal
+        self._tokens: dict[TokenDigest, str] = {}  # living
+        engine.observe(self._follow_tokens)
 
     async def activate(self, path: str, caller: Caller, session: str | None = None) -> Manifest:
         """Bring a directory online, or find it online, and return its manifest.
@@ -164,7 +171,8 @@ class Directories:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
 
     async def _offline(self, stream: StreamId) -> None:
-        while self._state(stream).status != "offline":
+        generation = self._state(stream).generation
+        while (state := self._state(stream)).status != "offline" and state.generation == generation:
             await self._engine.moved([stream])
 
     async def _grant(
@@ -173,15 +181,22 @@ class Directories:
         """Carry out a command that takes a fresh token's digest; the token is forgotten when it was not needed."""
         token = self._mint()
         digest = ids.token_digest(token)
-        self._tokens[digest] = token  # before the append: others may read the manifest as soon as it is folded
-        await self._execute(stream, command(digest), call.cause(), beside=call.granted(path))
-        if digest not in self._engine.system.tokens.streams:
-            self._tokens.pop(digest, None)
+        self._minted[digest] = token
+        try:
+            await self._execute(stream, command(digest), call.cause(), beside=call.granted(path))
+        finally:
+            del self._minted[digest]
 
-    def _forget_dead_tokens(self, recorded: Recorded) -> None:
-        if isinstance(recorded.event, DeactivationRequested | ActivationFailed):
-            living = self._engine.system.tokens.streams
-            self._tokens = {digest: token for digest, token in self._tokens.items() if digest in living}
+    def _follow_tokens(self, recorded: Recorded) -> None:
+        """Keep the tokens that live: others may read the manifest as soon as a grant is folded."""
+        match recorded.event:
+            case ActivationRequested(_, _, digest) | SessionAdmitted(_, digest) if digest in self._minted:
+                self._tokens[digest] = self._minted[digest]
+            case DeactivationRequested() | ActivationFailed():
+                living = self._engine.system.tokens.streams
+                self._tokens = {digest: token for digest, token in self._tokens.items() if digest in living}
+            case _:
+                pass
 
     def _manifest(self, state: Directory, session: str | None) -> Manifest:
         digest = next((digest for digest, holder in state.tokens.items() if holder == session), None)

@@ -6,7 +6,7 @@ event is durable and folded. Whoever waits for a change waits for a stream to mo
 
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -69,10 +69,17 @@ class Engine:
         """Append one event to a log without versions; return once it is durable. Raises Refusal."""
         return (await self.writer.append((draft,), cause))[0]
 
-    async def moved(self, streams: Iterable[StreamId]) -> None:
-        """Return when one of these streams gets an event. No event is missed between a look and this call."""
-        event = trio.Event()
+    async def moved(self, streams: Iterable[StreamId], seen: int | None = None) -> None:
+        """Return when one of these aggregates gets an event after position `seen`, at once if it has one already.
+
+        Whoever may have been suspended between a look at the system and this call gives the position of that look,
+        else an event in between is missed. `seen` None: nothing was awaited since.
+        """
         streams = tuple(streams)
+        if seen is not None and any(self._position(stream) > seen for stream in streams):
+            await trio.lowlevel.checkpoint()
+            return
+        event = trio.Event()
         for stream in streams:
             self._moved.setdefault(stream, set()).add(event)
         try:
@@ -84,6 +91,17 @@ class Engine:
                     waiting.discard(event)
                     if not waiting:
                         del self._moved[stream]
+
+    def _position(self, stream: StreamId) -> int:
+        """Of the last event of an aggregate; 0 when it has none."""
+        system = self.system
+        kinds: tuple[Aggregates[Any], ...] = (
+            system.directories,
+            system.sidecars,
+            system.registrations,
+            system.runs,
+        )
+        return max(aggregates[stream].position for aggregates in kinds)
 
     def _fold(self, records: Sequence[Recorded]) -> None:
         for recorded in records:

@@ -1,7 +1,9 @@
-"""Recovery: what an earlier run of this host left open is settled by events before anything new begins.
+"""Recovery: what earlier runs of this host left open is settled by events before anything new begins.
 
 Directories go offline, so their tokens stay dead; sidecars that survived are ended, recognised by more than their
-pid; accesses without an outcome get one. Runs whose lock is held are alive and left alone.
+pid; accesses without an outcome get one. Runs whose lock is held are alive and left alone. Whoever appended last to
+a stream owned it: not only a run that was killed leaves things open, but also one that could not end everything in
+order, and a recovery that was itself cut short.
 """
 
 from collections.abc import Callable
@@ -10,8 +12,8 @@ from functools import partial
 from omac.domain import directory, ids, sidecar
 from omac.domain.access import AccessAborted
 from omac.domain.ids import RunId, StreamId
-from omac.domain.recorded import Cause, Draft
-from omac.domain.run import RunRecovered
+from omac.domain.recorded import Cause, Draft, Event
+from omac.domain.run import Run, RunRecovered
 from omac.services.engine import Engine, together
 from omac.services.ports import SidecarHost
 
@@ -20,43 +22,81 @@ REASON = "omac-killed"
 
 
 async def recover(engine: Engine, host: SidecarHost, alive: Callable[[RunId], bool]) -> list[RunId]:
-    """Settle every dead run of this host; `alive` tells whether a run's lock is held. Returns the runs settled."""
+    """Settle what dead runs of this host left open; `alive` tells whether a run's lock is held.
+
+    Returns the runs that were found dead, for which `run.recovered` is recorded.
+    """
+    system = engine.system
+    gone = _Gone(engine.run, alive)
+    directories = {
+        stream: entry.run
+        for stream, entry in system.directories.entries.items()
+        if _host_of(stream) == engine.host and entry.state.status != "offline" and gone(entry.run)
+    }
+    sidecars = {
+        stream: entry.run
+        for stream, entry in system.sidecars.entries.items()
+        if _host_of(stream) == engine.host and entry.state.live and gone(entry.run)
+    }
+    await together(partial(_take_offline, engine, target) for target in directories)
+    await together(partial(_end, engine, host, target) for target in sidecars)
+    finish = partial(directory.decide, directory.FinishDeactivation())
+    await together(partial(engine.execute, system.directories, target, finish) for target in directories)
+
     settled = []
-    for stream, entry in sorted(engine.system.runs.entries.items()):
-        _, owner, run = stream.split("/")
-        if owner == engine.host and entry.state.status == "started" and run != engine.run and not alive(RunId(run)):
-            await _settle(engine, host, RunId(run), stream)
-            settled.append(RunId(run))
+    forwarding = set(system.accesses.open.values())
+    for stream, entry in sorted(system.runs.entries.items()):
+        run = RunId(stream.split("/")[2])
+        unended = entry.state.status == "started"
+        if _host_of(stream) == engine.host and (unended or run in forwarding) and gone(run):
+            counts = [list(owners.values()).count(run) for owners in (directories, sidecars)]
+            await _close(engine, stream, run, counts[0], counts[1])
+            settled += [run] if unended else []
     return settled
 
 
-async def _settle(engine: Engine, host: SidecarHost, run: RunId, stream: StreamId) -> None:
-    system = engine.system
-    cause = Cause("omac", None, system.runs[stream].position)
-    directories = [s for s, e in system.directories.entries.items() if e.run == run and e.state.status != "offline"]
-    sidecars = [s for s, e in system.sidecars.entries.items() if e.run == run and e.state.live]
-    accesses = [position for position, owner in system.accesses.open.items() if owner == run]
+class _Gone:
+    """Whether a run is another than this and lives no more; each lock is tried once."""
 
-    await together(partial(_take_offline, engine, target, cause) for target in directories)
-    await together(partial(_end, engine, host, target, cause) for target in sidecars)
-    finish = partial(directory.decide, directory.FinishDeactivation())
-    await together(partial(engine.execute, system.directories, target, finish, cause) for target in directories)
-    if accesses:
-        log = ids.access_stream(engine.host)
-        await engine.writer.append([Draft(log, None, AccessAborted(position, REASON)) for position in accesses], cause)
-    event = RunRecovered(engine.run, len(directories), len(sidecars), len(accesses))
-    await engine.writer.append([Draft(stream, system.runs[stream].version + 1, event)], cause)
+    def __init__(self, own: RunId, alive: Callable[[RunId], bool]) -> None:
+        self._alive = alive
+        self._known: dict[str, bool] = {own: False}
+
+    def __call__(self, run: str) -> bool:
+        if run not in self._known:
+            self._known[run] = not self._alive(RunId(run))
+        return self._known[run]
 
 
-async def _take_offline(engine: Engine, stream: StreamId, cause: Cause) -> None:
+def _host_of(stream: StreamId) -> str:
+    return stream.split("/")[1]
+
+
+async def _close(engine: Engine, stream: StreamId, run: RunId, directories: int, sidecars: int) -> None:
+    """Abort the open accesses of a run and, if it never ended, record its recovery: both or neither, and once."""
+    cause = Cause("omac", None, engine.system.runs[stream].position)
+    log = ids.access_stream(engine.host)
+    open_ = [position for position, owner in engine.system.accesses.open.items() if owner == run]
+    aborts = [Draft(log, None, AccessAborted(position, REASON)) for position in open_]
+
+    def decide(state: Run) -> list[Event]:
+        return [RunRecovered(engine.run, directories, sidecars, len(open_))] if state.status == "started" else []
+
+    recovered = await engine.execute(engine.system.runs, stream, decide, cause, beside=aborts)
+    late = [draft for draft in aborts if draft.event.request in engine.system.accesses.open]
+    if not recovered and late:  # it ended in order, but could not record how these did
+        await engine.writer.append(late, cause)
+
+
+async def _take_offline(engine: Engine, stream: StreamId) -> None:
     decide = partial(directory.decide, directory.RequestDeactivation(WHY))
-    await engine.execute(engine.system.directories, stream, decide, cause)
+    await engine.execute(engine.system.directories, stream, decide)
 
 
-async def _end(engine: Engine, host: SidecarHost, stream: StreamId, cause: Cause) -> None:
+async def _end(engine: Engine, host: SidecarHost, stream: StreamId) -> None:
     sidecars = engine.system.sidecars
-    await engine.execute(sidecars, stream, partial(sidecar.decide, sidecar.RequestStop(WHY)), cause)
+    await engine.execute(sidecars, stream, partial(sidecar.decide, sidecar.RequestStop(WHY)))
     birth = sidecars[stream].state.birth
     if birth is not None:
         await host.end_orphan(birth)
-    await engine.execute(sidecars, stream, partial(sidecar.decide, sidecar.ReportStopped()), cause)
+    await engine.execute(sidecars, stream, partial(sidecar.decide, sidecar.ReportStopped()))

@@ -6,6 +6,7 @@ came of it. It ends when the sidecar is idle or has given up.
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -45,9 +46,12 @@ class Supervision:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own sidecars until cancelled; whatever still runs then is stopped before this returns."""
-        async with trio.open_nursery() as self._nursery:
-            task_status.started()
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None  # a closed nursery takes no more tasks: what is recorded from now on has no owner
 
     def _notice(self, recorded: Recorded) -> None:
         stream, nursery = recorded.stream, self._nursery
@@ -62,14 +66,17 @@ class Supervision:
         started_at = 0.0
         try:
             while (state := self._state(stream)).live:
+                moved = partial(self._engine.moved, [stream], self._engine.system.position)
                 match state.status:
                     case "requested":
                         process = await self._spawn(stream, state)
                         started_at = trio.current_time()
+                        if process is not None:  # ours to stop from here on, whatever becomes of the report
+                            await self._report(stream, sidecar.ReportStarted(process.birth))
                     case "started" if process:
-                        await self._await_health(stream, state, process, started_at)
+                        await self._await_health(stream, state, process, started_at, moved)
                     case "healthy" if process:
-                        ended = await self._first(process.wait, lambda: self._engine.moved([stream]))
+                        ended = await self._first(process.wait, moved)
                         if isinstance(ended, Exit):
                             await self._report_exit(stream, ended, started_at)
                     case "backoff":
@@ -77,7 +84,7 @@ class Supervision:
                             await process.stop(STOP_GRACE_MS)  # what it left behind
                             process = None
                         with trio.move_on_after(state.delay_ms / 1000) as pause:
-                            await self._engine.moved([stream])
+                            await moved()
                         if pause.cancelled_caught:
                             await self._report(stream, sidecar.Restart())
                     case "stopping":
@@ -99,12 +106,9 @@ class Supervision:
         problem = await self._changed(state.spec)
         if problem is None:
             try:
-                process = await self._host.spawn(_label(stream), state.spec)
+                return await self._host.spawn(_label(stream), state.spec)
             except SpawnFailed as failed:
                 problem = str(failed)
-            else:
-                await self._report(stream, sidecar.ReportStarted(process.birth))
-                return process
             await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, self._policy))
         else:  # trying again would not help: its approval is for other code
             await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, RestartPolicy(limit=0)))
@@ -120,7 +124,14 @@ class Supervision:
             return f"its files in {spec.source} changed after they were looked at; reload the directory"
         return None
 
-    async def _await_health(self, stream: StreamId, state: Sidecar, process: SidecarProcess, started_at: float) -> None:
+    async def _await_health(
+        self,
+        stream: StreamId,
+        state: Sidecar,
+        process: SidecarProcess,
+        started_at: float,
+        moved: Callable[[], Awaitable[None]],
+    ) -> None:
         assert state.spec is not None
         health = state.spec.health
 
@@ -131,7 +142,7 @@ class Supervision:
                 return str(failed)
             return ""
 
-        seen = await self._first(process.wait, probe, lambda: self._engine.moved([stream]))
+        seen = await self._first(process.wait, probe, moved)
         if isinstance(seen, Exit):
             await self._report_exit(stream, seen, started_at)
         elif seen == "":

@@ -1,6 +1,7 @@
 """The inner command: the agent that omac launches, its signals and its exit status passed through."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,13 +28,21 @@ class Inner:
         self._argv = tuple(argv)
         self._environment = dict(environment)
 
-    async def run(self, stop: trio.Event) -> int:
-        """Run it to its end; `stop` asks it to end (SIGTERM). Returns its exit status, 128+n for a signal."""
-        child = subprocess.Popen(self._argv, env=self._environment)  # noqa: ASYNC220  # a thread that ends would take it along
+    async def run(self, stop: trio.Event, hurry: trio.Event) -> int:
+        """Run it to its end; `stop` asks it to end (SIGTERM), `hurry` makes it (SIGKILL).
+
+        Returns its exit status, 128+n for a signal. Raises Refusal (prerequisite-missing) when it cannot be run.
+        """
+        try:
+            child = subprocess.Popen(self._argv, env=self._environment)  # noqa: ASYNC220  # a thread that ends would take it along
+        except OSError as problem:
+            message = f"{self._argv[0]} cannot be run: {problem.strerror}"
+            raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(self._argv[0])}"]) from problem
         watch = os.pidfd_open(child.pid)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_terminate_when, stop, child)
+                nursery.start_soon(_send_when, stop, child, signal.SIGTERM)
+                nursery.start_soon(_send_when, hurry, child, signal.SIGKILL)
                 await trio.lowlevel.wait_readable(watch)
                 nursery.cancel_scope.cancel()
         finally:
@@ -44,6 +53,6 @@ class Inner:
         return status if status >= 0 else 128 - status
 
 
-async def _terminate_when(stop: trio.Event, child: subprocess.Popen[bytes]) -> None:
-    await stop.wait()
-    child.send_signal(signal.SIGTERM)
+async def _send_when(event: trio.Event, child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    await event.wait()
+    child.send_signal(number)

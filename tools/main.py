@@ -46,7 +46,9 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path need not be text
     try:
+        _require_folder()
         status = app(standalone_mode=False)
+        sys.stdout.flush()
     except typer.Exit as end:
         status = end.exit_code
     except (typer.Abort, KeyboardInterrupt):
@@ -59,13 +61,23 @@ def main() -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+def _require_folder() -> None:
+    """A shell may stand in a folder that was removed; relative paths mean nothing there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None
+
+
 def _report(error: BaseException) -> int:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, Refusal):
-        print(f"omac: {error.message}", file=sys.stderr)
+        from omac.tools.render import say
+
+        say(f"omac: {error.message}", sys.stderr)
         for command in error.fix:
-            print(f"  try: {command}", file=sys.stderr)
+            say(f"  try: {command}", sys.stderr)
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:

@@ -1,58 +1,59 @@
 """What people see: plain text in columns, the same on a terminal and in a file."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
 from omac.domain.recorded import Recorded
 from omac.journal.registry import KIND_OF
-from omac.projections.status import Status
+from omac.projections.status import Status, about_stream
+from omac.projections.system import System
 from omac.tools.moments import rfc3339
 
 AUDIT_FORM = "{:>9}  {:<27}  {:<9}  {:>6}  {:>10}  {:>9}  {:<7}  {}"
-DETAIL_MAX = 160  # characters of an event shown in a timeline
+VALUE_MAX = 72  # characters of a field shown in a timeline
 
 
 def show_status(status: Status) -> None:
     """Directories with their skills, sidecars, what runs, and totals."""
-    _say(f"position {status.position}")
+    say(f"position {status.position}")
     for run in status.runs:
-        _say(f"run {run.run}: omac {run.version} serves {run.harness}, pid {run.pid}, roots {', '.join(run.roots)}")
+        say(f"run {run.run}: omac {run.version} serves {run.harness}, pid {run.pid}, roots {', '.join(run.roots)}")
     if not status.directories:
-        _say("no directory is online")
+        say("no directory is online")
     for directory in status.directories:
-        _say(f"{directory.dir}: {directory.state}")
+        say(f"{directory.dir}: {directory.state}")
         show_skills([msgspec.to_builtins(skill) for skill in directory.skills])
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
-        _say(f"sidecar {sidecar.skill} of {sidecar.dir}: {sidecar.state} ({place})")
+        say(f"sidecar {sidecar.skill} of {sidecar.dir}: {sidecar.state} ({place})")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
-    _say(f"accesses: {accesses}")
+    say(f"accesses: {accesses}")
 
 
 def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
     """One line a skill, and below it what is missing and what mends it."""
     for skill in skills:
         mount = f"/{skill['mount']}" if skill["mount"] else "-"
-        _say(f"  {skill['name']:<20} {mount:<20} {skill['state']}")
+        say(f"  {skill['name']:<20} {mount:<20} {skill['state']}")
         if skill.get("base"):
-            _say(f"    {skill['base']}")
+            say(f"    {skill['base']}")
         if skill.get("detail"):
-            _say(f"    {skill['detail']}")
+            say(f"    {skill['detail']}")
         for command in skill.get("fix", ()):
-            _say(f"    try: {command}")
+            say(f"    try: {command}")
 
 
 def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
     """One line an access."""
-    _say(AUDIT_FORM.format("position", "at", "outcome", "status", "bytes", "seconds", "method", "what"))
+    say(AUDIT_FORM.format("position", "at", "outcome", "status", "bytes", "seconds", "method", "what"))
     for row in rows:
         duration = "-" if row["duration"] is None else f"{row['duration']:.3f}"
         session = f" session {row['session']}" if row["session"] else ""
         reason = f" ({row['reason']})" if row["reason"] else ""
         what = f"{row['skill'] or '?'}{row['path']} in {row['dir'] or 'no directory'}{session}{reason}"
-        _say(
+        say(
             AUDIT_FORM.format(
                 row["position"], row["at"], row["outcome"], row["status"] or "-", row["bytes"], duration,
                 row["method"], what,
@@ -60,26 +61,31 @@ def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
         )  # fmt: skip
 
 
-def show_timeline(records: Iterable[Recorded]) -> None:
-    """The events that led to a state, oldest first."""
-    _say("events that led there:")
+def show_timeline(records: Iterable[Recorded], system: System) -> None:
+    """The events that led to `system`, oldest first: what happened to whom, who asked, after which event."""
+    say("events that led there:")
     for recorded in records:
         kind = KIND_OF[type(recorded.event)]
-        about = recorded.stream.split("/", 2)[-1]
         why = f" after {recorded.causation}" if recorded.causation else ""
-        detail = msgspec.json.encode(recorded.event).decode()
-        detail = detail if len(detail) <= DETAIL_MAX else detail[: DETAIL_MAX - 3] + "..."
-        _say(f"{recorded.position:>9}  {rfc3339(recorded.at)}  {kind:<32} {about} by {recorded.actor}{why} {detail}")
+        fields = msgspec.structs.asdict(recorded.event).items()
+        told = " ".join(f"{name}={_short(value)}" for name, value in fields if value not in (None, "", (), []))
+        about = about_stream(system, recorded.stream)
+        say(f"{recorded.position:>9}  {rfc3339(recorded.at)}  {kind:<32}  {about} (by {recorded.actor}{why}) {told}")
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
 
 
 def show_stats(found: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
-    _say(f"{found['path']}: {found['events']} events, {found['bytes']} bytes, id {found['id']}")
-    _say(f"from {found['first_at'] or '-'} to {found['last_at'] or '-'}")
+    say(f"{found['path']}: {found['events']} events, {found['bytes']} bytes, id {found['id']}")
+    say(f"from {found['first_at'] or '-'} to {found['last_at'] or '-'}")
     for kind, count in found["kinds"].items():
-        _say(f"{count:>9}  {kind}")
+        say(f"{count:>9}  {kind}")
 
 
-def _say(text: str) -> None:
+def say(text: str, file: TextIO | None = None) -> None:
     """Print a line; control characters, which a hostile name may hold, are shown and not obeyed."""
-    print("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
+    print("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text), file=file)

@@ -5,6 +5,7 @@ until everything has been recorded. Then the reactors, which own processes; inne
 requests come.
 """
 
+import contextlib
 import logging
 import os
 import resource
@@ -12,7 +13,8 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 import trio
@@ -31,6 +33,7 @@ from omac.domain.harness import Harness
 from omac.domain.ids import RunId
 from omac.domain.planning import Unapproved
 from omac.domain.recorded import Cause, Draft
+from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted, RunStopped
 from omac.domain.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
@@ -97,24 +100,34 @@ class Server:
         self._folder = self.state.begin_run(self._run)
         self.engine = Engine(self.journal, host)
         self._stop = trio.Event()
+        self._hurry = trio.Event()
         self._why = ""
+        self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
     async def run(self, ready: Callable[[Ready], None]) -> int:
         """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal."""
         raise_descriptor_limit()
         try:
             async with trio.open_nursery() as outermost:
-                await outermost.start(self.engine.writer.run)
-                status = await self._run_reactors(ready)
-                outermost.cancel_scope.cancel()
+                await outermost.start(self._keep_writing)
+                try:
+                    status = await self._run_reactors(ready)
+                finally:
+                    self._writing.cancel()
         finally:
             self.journal.close()
         return status
 
     def stop(self, why: str) -> None:
-        """Ask the server to end in order."""
+        """Ask the server to end in order; asked twice, it no longer waits for its agent."""
+        if self._stop.is_set():
+            self._hurry.set()
         self._why = self._why or why
         self._stop.set()
+
+    async def _keep_writing(self, task_status: trio.TaskStatus[None]) -> None:
+        with self._writing:
+            await self.engine.writer.run(task_status)
 
     async def _run_reactors(self, ready: Callable[[Ready], None]) -> int:
         folders = DiskSkillFolders()
@@ -128,11 +141,18 @@ class Server:
         activation = Activation(
             self.engine, folders, self._options.harness, self._options.unapproved, self._environment
         )
-        async with trio.open_nursery() as reactors:
-            await reactors.start(supervision.run)
-            await reactors.start(activation.run)
-            status = await self._run_surfaces(folders, ready)
-            reactors.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as reactors:
+                await reactors.start(supervision.run)
+                await reactors.start(activation.run)
+                status = await self._run_surfaces(folders, ready)
+                reactors.cancel_scope.cancel()
+        except BaseExceptionGroup as problems:
+            if refusals := problems.subgroup(Refusal):  # a port is taken, say: this run ends before it served
+                self._why = str(next(leaves(refusals)))
+                with contextlib.suppress(Refusal):  # the journal itself may be what failed
+                    await self._record(RunStopped(self._why))
+            raise
         await self._record(RunStopped(self._why or "its agent ended"))
         return status
 
@@ -143,10 +163,10 @@ class Server:
         control_tcp = listen.tcp(options.control.host, options.control.port, "--control-addr")
         control_unix = listen.unix(os.path.join(self._folder, "control.sock"))
         told = Ready(
-            f"http://127.0.0.1:{control_tcp.getsockname()[1]}",
+            listen.http_base(control_tcp),
             control_unix.getsockname(),
             os.path.join(self._folder, "control.token"),
-            f"http://127.0.0.1:{facade_tcp.getsockname()[1]}",
+            listen.http_base(facade_tcp),
             facade_unix.getsockname(),
             self.journal.store.path,
             self._run,
@@ -163,6 +183,7 @@ class Server:
             "socket": (control_unix, None),
             "tcp": (control_tcp, token),
         }
+        status = 0
         try:
             async with trio.open_nursery() as surfaces:
                 await surfaces.start(self._watch_signals)
@@ -170,21 +191,37 @@ class Server:
                 await surfaces.start(serve_control, app, listeners, self._control_refused)
                 self.state.point_current(self._run)
                 if options.workdir is not None:
-                    await directories.activate(options.workdir, Caller("command-line", secrets.token_hex(8)))
-                ready(told)
-                status = await self._run_inner(told)
+                    await self._unless_stopped(partial(self._activate, directories, options.workdir))
+                if not self._stop.is_set():
+                    ready(told)
+                    status = await self._run_inner(told)
                 surfaces.cancel_scope.cancel()
         finally:
             with trio.move_on_after(STOP_S, shield=True):
                 await directories.deactivate_all(self._why or "its agent ended")
         return status
 
+    async def _activate(self, directories: Directories, workdir: str) -> None:
+        await directories.activate(workdir, Caller("command-line", secrets.token_hex(8)))
+
+    async def _unless_stopped(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work; when omac is asked to stop, leave it undone."""
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                await self._stop.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            await work()
+            nursery.cancel_scope.cancel()
+
     async def _run_inner(self, told: Ready) -> int:
         if self._options.inner is None:
             await self._stop.wait()
             return 0
         inner = Inner(self._options.inner, self._environment | inner_variables(self._options.harness, told))
-        return await inner.run(self._stop)
+        return await inner.run(self._stop, self._hurry)
 
     async def _watch_signals(self, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -215,13 +252,23 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def leaves(problems: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group of groups."""
+    if isinstance(problems, BaseExceptionGroup):
+        for problem in problems.exceptions:
+            yield from leaves(problem)
+    else:
+        yield problems
+
+
 def inner_variables(harness: Harness, told: Ready) -> dict[str, str]:
     """What an agent learns of omac through its environment: places, never a token."""
+    host, _, port = told.facade_base.rpartition(":")
     return {
         "OMAC_VERSION": VERSION,
         "OMAC_HARNESS": harness.name,
-        "OMAC_HOST": "127.0.0.1",
-        "OMAC_PORT": told.facade_base.rsplit(":", 1)[1],
+        "OMAC_HOST": host.removeprefix("http://").strip("[]"),
+        "OMAC_PORT": port,
         "OMAC_BASE": told.facade_base + "/",
         "OMAC_SOCKET": told.facade_socket,
         "OMAC_CONTROL_BASE": told.control_base,

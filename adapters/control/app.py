@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from quart import Response, request
 from quart_trio import QuartTrio
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from omac.domain.refusal import Refusal
 from omac.services.directories import Caller, Directories
@@ -65,7 +65,11 @@ def control_app(directories: Directories, status: Callable[[], object], correlat
     async def unroutable(problem: HTTPException) -> Response:
         reasons = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
         reason = reasons.get(problem.code or 0, "bad-request")
-        return refusal_response(Refusal(reason, f"{request.method} {request.path}: {problem.description}"))
+        text, allow = problem.description, {}
+        if isinstance(problem, MethodNotAllowed) and problem.valid_methods:
+            only = [method for method in ("GET", "POST") if method in problem.valid_methods]
+            text, allow = f"{', '.join(only)} only", {"Allow": ", ".join(only)}
+        return refusal_response(Refusal(reason, f"{request.method} {request.path}: {text}"), allow)
 
     @app.errorhandler(Exception)
     async def unexpected(_problem: Exception) -> Response:
@@ -75,16 +79,16 @@ def control_app(directories: Directories, status: Callable[[], object], correlat
     return app
 
 
-def refusal_response(refusal: Refusal) -> Response:
+def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
     """A refusal as the control plane says it."""
     body = {"error": refusal.reason, "detail": refusal.message, "fix": list(refusal.fix)}
-    return _json(body, refusal.status, {"X-Omac-Reason": refusal.reason})
+    return _json(body, refusal.status, {"X-Omac-Reason": refusal.reason, **(headers or {})})
 
 
 def _arguments(body: bytes) -> tuple[str, str | None]:
     try:
         document = msgspec.json.decode(body)
-    except msgspec.DecodeError as broken:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
         raise Refusal("bad-request", f"bad json body: {broken}", fix=['send {"dir": "/absolute/path"}']) from broken
     directory = document.get("dir") if isinstance(document, dict) else None
     if not isinstance(directory, str) or not directory:

@@ -17,8 +17,9 @@ from omac.adapters.control.app import SCOPE_LISTENER
 from omac.domain.control import Listener
 from omac.domain.refusal import Refusal
 
-KNOWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-KNOWN_ORIGIN = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+LOOPBACK = r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?"  # no name but this one is sure to be loopback
+KNOWN_HOST = re.compile(LOOPBACK, re.IGNORECASE | re.ASCII)
+KNOWN_ORIGIN = re.compile(f"https?://{LOOPBACK}", re.IGNORECASE | re.ASCII)
 
 Scope = dict[str, Any]  # the ASGI message types
 Receive = Callable[[], Awaitable[Any]]
@@ -38,8 +39,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
-        if scope["type"] != "http":
-            return None  # no WebSocket is offered: the server answers 403
+        if scope["type"] != "http":  # no WebSocket is offered
+            self._refused(scope["path"], "bad-request")
+            return await send({"type": "websocket.close"})  # before it is accepted: 403
         try:
             self._check(scope)
         except Refusal as refusal:

@@ -102,6 +102,8 @@ def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, m
     if skill := skill or refusal.skill:
         content["skill"] = skill
     content |= {"detail": refusal.message, "fix": list(refusal.fix)}
+    if refusal.missing:
+        content["missing"] = list(refusal.missing)
     body = msgspec.json.encode(content)
     head = [
         f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}",

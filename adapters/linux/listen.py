@@ -19,12 +19,7 @@ def tcp(host: str, port: int, flag: str) -> socket.socket:
 
     Raises Refusal: misuse when `host` is not loopback, port-taken, state-unusable for what else the system says.
     """
-    try:
-        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
-    except ValueError:
-        raise Refusal("misuse", f"{flag} takes a loopback address, and {host!r} is none") from None
-    if not address.is_loopback or not 0 <= port <= 65535:
-        raise Refusal("misuse", f"{flag} takes a loopback address only, not {host}:{port}")
+    address = loopback(host, port, flag)
     shown = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
     sock = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -44,6 +39,23 @@ def tcp(host: str, port: int, flag: str) -> socket.socket:
     except BaseException:
         sock.close()
         raise
+
+
+def loopback(host: str, port: int, flag: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The loopback address that `host` is; `flag` is what a person gave it with. Raises Refusal (misuse)."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise Refusal("misuse", f"{flag} takes a loopback address, and {host!r} is none") from None
+    if not address.is_loopback or not 0 <= port <= 65535:
+        raise Refusal("misuse", f"{flag} takes a loopback address only, not {host}:{port}")
+    return address
+
+
+def http_base(sock: socket.socket) -> str:
+    """The "http://HOST:PORT" at which a TCP socket is reached."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if sock.family == socket.AF_INET6 else f"http://{host}:{port}"
 
 
 def unix(path: str) -> socket.socket:

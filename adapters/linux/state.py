@@ -3,8 +3,11 @@
 Everything in it is 0700 or 0600 and out of every sandbox's reach. `run/current` points to the server's run folder.
 """
 
+import contextlib
 import os
+import shlex
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 
 from omac.adapters.linux import lock
@@ -42,27 +45,40 @@ class StateDir:
         path = os.path.join(self.path, "host-id")
         with self._usable():
             os.makedirs(self.path, mode=0o700, exist_ok=True)
+            self._require_private()
             if not os.path.exists(path):
-                draft = f"{path}.{os.getpid()}"
-                _write_private(draft, mint())
-                try:
-                    os.link(draft, path)
-                except FileExistsError:
-                    pass
-                finally:
-                    os.unlink(draft)
-            with open(path, encoding="ascii") as file:
+                self._mint_host_id(path, mint())
+            with open(path, encoding="ascii", errors="replace") as file:
                 found = file.read().strip()
         if not (found.isalnum() and 8 <= len(found) <= 64):
             raise Refusal("state-unusable", f"{path} does not hold a host id; it was changed by hand or cut off")
         return HostId(found)
 
+    def _mint_host_id(self, path: str, minted: str) -> None:
+        """Whole or not at all, and on the disk before anything is recorded under this id."""
+        descriptor, draft = tempfile.mkstemp(dir=self.path, prefix="host-id.")
+        try:
+            with open(descriptor, "w", encoding="ascii") as file:
+                file.write(minted)
+                file.flush()
+                os.fsync(file.fileno())
+            with contextlib.suppress(FileExistsError):  # another process was first
+                os.link(draft, path)
+        finally:
+            os.unlink(draft)
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
     def begin_run(self, run: RunId) -> str:
         """Make and lock the folder of a run that begins; returns its path."""
         path = self.run_path(run)
         with self._usable():
-            os.makedirs(os.path.join(path, "logs"), mode=0o700)
-            os.chmod(path, 0o700)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            os.mkdir(path, mode=0o700)
+            os.mkdir(os.path.join(path, "logs"), mode=0o700)
             lock.hold(os.path.join(path, "lock"))
         return path
 
@@ -77,7 +93,7 @@ class StateDir:
     def point_current(self, run: RunId) -> None:
         """Let run/current lead to this run, in one step."""
         with self._usable():
-            draft = os.path.join(self.path, "run", f".current.{os.getpid()}")
+            draft = os.path.join(self.path, "run", f".current.{run}")
             os.symlink(run, draft)
             os.replace(draft, os.path.join(self.path, "run", "current"))
 
@@ -113,6 +129,22 @@ class StateDir:
             ended.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
             for entry in ended[RUNS_KEPT:]:
                 shutil.rmtree(entry.path, ignore_errors=True)
+
+    def _require_private(self) -> None:
+        """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""
+        found = os.stat(self.path)
+        if found.st_uid != os.geteuid():
+            raise Refusal(
+                "state-unusable",
+                f"the state directory {self.path} belongs to user {found.st_uid}, not to you ({os.geteuid()})",
+                fix=[f"ls -ld {shlex.quote(self.path)}", "export OMAC_STATE_DIR=PATH  # one of your own"],
+            )
+        if found.st_mode & 0o022:
+            raise Refusal(
+                "state-unusable",
+                f"others may write to the state directory {self.path}",
+                fix=[f"chmod 700 {shlex.quote(self.path)}"],
+            )
 
     def _usable(self) -> "_Usable":
         return _Usable(self.path)

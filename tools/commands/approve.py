@@ -13,6 +13,7 @@ from omac.domain.harness import harness_named
 from omac.domain.skill import FoundSkill
 from omac.journal.opening import open_journal
 from omac.services.approval import approve, find_skill
+from omac.tools.render import say
 
 
 def run(
@@ -46,6 +47,6 @@ def run(
     if as_json:
         print(msgspec.json.encode(told).decode())
     else:
-        print(f"{'approved' if changed else 'already approved'}: {name} in {skill.source}")
-        print(f"  {skill.bundle_hash}")
+        say(f"{'approved' if changed else 'already approved'}: {name} in {skill.source}")
+        say(f"  {skill.bundle_hash}")
     return 0

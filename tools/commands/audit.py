@@ -13,6 +13,8 @@ from omac.projections.accesses import AuditRow, Outcome, audit_rows
 from omac.tools.moments import parse_moment, rfc3339
 from omac.tools.render import show_audit
 
+SHOWN_NS = 1_000  # times are shown to the microsecond: one that was pasted from here means all of it
+
 
 class Filter(NamedTuple):
     """Which accesses are wanted; None wants all. Times in nanoseconds since 1970 UTC."""
@@ -53,7 +55,7 @@ class Filter(NamedTuple):
             below
             and self.skill in (None, row.skill)
             and (self.since is None or row.at >= self.since)
-            and (self.until is None or row.at <= self.until)
+            and (self.until is None or row.at // SHOWN_NS <= self.until // SHOWN_NS)
             and self.outcome in (None, row.outcome)
         )
 

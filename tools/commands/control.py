@@ -8,16 +8,22 @@ from typing import Any
 
 import msgspec
 
+from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.adapters.linux.state import StateDir
 from omac.domain.refusal import REASONS, Refusal
-from omac.tools.render import show_skills
+from omac.tools.render import say, show_skills
 
-TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
+READ_TIMEOUT_S = 5.0
+CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
 
 
 def run(action: str, directory: str, as_json: bool, environment: Mapping[str, str]) -> int:
     """Have the server do `action` to a directory and show what it answers. Raises Refusal."""
     path = os.path.abspath(os.path.expanduser(directory))
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
     answer = ask(environment, "POST", f"/__omac__/{action}", {"dir": path})
     if answer is None:
         raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
@@ -25,23 +31,28 @@ def run(action: str, directory: str, as_json: bool, environment: Mapping[str, st
         print(answer.decode())
         return 0
     manifest = msgspec.json.decode(answer)
-    print(f"{manifest['dir']}: {manifest.get('state') or manifest['status']}")
+    say(f"{manifest['dir']}: {manifest.get('state') or manifest['status']}")
     show_skills(manifest.get("skills", ()))
     return 0
 
 
 def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:
     """The server's answer to one call; None when no server runs. Raises the Refusal that the server answers with."""
-    connection = _UnixConnection(StateDir.of(environment).current_socket())
+    server = StateDir.of(environment).current_socket()
+    if len(os.fsencode(server)) > UNIX_PATH_BYTES_MAX:
+        return None  # none can ever run there
+    connection = _UnixConnection(server, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)
+    body = None if document is None else msgspec.json.encode(document)
     try:
-        body = None if document is None else msgspec.json.encode(document)
         connection.request(method, path, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         content = response.read()
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         return None
     except (OSError, http.client.HTTPException) as error:
-        raise Refusal("upstream-error", f"the server did not answer: {error}", fix=["omac status"]) from error
+        raise Refusal(
+            "state-unusable", f"the server at {server} did not answer: {error}", fix=[f"fuser {server}"]
+        ) from error
     finally:
         connection.close()
     if response.status == 200:
@@ -56,8 +67,8 @@ def ask(environment: Mapping[str, str], method: str, path: str, document: object
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:

@@ -16,6 +16,7 @@ from omac.tools.moments import parse_moment
 from omac.tools.render import show_status, show_timeline
 
 LED_THERE = 20  # events shown to people
+SHOWN_NS = 1_000  # times are shown to the microsecond: one that was pasted from here means all of it
 
 
 def run(
@@ -35,12 +36,12 @@ def run(
         print(msgspec.json.encode(status_of(system)).decode())
     else:
         show_status(status_of(system))
-        show_timeline(last)
+        show_timeline(last, system)
     return 0
 
 
 def _up_to(journal: Journal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
-    if at.isdigit():
+    if at.isascii() and at.isdigit():
         head = journal.store.head()
         if int(at) > head:
             raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
@@ -49,6 +50,6 @@ def _up_to(journal: Journal, at: str, clock: Callable[[], int]) -> Iterator[Reco
         return
     moment = parse_moment(at, clock)
     for recorded in journal.records():
-        if recorded.at > moment:
+        if recorded.at // SHOWN_NS > moment // SHOWN_NS:
             return
         yield recorded

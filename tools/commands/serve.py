@@ -7,6 +7,7 @@ from typing import NamedTuple, get_args
 import msgspec
 import trio
 
+from omac.adapters.linux.listen import loopback
 from omac.domain.harness import harness_named
 from omac.domain.planning import Unapproved
 from omac.domain.refusal import Refusal
@@ -90,6 +91,6 @@ def _below(path: str, root: str) -> bool:
 
 def _address(text: str, flag: str) -> Address:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65_535:
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise Refusal("misuse", f"{flag} takes HOST:PORT, not {text!r}", fix=[f"omac serve {flag} 127.0.0.1:0"])
-    return Address(host.strip("[]"), int(port))
+    return Address(str(loopback(host.strip("[]"), int(port), flag)), int(port))
