@@ -17,7 +17,7 @@ from omac.services.ports import ProbeFailed
 TRY_S = 1.0
 ANSWER_BYTES_MAX = 8 * 1024
 _PAUSE_MIN_S = 0.002
-_PAUSE_SHARE = 0.05  # of the time waited so far: what a pause may add to it
+_PAUSE_SHARE = 0.025  # of the time waited so far: what a pause may add to it
 _FAREWELL_S = 0.02
 _PATH = re.compile(r"/[!-~]*")
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")

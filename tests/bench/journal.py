@@ -1,6 +1,5 @@
 """Durable events per second: the group-commit writer, against one commit per event on the same disk in the same run."""
 
-import sqlite3
 import tempfile
 import time
 from pathlib import Path
@@ -11,13 +10,14 @@ from bench.report import Figure, median, percentile, publish
 from omac.domain import ids
 from omac.domain.access import AccessRequested
 from omac.domain.recorded import Cause, Draft
+from omac.journal import writer
 from omac.journal.opening import open_journal
-from omac.journal.writer import Writer
 from omac.projections.system import System
 
 TASKS = 256
 SECONDS = 5.0
 ROUNDS = 3
+GROUPED = writer.BATCH_MAX
 EVENT = AccessRequested("/home/user/projects/acme-web", "slack", "slack", None, "POST", "/v1/channels/general/messages")
 
 
@@ -27,8 +27,8 @@ def main() -> bool:
     ours, latencies, peers = [], [], []
     try:
         for number in range(ROUNDS):
-            peers.append(one_commit_per_event(Path(folder) / f"peer{number}.db"))
-            rate, seconds = trio.run(group_commit, Path(folder) / f"ours{number}.db")
+            peers.append(trio.run(appends, Path(folder) / f"peer{number}.db", 1)[0])
+            rate, seconds = trio.run(appends, Path(folder) / f"ours{number}.db", GROUPED)
             ours.append(rate)
             latencies.append(seconds)
             print(f"  round {number + 1}: {rate:,.0f} events/s against {peers[-1]:,.0f}", flush=True)
@@ -51,8 +51,12 @@ def main() -> bool:
     )  # fmt: skip
 
 
-async def group_commit(path: Path) -> tuple[float, list[float]]:
-    """Events per second and every task's waits, for tasks that each wait for their own event."""
+async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
+    """Events per second and every task's waits in seconds, for tasks that each wait for their own event.
+
+    `batch_max` 1 is a commit, and a flush of the disk, for each event.
+    """
+    writer.BATCH_MAX = batch_max
     journal = open_journal(str(path.absolute()), "bench", time.time_ns)
     system = System()
 
@@ -60,17 +64,17 @@ async def group_commit(path: Path) -> tuple[float, list[float]]:
         for recorded in records:  # type: ignore[attr-defined]
             system.apply(recorded)
 
-    writer = Writer(journal, 0, fold)
+    ours = writer.Writer(journal, 0, fold)
     waits: list[float] = []
     draft = Draft(ids.access_stream(ids.HostId("host")), None, EVENT)
     async with trio.open_nursery() as outer:
-        await outer.start(writer.run)
+        await outer.start(ours.run)
         began = time.perf_counter()
         async with trio.open_nursery() as tasks:
 
             async def append() -> None:
                 while (start := time.perf_counter()) < began + SECONDS:
-                    await writer.append((draft,), Cause("agent"))
+                    await ours.append((draft,), Cause("agent"))
                     waits.append(time.perf_counter() - start)
 
             for _ in range(TASKS):
@@ -80,20 +84,3 @@ async def group_commit(path: Path) -> tuple[float, list[float]]:
     assert journal.store.head() == len(waits) == system.position
     journal.close()
     return len(waits) / elapsed, waits
-
-
-def one_commit_per_event(path: Path) -> float:
-    """What SQLite alone gives with the same durability when every event is committed for itself."""
-    database = sqlite3.connect(path, isolation_level=None)
-    database.execute("pragma journal_mode=wal")
-    database.execute("pragma synchronous=full")
-    database.execute("create table event(position integer primary key, body blob not null)")
-    count, began = 0, time.perf_counter()
-    while time.perf_counter() < began + 1:
-        database.execute("begin immediate")
-        database.execute("insert into event(body) values (?)", (b"x" * 200,))
-        database.execute("commit")
-        count += 1
-    elapsed = time.perf_counter() - began
-    database.close()
-    return count / elapsed
