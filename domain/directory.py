@@ -200,7 +200,9 @@ class AdmitSession(msgspec.Struct, frozen=True):
 
 
 class RequestReload(msgspec.Struct, frozen=True):
-    """Command: look at its skills again."""
+    """Command: look at its skills again. `path` names the directory to whoever asks for one that never was online."""
+
+    path: str = ""
 
 
 class AdoptPlan(msgspec.Struct, frozen=True):
@@ -258,8 +260,8 @@ def decide(command: Command, state: Directory) -> list[Event]:
         case AdmitSession(session, digest):
             _require_reachable(state)
             return [] if session in state.tokens.values() else [SessionAdmitted(session, digest)]
-        case RequestReload():
-            _require_reachable(state)
+        case RequestReload(path):
+            _require_reachable(state, path)
             return [] if state.status == "activating" else [ReloadRequested()]
         case AdoptPlan(plan):
             return _adopt(plan, state) if state.status == "activating" else []
@@ -278,10 +280,11 @@ def decide(command: Command, state: Directory) -> list[Event]:
             assert_never(command)
 
 
-def _require_reachable(state: Directory) -> None:
+def _require_reachable(state: Directory, path: str = "") -> None:
     if not state.reachable:
-        fix = [f"omac activate {shlex.quote(state.path) if state.path else 'DIR'}"]
-        raise Refusal("directory-offline", f"{state.path or 'the directory'} is not active; activate it first", fix=fix)
+        path = state.path or path
+        fix = [f"omac activate {shlex.quote(path)}"]
+        raise Refusal("directory-offline", f"{path} is not active; activate it first", fix=fix)
 
 
 def _adopt(plan: Plan, state: Directory) -> list[Event]:

@@ -65,7 +65,13 @@ def approve_command(skill: FoundSkill, workdir: str) -> str:
 
 
 def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) -> RouteStubbed:
-    fix = fix or (f"${{EDITOR:-vi}} {shlex.quote(skill.source + '/omac.yaml')}",)
+    if not fix:  # a problem of the folder of all skills has no omac.yaml of its own
+        whole = skill.source == skill.skills_dir
+        fix = (
+            f"ls -la {shlex.quote(skill.source)}"
+            if whole
+            else f"${{EDITOR:-vi}} {shlex.quote(skill.source)}/omac.yaml",
+        )
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 

@@ -58,7 +58,7 @@ class System:
             message = (
                 f"the event at position {recorded.position} ({event} in {recorded.stream}) cannot follow: {impossible}"
             )
-            raise Refusal("journal-damaged", message) from impossible
+            raise Refusal("journal-damaged", message, fix=["omac journal path", "omac journal stats"]) from impossible
         self.position = recorded.position
 
     def replay(self, records: Iterable[Recorded]) -> "System":

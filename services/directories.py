@@ -123,7 +123,9 @@ class Directories:
             while self._state(stream).status == "activating" and self._state(stream).generation == before:
                 await self._engine.moved([stream])  # it may have looked before the change that is meant
             if self._state(stream).generation == before:
-                await self._execute(stream, directory.RequestReload(), call.cause(), beside=call.granted(canonical))
+                await self._execute(
+                    stream, directory.RequestReload(canonical), call.cause(), beside=call.granted(canonical)
+                )
             await self._settled(stream, self._state(stream).generation)
             return self._manifest(self._state(stream), None)
         raise AssertionError("the block returned or raised")

@@ -98,6 +98,7 @@ class Server:
         self.state.hold_server(path)
         self._run = RunId(self.journal.run)
         self._folder = self.state.begin_run(self._run)
+        self.state.name_journal(self._run, path)
         self.engine = Engine(self.journal, host)
         self._stop = trio.Event()
         self._hurry = trio.Event()

@@ -69,30 +69,34 @@ def control_app(directories: Directories, status: Callable[[], object], correlat
         if isinstance(problem, MethodNotAllowed) and problem.valid_methods:
             only = [method for method in ("GET", "POST") if method in problem.valid_methods]
             text, allow = f"{', '.join(only)} only", {"Allow": ", ".join(only)}
-        return refusal_response(Refusal(reason, f"{request.method} {request.path}: {text}"), allow)
+        return refusal_response(Refusal(reason, str(text)), allow)
 
     @app.errorhandler(Exception)
     async def unexpected(_problem: Exception) -> Response:
         _log.exception("%s %s failed", request.method, request.path)
-        return _json({"error": "internal", "detail": "omac failed; its log says how", "fix": []}, 500)
+        return _json({"error": "omac failed; what it wrote to stderr says how", "reason": "internal", "fix": []}, 500)
 
     return app
 
 
 def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
-    """A refusal as the control plane says it."""
-    body = {"error": refusal.reason, "detail": refusal.message, "fix": list(refusal.fix)}
-    return _json(body, refusal.status, {"X-Omac-Reason": refusal.reason, **(headers or {})})
+    """A refusal as an answer."""
+    return _json(refusal_body(refusal), refusal.status, {"X-Omac-Reason": refusal.reason, **(headers or {})})
+
+
+def refusal_body(refusal: Refusal) -> dict[str, object]:
+    """A refusal as the control plane says it: `error` is for people, `reason` for programs, `fix` can be pasted."""
+    return {"error": refusal.message, "reason": refusal.reason, "fix": refusal.fix}
 
 
 def _arguments(body: bytes) -> tuple[str, str | None]:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
-        raise Refusal("bad-request", f"bad json body: {broken}", fix=['send {"dir": "/absolute/path"}']) from broken
+        raise Refusal("bad-request", f"bad json body: {broken}") from broken
     directory = document.get("dir") if isinstance(document, dict) else None
     if not isinstance(directory, str) or not directory:
-        raise Refusal("bad-request", "missing 'dir'", fix=['send {"dir": "/absolute/path"}'])
+        raise Refusal("bad-request", "missing 'dir'")
     session = document.get("session")
     if session is not None and not isinstance(session, str):
         raise Refusal("bad-request", "'session' must be a string")

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import trio
 
-from omac.adapters.control.app import SCOPE_LISTENER
+from omac.adapters.control.app import SCOPE_LISTENER, refusal_body
 from omac.domain.control import Listener
 from omac.domain.refusal import Refusal
 
@@ -71,7 +71,7 @@ def _bears(headers: Mapping[str, list[str]], token: str) -> bool:
 
 
 async def _answer(refusal: Refusal, send: Send) -> None:
-    body = msgspec.json.encode({"error": refusal.reason, "detail": refusal.message, "fix": refusal.fix})
+    body = msgspec.json.encode(refusal_body(refusal))
     headers = [(b"content-type", b"application/json"), (b"x-omac-reason", refusal.reason.encode())]
     headers.append((b"content-length", str(len(body)).encode()))
     if refusal.status == 401:

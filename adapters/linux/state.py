@@ -14,7 +14,7 @@ from omac.adapters.linux import lock
 from omac.domain.ids import HostId, RunId
 from omac.domain.refusal import Refusal
 
-RUNS_KEPT = 5  # folders of ended runs (their logs), newest first
+RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living runs are kept beyond that
 
 
 class StateDir:
@@ -39,6 +39,14 @@ class StateDir:
         if "://" in chosen:
             raise Refusal("misuse", f"journals behind a URL are not supported yet: {chosen.split('://')[0]}://...")
         return os.path.abspath(chosen)
+
+    def journal_in_use(self, environment: Mapping[str, str], flag: str | None = None) -> str:
+        """The journal that a command means: as `journal`, but where nothing is said, that of the server that runs."""
+        current = os.path.join(self.path, "run", "current")
+        if not flag and not environment.get("OMAC_JOURNAL") and lock.is_held(os.path.join(current, "lock")):
+            with contextlib.suppress(OSError):
+                return os.readlink(os.path.join(current, "journal"))
+        return self.journal(environment, flag)
 
     def host_id(self, mint: Callable[[], str]) -> HostId:
         """The id of this host, minted once. Two processes that mint at once agree on one of the two."""
@@ -97,6 +105,11 @@ class StateDir:
             os.symlink(run, draft)
             os.replace(draft, os.path.join(self.path, "run", "current"))
 
+    def name_journal(self, run: RunId, journal: str) -> None:
+        """Leave word of which journal a run uses, for the commands that talk about it."""
+        with self._usable():
+            os.symlink(journal, os.path.join(self.run_path(run), "journal"))
+
     def current_socket(self) -> str:
         """Where the server's control socket is, if a server runs."""
         return os.path.join(self.path, "run", "current", "control.sock")
@@ -125,10 +138,10 @@ class StateDir:
         folder = os.path.join(self.path, "run")
         with self._usable():
             runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-            ended = [entry for entry in runs if not lock.is_held(os.path.join(entry.path, "lock"))]
-            ended.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
-            for entry in ended[RUNS_KEPT:]:
-                shutil.rmtree(entry.path, ignore_errors=True)
+            runs.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
+            for entry in runs[RUNS_KEPT:]:  # a run that begins right now is not among them: asking would disturb it
+                if not lock.is_held(os.path.join(entry.path, "lock")):
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
     def _require_private(self) -> None:
         """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""

@@ -65,7 +65,7 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
     except FileNotFoundError:
         raise Refusal("directory-missing", f"{shown} does not exist; create it or give another path") from None
     except NotADirectoryError:
-        raise Refusal("not-a-directory", f"{shown} is not a directory; give the directory that holds it") from None
+        raise Refusal("not-a-directory", f"not a directory: {shown}; give the directory that holds it") from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise Refusal("bad-request", f"{shown} cannot be read ({reason}); give a directory omac may read") from None
@@ -73,9 +73,9 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
         raise Refusal("bad-request", f"{_readable(found)} is not a UTF-8 path; rename the directory")
     if not any(_is_within(found, root) for root in roots):
         allowed = ", ".join(_readable(root) for root in roots) or "none"
-        command = ["omac", "serve", *(part for root in (*roots, found) for part in ("--root", root))]
+        command = ["omac", "serve", "--no-inner", *(part for root in (*roots, found) for part in ("--root", root))]
         text = f"{_readable(found)} is not under any allowed --root (allowed: {allowed})"
-        raise Refusal("outside-roots", text, fix=[shlex.join(command)])
+        raise Refusal("outside-roots", text, fix=[f"{shlex.join(command)}  # in place of the server that runs"])
     return found
 
 

@@ -38,7 +38,7 @@ def run(
 
     canonical, skill = trio.run(find)
     host = state.host_id(lambda: secrets.token_hex(8))
-    journal = open_journal(state.journal(environment, journal_path), secrets.token_hex(6), clock)
+    journal = open_journal(state.journal_in_use(environment, journal_path), secrets.token_hex(6), clock)
     try:
         changed = approve(journal, host, canonical, skill)
     finally:

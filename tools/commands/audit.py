@@ -62,7 +62,7 @@ class Filter(NamedTuple):
 
 def run(wanted: Filter, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the accesses. Raises Refusal."""
-    journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+    journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
     try:
         rows = (told(row) for row in audit_rows(journal.records()) if wanted.wants(row))
         if as_json:

@@ -58,9 +58,9 @@ def ask(environment: Mapping[str, str], method: str, path: str, document: object
     if response.status == 200:
         return content
     refusal: dict[str, Any] = msgspec.json.decode(content)
-    reason = refusal.get("error", "")
+    reason = refusal.get("reason", "")
     raise Refusal(
-        reason if reason in REASONS else "upstream-error", str(refusal.get("detail")), fix=refusal.get("fix", ())
+        reason if reason in REASONS else "upstream-error", str(refusal.get("error")), fix=refusal.get("fix", ())
     )
 
 

@@ -13,13 +13,13 @@ from omac.tools.render import show_stats
 
 def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print where the journal is, whether or not there is one yet."""
-    print(StateDir.of(environment).journal(environment, journal_path))
+    print(StateDir.of(environment).journal_in_use(environment, journal_path))
     return 0
 
 
 def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show size, span and kinds. Raises Refusal."""
-    journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+    journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
     try:
         head = journal.store.head()
         found = {

@@ -23,7 +23,7 @@ def run(
     at: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> int:
     """Show the state at `at`. Raises Refusal."""
-    journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+    journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
     try:
         system = System()
         last: deque[Recorded] = deque(maxlen=LED_THERE)

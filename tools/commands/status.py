@@ -16,7 +16,7 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     """Show the status. Raises Refusal."""
     answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
     if answer is None:
-        journal = read_journal(StateDir.of(environment).journal(environment, journal_path))
+        journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
         try:
             answer = msgspec.json.encode(status_of(System().replay(journal.records())))
         finally:

@@ -419,6 +419,9 @@ def test_an_orphan_without_namespace_is_ended(tmp_path, leader_lives) -> None:
 
     async def end() -> None:
         host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
+        with trio.fail_after(5):
+            while process.living(birth.pid, birth.start_ticks) != leader_lives:
+                await trio.sleep(0.005)
         for stranger in ({"boot_id": "another"}, {"start_ticks": birth.start_ticks + 1_000_000}):
             assert not await host.end_orphan(msgspec.structs.replace(birth, **stranger))
         assert sum(process.living(*each) for each in found) == 2 + leader_lives

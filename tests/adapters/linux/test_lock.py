@@ -1,0 +1,120 @@
+"""Locks between real processes: held while the holder lives, free the moment it does not."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.linux import lock
+
+HOLD = """\
+import signal, sys
+from omac.adapters.linux import lock
+lock.hold(sys.argv[1])
+print("held", flush=True)
+signal.pause()
+"""
+
+
+@contextmanager
+def holder(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that holds the lock."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        try:
+            assert child.stdout.readline() == b"held\n"
+            yield child
+        finally:
+            child.kill()
+
+
+def test_a_lock_is_held_while_its_holder_lives(tmp_path: Path) -> None:
+    """Another process cannot take it and learns who has it; kill -9 of the holder frees it."""
+    path = tmp_path / "lock"
+    with holder(path) as other:
+        assert lock.is_held(str(path))
+        with pytest.raises(lock.Locked) as caught:
+            lock.hold(str(path))
+        assert caught.value.pid == other.pid
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+        assert not lock.is_held(str(path))
+        descriptor = lock.hold(str(path))
+    assert path.read_text() == str(os.getpid())
+    os.close(descriptor)
+
+
+def test_a_lock_is_private_and_names_one_pid(tmp_path: Path) -> None:
+    """Mode 0600 whatever the umask; a longer pid of an earlier holder leaves no digits behind."""
+    path = tmp_path / "lock"
+    path.write_text("9" * 30)
+    os.close(lock.hold(str(path)))
+    assert path.read_text() == str(os.getpid())
+    path.unlink()
+    before = os.umask(0)
+    try:
+        os.close(lock.hold(str(path)))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_asking_takes_nothing(tmp_path: Path) -> None:
+    """`is_held` neither makes the file nor keeps the lock, and leaves what is written there."""
+    path = tmp_path / "lock"
+    assert not lock.is_held(str(path))
+    assert not path.exists()
+    path.write_text("123")
+    assert not lock.is_held(str(path))
+    assert path.read_text() == "123"
+    os.close(lock.hold(str(path)))
+
+
+def test_a_refused_lock_keeps_no_descriptor(tmp_path: Path) -> None:
+    """Neither success nor failure of asking leaks a descriptor."""
+    path = tmp_path / "lock"
+    with holder(path):
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(10):
+            assert lock.is_held(str(path))
+            with pytest.raises(lock.Locked):
+                lock.hold(str(path))
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("content", ["", "x", "-1", "1 2"])
+def test_a_holder_that_does_not_say_who_it_is(tmp_path: Path, content: str) -> None:
+    """What is not a pid is none."""
+    path = tmp_path / "lock"
+    with holder(path):
+        path.write_text(content)
+        with pytest.raises(lock.Locked) as caught:
+            lock.hold(str(path))
+        assert caught.value.pid is None
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """A link in the place of a lock is an error: it could lead to any file."""
+    (tmp_path / "target").write_text("precious")
+    (tmp_path / "lock").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic links"):
+        lock.hold(str(tmp_path / "lock"))
+    assert (tmp_path / "target").read_text() == "precious"
+
+
+def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
+    """A program that the holder started does not keep the lock when the holder lets go."""
+    path = tmp_path / "lock"
+    descriptor = lock.hold(str(path))
+    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
+        try:
+            os.close(descriptor)
+            assert not lock.is_held(str(path))
+        finally:
+            child.kill()

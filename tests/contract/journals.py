@@ -1,0 +1,97 @@
+"""Journals for tests: on a path, with events that are simple to tell apart, and a writer that runs in a nursery."""
+
+import os
+import secrets
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+import trio
+from eventsourcing.persistence import StoredEvent
+
+from omac.domain.control import ControlCalled
+from omac.domain.directory import SessionAdmitted
+from omac.domain.ids import StreamId, TokenDigest
+from omac.domain.recorded import Draft, Recorded
+from omac.journal.application import Journal
+from omac.journal.opening import open_journal
+from omac.journal.recorder import Meta, SqlRecorder
+from omac.journal.schema import open_for_reading, open_for_writing
+
+LOG = StreamId("control/test")
+
+
+def sqlite_recorder(path: str) -> SqlRecorder:
+    """A recorder on a SQLite file, which is made where there is none."""
+    writer = open_for_writing(path, secrets.token_hex(8))
+    return SqlRecorder(path, open_for_reading(path), writer)
+
+
+def create(path: str) -> str:
+    """Open the journal at `path` as a process of its own would, append one event, and return the journal's name."""
+    recorder = sqlite_recorder(path)
+    try:
+        recorder.insert_groups([([StoredEvent(str(LOG), None, "control.called", b"")], Meta(1, "run", "person"))])  # type: ignore[arg-type]  # logs have no versions
+        return recorder.journal_id()
+    finally:
+        recorder.close()
+
+
+def journal_at(path: Path, run: str = "run-1") -> Journal:
+    """A journal whose clock ticks once for every event."""
+    return open_journal(str(path), run, count(1).__next__)
+
+
+def called(text: str) -> Draft:
+    """An event of a log, recognisable by `text`."""
+    return Draft(LOG, None, ControlCalled("activate", text, "socket"))
+
+
+def admitted(stream: str, version: int, session: str = "s") -> Draft:
+    """An event of an aggregate."""
+    return Draft(StreamId(stream), version, SessionAdmitted(session, TokenDigest("d" * 64)))
+
+
+def texts(records: Sequence[Recorded]) -> list[str]:
+    """What tells the events of `called` apart."""
+    return [recorded.event.dir for recorded in records]
+
+
+def run_python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a driver to its end; see `python`."""
+    with python(code, *arguments, wrap=wrap) as process:
+        try:
+            out, err = process.communicate(timeout=60)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """A driver in a process of its own, inside `wrap` (a bubblewrap command) if one is given; it can import these."""
+    argv = [*wrap, sys.executable, "-c", textwrap.dedent(code), *arguments]
+    root = Path(__file__).parents[2]
+    variables = os.environ | {"PYTHONPATH": f"{root / 'src'}:{root / 'tests'}"}
+    return subprocess.Popen(argv, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def lock(path: Path) -> sqlite3.Connection:
+    """Another program's connection that holds the write lock until it is closed."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> float:
+    """Return as soon as the condition holds, with the seconds that took; fail when it does not come to hold."""
+    began = time.perf_counter()
+    with trio.fail_after(seconds):
+        while not condition():
+            await trio.sleep(0.001)
+    return time.perf_counter() - began

@@ -1,0 +1,383 @@
+"""What every recorder promises, whichever database it stands on.
+
+A test module subclasses RecorderContract and gives it a fixture `store`: something that opens recorders on one and
+the same empty store, here and in other processes.
+"""
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+import pytest
+from eventsourcing.persistence import IntegrityError, StoredEvent
+
+from omac.journal.recorder import Group, Meta, Row, SqlRecorder
+
+META = Meta(1_700_000_000_000_000_000, "run-1", "person")
+HAMMERS = 2  # processes
+BLOWS = 120  # transactions of each
+
+Results = Sequence[Sequence[int] | IntegrityError]
+
+
+class Store(Protocol):
+    """A place for one journal. `opening` opens a recorder on it and can be pickled for another process."""
+
+    opening: Callable[[], SqlRecorder]
+
+
+def log(stream: str, *bodies: bytes, kind: str = "thing.seen") -> list[StoredEvent]:
+    """Events of a log, which has no versions."""
+    return [StoredEvent(stream, None, kind, body) for body in bodies]  # type: ignore[arg-type]  # the library says int
+
+
+def versions(stream: str, first: int, count: int = 1, kind: str = "thing.done") -> list[StoredEvent]:
+    """`count` events of an aggregate from version `first` on; each body tells stream and version."""
+    return [StoredEvent(stream, n, kind, f"{stream}:{n}".encode()) for n in range(first, first + count)]
+
+
+def positions(results: Results) -> list[list[int] | str]:
+    """The outcome of each group: its positions, or "conflict"."""
+    return ["conflict" if isinstance(result, IntegrityError) else list(result) for result in results]
+
+
+def group(*parts: Sequence[StoredEvent]) -> Group:
+    """One caller's events, of one or several streams."""
+    return [event for part in parts for event in part], META
+
+
+def everything(recorder: SqlRecorder) -> list[Row]:
+    """All rows of a small store."""
+    return recorder.rows(0, 1_000_000)
+
+
+def assert_whole(recorder: SqlRecorder, count: int) -> None:
+    """The store holds positions 1 to `count`, each once, and knows that it does."""
+    assert [row.position for row in everything(recorder)] == list(range(1, count + 1))
+    assert recorder.head() == count
+    assert recorder.max_notification_id() == (count or None)
+
+
+class RecorderContract:
+    """The suite. Every test gets an empty store."""
+
+    @pytest.fixture
+    def open_recorder(self, store: Store) -> Iterator[Callable[[], SqlRecorder]]:
+        """Opens one more recorder on the store; all are closed after the test."""
+        with ExitStack() as opened:
+
+            def open_one() -> SqlRecorder:
+                recorder = store.opening()
+                opened.callback(recorder.close)
+                return recorder
+
+            yield open_one
+
+    @pytest.fixture
+    def recorder(self, open_recorder: Callable[[], SqlRecorder]) -> SqlRecorder:
+        """A recorder on the empty store."""
+        return open_recorder()
+
+    # ---- positions ----
+
+    def test_an_empty_store_has_no_position(self, recorder: SqlRecorder) -> None:
+        """Before anything is recorded the head is 0 and the library is told None."""
+        assert recorder.max_notification_id() is None
+        assert_whole(recorder, 0)
+        assert list(recorder.select_notifications(1, 10)) == []
+        assert list(recorder.select_events("nobody")) == []
+
+    def test_positions_are_gapless_in_the_order_of_groups(self, recorder: SqlRecorder) -> None:
+        """Positions start at 1 and follow the groups, and within a group its events."""
+        first = recorder.insert_groups([group(log("a", b"1", b"2")), group(log("b", b"3")), group(log("a", b"4"))])
+        second = recorder.insert_groups([group(log("c", b"5"))])
+        assert positions(first) == [[1, 2], [3], [4]]
+        assert positions(second) == [[5]]
+        assert [row.body for row in everything(recorder)] == [b"1", b"2", b"3", b"4", b"5"]
+        assert_whole(recorder, 5)
+
+    def test_an_empty_group_takes_no_position(self, recorder: SqlRecorder) -> None:
+        """A caller with nothing to append gets nothing, and the others' positions stay gapless."""
+        results = recorder.insert_groups([group(), group(log("a", b"1")), group(), group(log("a", b"2"))])
+        assert positions(results) == [[], [1], [], [2]]
+        assert positions(recorder.insert_groups([])) == []
+        assert positions(recorder.insert_groups([group()])) == [[]]
+        assert_whole(recorder, 2)
+
+    def test_what_stands_beside_an_event_comes_back(self, recorder: SqlRecorder) -> None:
+        """Time, run, actor, correlation and causation are those of the group, also at the edge of 64 bits."""
+        meta = Meta(2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1)
+        recorder.insert_groups([(versions("a", 1), META), (log("b", b"x"), meta)])
+        assert everything(recorder) == [
+            Row(1, "a", 1, "thing.done", META.at, "run-1", "person", None, None, b"a:1"),
+            Row(2, "b", None, "thing.seen", 2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, b"x"),
+        ]
+
+    def test_rows_are_cut_at_both_ends(self, recorder: SqlRecorder) -> None:
+        """Rows begin after a position, end at one, and are never more than asked for."""
+        recorder.insert_groups([group(log("a", *(bytes([n]) for n in range(1, 11))))])
+        assert [row.position for row in recorder.rows(3, 4)] == [4, 5, 6, 7]
+        assert [row.position for row in recorder.rows(3, 100, 5)] == [4, 5]
+        assert recorder.rows(10, 100) == []
+        assert recorder.rows(0, 0) == []
+
+    # ---- conflicts ----
+
+    def test_a_conflict_hits_only_its_group(self, recorder: SqlRecorder) -> None:
+        """Who lost the race for a version gets the error; everyone else in the transaction is recorded, gapless."""
+        recorder.insert_groups([group(versions("a", 1))])
+        results = recorder.insert_groups(
+            [group(log("l", b"x")), group(versions("a", 1)), group(versions("a", 2)), group(versions("b", 1, 2))]
+        )
+        assert positions(results) == [[2], "conflict", [3], [4, 5]]
+        assert_whole(recorder, 5)
+
+    def test_a_group_is_all_or_nothing(self, recorder: SqlRecorder) -> None:
+        """When the last event of a group is in conflict, nothing of the group is recorded, of any stream."""
+        recorder.insert_groups([group(versions("a", 1, 2))])
+        results = recorder.insert_groups([group(log("l", b"lost"), versions("b", 1, 3), versions("a", 2))])
+        assert positions(results) == ["conflict"]
+        assert_whole(recorder, 2)
+        assert list(recorder.select_events("b")) == []
+        assert positions(recorder.insert_groups([group(versions("b", 1))])) == [[3]]
+
+    def test_a_version_twice_in_one_batch(self, recorder: SqlRecorder) -> None:
+        """Of two groups with the same version in one transaction the first is recorded, the second is in conflict."""
+        results = recorder.insert_groups([group(versions("a", 1)), group(versions("a", 1)), group(log("l", b"x"))])
+        assert positions(results) == [[1], "conflict", [2]]
+        assert_whole(recorder, 2)
+
+    def test_a_version_twice_in_one_group(self, recorder: SqlRecorder) -> None:
+        """A group in conflict with itself is not recorded."""
+        results = recorder.insert_groups([group(versions("a", 1), versions("a", 1)), group(versions("a", 1))])
+        assert positions(results) == ["conflict", [1]]
+        assert_whole(recorder, 1)
+
+    def test_only_conflicts(self, recorder: SqlRecorder) -> None:
+        """A transaction of which nothing remains moves no position."""
+        recorder.insert_groups([group(versions("a", 1))])
+        assert positions(recorder.insert_groups([group(versions("a", 1))] * 3)) == ["conflict"] * 3
+        assert positions(recorder.insert_groups([group(versions("a", 2))])) == [[2]]
+        assert_whole(recorder, 2)
+
+    def test_a_conflict_with_another_recorder(self, open_recorder: Callable[[], SqlRecorder]) -> None:
+        """A version that another recorder committed is taken, although this one never saw it."""
+        one, other = open_recorder(), open_recorder()
+        one.insert_groups([group(versions("a", 1))])
+        assert positions(other.insert_groups([group(versions("a", 1)), group(versions("a", 2))])) == ["conflict", [2]]
+        with pytest.raises(IntegrityError):
+            one.insert_events(versions("a", 2), meta=META)
+        assert_whole(one, 2)
+
+    def test_logs_never_conflict(self, recorder: SqlRecorder) -> None:
+        """Events without versions are appended as often as one likes, also beside versions of the same stream."""
+        results = recorder.insert_groups([group(log("a", b"same", b"same")), group(log("a", b"same"))])
+        assert positions(results) == [[1, 2], [3]]
+        assert positions(recorder.insert_groups([group(versions("a", 1)), group(log("a", b"same"))])) == [[4], [5]]
+        assert [event.originator_version for event in recorder.select_events("a")] == [1]
+
+    # ---- names ----
+
+    def test_names_are_the_same_for_every_recorder(self, open_recorder: Callable[[], SqlRecorder]) -> None:
+        """Two recorders that introduce and reuse the same streams, in turn, always mean the same stream."""
+        one, other = open_recorder(), open_recorder()
+        for turn in range(1, 4):
+            one.insert_groups([group(versions("a", 2 * turn - 1), log(f"new-{turn}", b"one"))])
+            other.insert_groups([group(log(f"new-{turn}", b"other"), versions("a", 2 * turn))])
+        third = open_recorder()
+        for recorder in (one, other, third):
+            assert [event.originator_version for event in recorder.select_events("a")] == [1, 2, 3, 4, 5, 6]
+            assert Counter(row.stream for row in everything(recorder)) == {"a": 6, "new-1": 2, "new-2": 2, "new-3": 2}
+
+    def test_ten_thousand_new_streams_at_once(self, recorder: SqlRecorder) -> None:
+        """There is no bound on how many streams one transaction may introduce."""
+        streams = [f"stream/{n}" for n in range(10_000)]
+        recorder.insert_groups([group(versions(stream, 1)) for stream in streams])
+        assert [row.stream for row in everything(recorder)] == streams
+
+    def test_names_of_a_failed_transaction_are_forgotten(self, recorder: SqlRecorder) -> None:
+        """A transaction that was rolled back leaves nothing behind that a later one would rely on."""
+        bad = log("fresh", b"fine"), [StoredEvent("fresher", None, "thing.odd", object())]  # type: ignore[arg-type]
+        with pytest.raises(Exception):  # noqa: B017, PT011  # which one depends on the database's driver
+            recorder.insert_groups([group(*bad)])
+        assert_whole(recorder, 0)
+        recorder.insert_groups([group(log("fresher", b"1", kind="thing.odd")), group(log("fresh", b"2"))])
+        assert [(row.stream, row.kind) for row in everything(recorder)] == [
+            ("fresher", "thing.odd"),
+            ("fresh", "thing.seen"),
+        ]
+
+    def test_names_of_a_group_in_conflict_can_be_used(self, recorder: SqlRecorder) -> None:
+        """A stream first named by a group that lost can be appended to right away, in the same transaction too."""
+        recorder.insert_groups([group(versions("a", 1))])
+        results = recorder.insert_groups([group(versions("a", 1), log("fresh", b"no")), group(log("fresh", b"yes"))])
+        assert positions(results) == ["conflict", [2]]
+        assert [row.body for row in everything(recorder) if row.stream == "fresh"] == [b"yes"]
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", " ", "naïve/日本語/🦊", "a\0b", "a\0c", "%_'\";--", "\u202e", "e\u0301", "\u00e9", "A", "a", "x" * 65_536],
+        ids=ascii,
+    )
+    def test_odd_texts(self, recorder: SqlRecorder, text: str) -> None:
+        """A text comes back as it was given, wherever it stands, and is not mistaken for one that looks like it."""
+        decoys = ["a", "a\0b", "a\0c", "A", "e\u0301", "\u00e9", "x" * 65_535]
+        recorder.insert_groups([group(log(decoy, b"decoy")) for decoy in decoys])
+        meta = Meta(1, text, text, text)
+        recorder.insert_groups([([StoredEvent(text, 1, text, b"body")], meta)])
+        row = everything(recorder)[-1]
+        assert (row.stream, row.kind, row.run, row.actor, row.correlation) == (text,) * 5
+        assert [event.state for event in recorder.select_events(text)] == [b"body"]
+
+    @pytest.mark.parametrize("size", [0, 1, 65_536, 5_000_000])
+    def test_bodies_of_any_size(self, recorder: SqlRecorder, size: int) -> None:
+        """A body is bytes of any length, NUL and all others among them."""
+        body = (bytes(range(256)) * (size // 256 + 1))[:size]
+        recorder.insert_groups([group(log("a", body))])
+        assert everything(recorder)[0].body == body
+
+    # ---- the library's reading ----
+
+    def test_select_events(self, recorder: SqlRecorder) -> None:
+        """One stream's events in order of versions, or backwards; above, up to, and at most as many as asked for."""
+        recorder.insert_groups(
+            [group(versions("a", 1, 3)), group(versions("b", 1, 9)), group(versions("a", 4, 2), log("a", b"no"))]
+        )
+
+        def found(
+            gt: int | None = None, lte: int | None = None, desc: bool = False, limit: int | None = None
+        ) -> list[int]:
+            events = recorder.select_events("a", gt=gt, lte=lte, desc=desc, limit=limit)
+            assert all(event.originator_id == "a" and event.topic == "thing.done" for event in events)
+            assert [event.state for event in events] == [f"a:{event.originator_version}".encode() for event in events]
+            return [event.originator_version for event in events]
+
+        assert found() == [1, 2, 3, 4, 5]
+        assert found(gt=2) == [3, 4, 5]
+        assert found(lte=2) == [1, 2]
+        assert found(gt=1, lte=4) == [2, 3, 4]
+        assert found(desc=True) == [5, 4, 3, 2, 1]
+        assert found(limit=2) == [1, 2]
+        assert found(desc=True, limit=2) == [5, 4]
+        assert found(gt=1, lte=4, desc=True, limit=2) == [4, 3]
+        assert found(gt=5) == []
+        assert found(gt=0, lte=0) == []
+
+    def test_select_notifications(self, recorder: SqlRecorder) -> None:
+        """All streams in order of positions, from (or after) a start to a stop, of the topics asked for."""
+        recorder.insert_groups(
+            [
+                group(log("a", b"1", kind="x.seen")),
+                group(versions("b", 1, 2, kind="y.done")),
+                group(log("a", b"4", b"5", kind="x.seen")),
+                group(versions("c", 1, 1, kind="z.done")),
+            ]
+        )
+
+        def found(start: int | None, limit: int = 10, **kwargs: object) -> list[int]:
+            return [n.id for n in recorder.select_notifications(start, limit, **kwargs)]  # type: ignore[arg-type]
+
+        assert found(None) == found(1) == found(0) == [1, 2, 3, 4, 5, 6]
+        assert found(3) == [3, 4, 5, 6]
+        assert found(3, inclusive_of_start=False) == [4, 5, 6]
+        assert found(2, 2) == [2, 3]
+        assert found(2, stop=4) == [2, 3, 4]
+        assert found(7) == []
+        assert found(1, topics=["x.seen"]) == [1, 4, 5]
+        assert found(1, topics=["x.seen", "z.done"]) == [1, 4, 5, 6]
+        assert found(2, 2, stop=5, topics=["x.seen", "y.done"], inclusive_of_start=False) == [3, 4]
+        assert found(1, topics=["never.seen"]) == []
+        third = recorder.select_notifications(3, 1)[0]
+        assert (third.originator_id, third.originator_version, third.topic, third.state) == ("b", 2, "y.done", b"b:2")
+        assert recorder.max_notification_id() == 6
+
+    def test_insert_events(self, recorder: SqlRecorder) -> None:
+        """The library's own way in takes the meta as a keyword, returns positions, and raises on a conflict."""
+        assert list(recorder.insert_events(versions("a", 1, 2), meta=META)) == [1, 2]
+        with pytest.raises(IntegrityError):
+            recorder.insert_events(versions("a", 2), meta=META)
+        assert list(recorder.insert_events([], meta=META)) == []
+        assert list(recorder.insert_events(versions("a", 3), meta=Meta(7, "run-2", "omac"))) == [3]
+        assert [(row.at, row.run, row.actor) for row in everything(recorder)][2] == (7, "run-2", "omac")
+
+    def test_insert_events_wants_to_know_who(self, recorder: SqlRecorder) -> None:
+        """Nothing is recorded without saying who did it."""
+        with pytest.raises(KeyError):
+            recorder.insert_events(versions("a", 1))
+        assert_whole(recorder, 0)
+
+    def test_kinds_are_counted(self, recorder: SqlRecorder) -> None:
+        """The kinds, most frequent first, and by name where equally frequent."""
+        recorder.insert_groups(
+            [group(log("a", b"", b"", kind="b.b"), log("a", b"", kind="c.c"), log("a", b"", kind="a.a"))]
+        )
+        assert list(recorder.kinds()) == [("b.b", 2), ("a.a", 1), ("c.c", 1)]
+
+    def test_there_is_no_subscription(self, recorder: SqlRecorder) -> None:
+        """Whoever asks for a subscription is told at once that there is none."""
+        with pytest.raises(NotImplementedError):
+            recorder.subscribe()
+
+    # ---- more than one recorder ----
+
+    def test_durable_after_reopening(self, store: Store) -> None:
+        """What was recorded is there after everything was closed, and the name of the journal stays the same."""
+        one = store.opening()
+        one.insert_groups([group(versions("a", 1, 3)), group(log("l", b"x"))])
+        before, name = everything(one), one.journal_id()
+        one.close()
+        other = store.opening()
+        try:
+            assert everything(other) == before
+            assert other.journal_id() == name
+            assert positions(other.insert_groups([group(versions("a", 4))])) == [[5]]
+        finally:
+            other.close()
+
+    def test_two_recorders_in_turn(self, open_recorder: Callable[[], SqlRecorder]) -> None:
+        """Each sees at once what the other committed, and goes on where it ended."""
+        recorders = open_recorder(), open_recorder()
+        for turn in range(20):
+            writer, reader = recorders[turn % 2], recorders[(turn + 1) % 2]
+            assert positions(writer.insert_groups([group(log("a", b"x"))])) == [[turn + 1]]
+            assert reader.head() == turn + 1
+        assert_whole(recorders[0], 20)
+
+    def test_processes_hammering_at_once(self, store: Store, recorder: SqlRecorder) -> None:
+        """Processes that append at the same time lose nothing, repeat nothing, leave no gap, and share one stream."""
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(HAMMERS) as pool:
+            told = pool.starmap_async(hammer, [(store.opening, f"hammer-{n}") for n in range(HAMMERS)]).get(60)
+        rows = everything(recorder)
+        assert_whole(recorder, sum(len(one) for one in told))
+        for number, one in enumerate(told):
+            mine = [(row.position, row.body) for row in rows if row.run == f"hammer-{number}"]
+            assert mine == one, "each was told the positions at which its events stand"
+        shared = recorder.select_events("shared")
+        assert [event.originator_version for event in shared] == list(range(1, len(shared) + 1))
+        logs = Counter(row.run for row in rows if row.stream == "log")
+        assert logs == {f"hammer-{n}": 2 * BLOWS for n in range(HAMMERS)}
+
+
+def hammer(opening: Callable[[], SqlRecorder], name: str) -> list[tuple[int, bytes]]:
+    """Append to a log, to new streams, and to one stream that all want; returns what was recorded, where."""
+    recorder = opening()
+    done: list[tuple[int, bytes]] = []
+    try:
+        meta, version = Meta(1, name, "person"), 1
+        for blow in range(BLOWS):
+            logged = log("log", f"{name}/{blow}/1".encode(), f"{name}/{blow}/2".encode())
+            fresh = log(f"either/{blow}", f"{name}/{blow}/3".encode())
+            wanted = [StoredEvent("shared", version, "thing.done", f"{name}/{version}".encode())]
+            groups: list[Group] = [(logged, meta), (wanted, meta), (fresh, meta)]
+            results = recorder.insert_groups(groups)
+            for (events, _), result in zip(groups, results, strict=True):
+                if not isinstance(result, IntegrityError):
+                    done += [(position, event.state) for position, event in zip(result, events, strict=True)]
+            taken = recorder.select_events("shared", desc=True, limit=1)
+            version = taken[0].originator_version + 1
+    finally:
+        recorder.close()
+    return done

@@ -1,0 +1,31 @@
+"""domain/harness.py: the coding agents omac knows."""
+
+import pytest
+
+from omac.domain.harness import DEFAULT_HARNESS, HARNESSES, Harness, harness_named
+from omac.domain.refusal import Refusal
+
+
+@pytest.mark.parametrize("harness", HARNESSES)
+def test_every_name_and_alias_leads_to_its_harness(harness: Harness) -> None:
+    """And to no other: names are unique."""
+    for name in (harness.name, *harness.aliases):
+        assert harness_named(name) is harness
+    names = [name for one in HARNESSES for name in (one.name, *one.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("harness", HARNESSES)
+def test_its_own_skills_come_before_the_shared_ones(harness: Harness) -> None:
+    """A skill in the agent's own folder hides one of that name in .agents."""
+    assert harness.bases == (harness.base, "agents")
+    assert harness.serve
+
+
+@pytest.mark.parametrize("name", ["", "emacs", "OpenCode"])
+def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
+    """The message lists them all, with their aliases."""
+    with pytest.raises(Refusal, match="opencode or oc, claude or claude-code or cc") as caught:
+        harness_named(name)
+    assert caught.value.reason == "misuse"
+    assert DEFAULT_HARNESS.name == "opencode"

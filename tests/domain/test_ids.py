@@ -1,0 +1,38 @@
+"""domain/ids.py: two keys of a directory, and streams that do not collide."""
+
+import hashlib
+
+import pytest
+
+from omac.domain import ids
+from omac.domain.ids import HostId, RunId, WorkdirId
+
+HOST = HostId("h1")
+
+
+@pytest.mark.parametrize("text", ["/home/u/shop", "/home/ü/läden", "/odd/\udcff\udc80", ""])
+def test_both_keys_are_sha256_of_the_bytes(text: str) -> None:
+    """64 hex digits of the path's or token's bytes, also where they are not UTF-8."""
+    expected = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    assert ids.workdir_id(text) == ids.token_digest(text) == expected
+    assert len(expected) == 64
+
+
+def test_streams_name_their_kind_host_and_subject() -> None:
+    """Every stream id contains the host, so that a fleet can share a journal."""
+    workdir = WorkdirId("w")
+    assert [
+        ids.run_stream(HOST, RunId("r")),
+        ids.directory_stream(HOST, workdir),
+        ids.registration_stream(HOST, "w", "agents", "echo"),
+        ids.sidecar_stream(HOST, workdir, "echo"),
+        ids.access_stream(HOST),
+        ids.control_stream(HOST),
+    ] == [
+        "run/h1/r",
+        "directory/h1/w",
+        "registration/h1/w/agents/echo",
+        "sidecar/h1/w/echo",
+        "access/h1",
+        "control/h1",
+    ]

@@ -1,0 +1,30 @@
+"""domain/refusal.py: one decision, rendered as HTTP status and as exit code."""
+
+import re
+
+import pytest
+
+from omac.domain.refusal import REASONS, Refusal
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_reason_can_leave_omac(reason: str) -> None:
+    """An HTTP error, an exit code of the contract, and hyphens only, as `X-Omac-Reason` wants them."""
+    refusal = Refusal(reason, "what happened")
+    assert 400 <= refusal.status <= 599
+    assert 1 <= refusal.exit_code <= 10
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason)
+
+
+def test_a_refusal_carries_what_a_person_needs() -> None:
+    """What happened, commands to paste, and the skill it is about."""
+    refusal = Refusal("skill-broken", "echo: it fell", fix=["omac reload /w"], skill="echo")
+    assert str(refusal) == refusal.message == "echo: it fell"
+    assert (refusal.fix, refusal.skill) == (("omac reload /w",), "echo")
+    assert (Refusal("misuse", "no").fix, Refusal("misuse", "no").skill) == ((), None)
+
+
+def test_an_unknown_reason_is_a_fault() -> None:
+    """It is noticed where it is rendered, not sent out."""
+    with pytest.raises(KeyError):
+        _ = Refusal("because", "no").status

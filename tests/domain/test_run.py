@@ -1,0 +1,34 @@
+"""domain/run.py: a run starts once, and ends once."""
+
+import itertools
+
+import pytest
+
+from omac.domain import run
+from omac.domain.recorded import Event
+from omac.domain.run import TABLE, Run, RunRecovered, RunStarted, RunStopped
+
+EVENTS: tuple[Event, ...] = (
+    RunStarted("opencode", "1.0", 42, 7, "boot", ("/w",)),
+    RunRecovered("later", 1, 2, 3),
+    RunStopped("asked by SIGTERM"),
+)
+STATUSES = ("unknown", "started", "recovered", "stopped")
+
+
+@pytest.mark.parametrize(("status", "event"), list(itertools.product(STATUSES, EVENTS)))
+def test_the_table_is_the_whole_truth(status: str, event: Event) -> None:
+    """What is in it leads to the status it says; what is not cannot follow."""
+    state = Run(status)
+    if (status, type(event)) in TABLE:
+        assert run.evolve(state, event).status == TABLE[status, type(event)]
+    else:
+        with pytest.raises(KeyError):
+            run.evolve(state, event)
+
+
+def test_what_a_run_is_stays_known_after_its_end() -> None:
+    """A run that ended is still the run it was."""
+    started = run.evolve(Run(), EVENTS[0])
+    assert started == Run("started", "opencode", "1.0", 42, ("/w",))
+    assert run.evolve(started, EVENTS[2]) == Run("stopped", "opencode", "1.0", 42, ("/w",))

@@ -1,0 +1,23 @@
+"""Paths for journals, and one that is open."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contract.journals import journal_at
+
+from omac.journal.application import Journal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a journal may be made; its folder is not there yet."""
+    return tmp_path / "state" / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    """An empty journal, open for appending."""
+    opened = journal_at(path)
+    yield opened
+    opened.close()

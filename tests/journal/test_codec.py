@@ -1,0 +1,332 @@
+"""The codec: what is stored never changes by accident, and what cannot be read is refused, never guessed."""
+
+import importlib
+import pkgutil
+import re
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omac.domain
+from omac.domain import access, directory, registration, run, sidecar
+from omac.domain.ids import TokenDigest
+from omac.domain.recorded import Event
+from omac.domain.refusal import Refusal
+from omac.domain.skill import Health
+from omac.journal.codec import EventMapper, Versioned
+from omac.journal.registry import KIND_OF, KINDS, UPCASTERS
+
+KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
+
+
+def of_type(declared: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    """Values of a field's declared type, awkward ones preferred."""
+    match declared:
+        case msgspec.inspect.StrType():
+            odd = st.sampled_from(["", "\0", "a\0b", "naïve/日本語/🦊", "\u202e", "x" * 70_000])
+            return st.one_of(st.text(), odd)
+        case msgspec.inspect.IntType():
+            return st.one_of(st.integers(-(2**63), 2**64 - 1), st.sampled_from([0, 1, -1, 2**63 - 1, 2**64 - 1]))
+        case msgspec.inspect.FloatType():
+            return st.floats(allow_nan=False)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.NoneType():
+            return st.none()
+        case msgspec.inspect.LiteralType(values):
+            return st.sampled_from(values)
+        case msgspec.inspect.UnionType(types):
+            return st.one_of(*(of_type(one) for one in types))
+        case msgspec.inspect.VarTupleType(item_type):
+            return st.lists(of_type(item_type), max_size=3).map(tuple)
+        case msgspec.inspect.DictType(key_type, value_type):
+            return st.dictionaries(of_type(key_type), of_type(value_type), max_size=3)
+        case msgspec.inspect.StructType(cls, fields):
+            return st.builds(cls, **{field.name: of_type(field.type) for field in fields})
+        case _:
+            raise NotImplementedError(f"teach the tests to make a {declared}")
+
+
+def events_of(cls: type[Event]) -> st.SearchStrategy[Any]:
+    """Events of one class, with awkward values in every field."""
+    return of_type(msgspec.inspect.type_info(cls))
+
+
+def read(body: bytes, kind: str = "thing.done", kinds: Any = None, upcasters: Any = None) -> Event:
+    """What a registry of one kind makes of a body."""
+    return EventMapper(kinds or {"thing.done": (1, ThingDone)}, upcasters or {}).decode(kind, body)
+
+
+def body(version: Any, fields: Any) -> bytes:
+    """The stored form, made by hand."""
+    return msgspec.msgpack.encode(version) + msgspec.msgpack.encode(fields)
+
+
+class ThingDone(Event, frozen=True):
+    """As a first version might have been."""
+
+    name: str
+    count: int = 0
+
+
+# ---- round trip ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_every_kind_comes_back_as_it_was(kind: str, data: st.DataObject) -> None:
+    """Whatever an event holds, decoding its stored form gives the same event, of the same class."""
+    event = data.draw(events_of(KINDS[kind][1]))
+    mapper = EventMapper()
+    stored = mapper.to_stored_event(Versioned("a/stream", 7, event))
+    assert (stored.originator_id, stored.originator_version, stored.topic) == ("a/stream", 7, kind)
+    assert isinstance(stored.state, bytes)
+    back = mapper.to_domain_event(stored)
+    assert back == Versioned("a/stream", 7, event)
+    assert type(back.data) is type(event)
+    assert mapper.encode(back.data) == (kind, stored.state)
+
+
+def test_an_event_of_a_log_has_no_version() -> None:
+    """A log's events go through the mapper with None where aggregates have a version."""
+    mapper = EventMapper()
+    event = access.AccessAborted(1, "gone")
+    stored = mapper.to_stored_event(Versioned("access/host", None, event))
+    assert stored.originator_version is None
+    assert mapper.to_domain_event(stored) == Versioned("access/host", None, event)
+
+
+def test_text_that_is_not_unicode_is_rejected_before_it_is_stored() -> None:
+    """A lone surrogate cannot be stored; whoever appends it learns that, not whoever reads it."""
+    with pytest.raises(UnicodeEncodeError):
+        EventMapper().encode(access.AccessAborted(1, "\udcff"))
+
+
+# ---- the registry ----
+
+
+def domain_events() -> set[type[Event]]:
+    """Every event class that the domain defines."""
+    found: set[type[Event]] = set()
+    for module in pkgutil.walk_packages(omac.domain.__path__, "omac.domain."):
+        names = vars(importlib.import_module(module.name)).values()
+        found |= {one for one in names if isinstance(one, type) and issubclass(one, Event) and one is not Event}
+    return found
+
+
+def test_every_event_is_registered_once() -> None:
+    """No event of the domain is without a kind, none has two, and nothing else is registered."""
+    registered = [cls for _, cls in KINDS.values()]
+    assert len(registered) == len(set(registered))
+    assert set(registered) == domain_events()
+    assert {cls: kind for kind, (_, cls) in KINDS.items()} == KIND_OF
+
+
+def test_kinds_are_plain_words() -> None:
+    """A kind is a noun and a past participle, in lower case, with hyphens."""
+    assert [kind for kind in KINDS if not KIND.fullmatch(kind)] == []
+
+
+def test_every_earlier_version_can_be_brought_up() -> None:
+    """From each version before the current one there is a step to the next, and no step leads nowhere."""
+    wanted = {(kind, version) for kind, (current, _) in KINDS.items() for version in range(1, current)}
+    assert set(UPCASTERS) == wanted
+
+
+def test_an_event_that_is_not_registered_cannot_be_stored() -> None:
+    """A programmer who forgets the registry learns it at the first append."""
+    with pytest.raises(TypeError, match=r"ThingDone is not in the registry"):
+        EventMapper().encode(ThingDone("x"))
+
+
+# ---- what a later omac wrote ----
+
+
+def test_a_later_version_is_refused() -> None:
+    """A body of a version that this omac does not know is not read, however much it looks like one it knows."""
+    with pytest.raises(Refusal, match=r"version 2 of 'thing.done'") as refused:
+        read(body(2, ["x", 1]))
+    assert refused.value.reason == "journal-newer"
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "kind", ["os:system", "antigravity:x", "wave:open", "omac.domain.run:RunStarted", "run.startet", "", "run.started "]
+)
+def test_an_unknown_kind_is_refused_and_nothing_imported(kind: str) -> None:
+    """A kind is looked up among those that are known; a row that names a module does not get it imported."""
+    before = set(sys.modules)
+    with pytest.raises(Refusal) as refused:
+        EventMapper().decode(kind, body(1, []))
+    assert refused.value.reason == "journal-newer"
+    assert set(sys.modules) == before
+
+
+# ---- damage ----
+
+BROKEN = {
+    "nothing": b"",
+    "version only": b"\x01",
+    "cut off": body(1, ["name", 7])[:-1],
+    "more than one": body(1, ["name"]) + b"\x90",
+    "fields are a map": body(1, {"name": "x"}),
+    "fields are null": body(1, None),
+    "too few fields": body(1, []),
+    "wrong type": body(1, [7]),
+    "version null": body(None, ["x"]),
+    "version text": body("1", ["x"]),
+    "version fraction": body(1.0, ["x"]),
+    "version zero": body(0, ["x"]),
+    "version negative": body(-1, ["x"]),
+    "not utf-8": b"\x01\x91\xa1\xff",
+    "not msgpack": b"\xc1\xc1",
+    "enormous length": b"\x01\xdd\xff\xff\xff\xff",
+    "endless nesting": b"\x01" + b"\x91" * 60_000,
+    "text": b"SQLite format 3\0",
+}
+
+
+@pytest.mark.parametrize("damaged", BROKEN.values(), ids=BROKEN)
+def test_broken_bytes_are_refused(damaged: bytes) -> None:
+    """Bytes that are not an event of that kind are called damaged; they never pass and never crash omac."""
+    with pytest.raises(Refusal) as refused:
+        read(damaged)
+    assert refused.value.reason == "journal-damaged"
+    assert "'thing.done'" in refused.value.message
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(garbage=st.binary(max_size=64), kind=st.sampled_from(sorted(KINDS)))
+def test_any_bytes_are_an_event_or_refused(garbage: bytes, kind: str) -> None:
+    """Of no bytes whatsoever does decoding do anything but give an event or a refusal."""
+    try:
+        event = EventMapper().decode(kind, garbage)
+    except Refusal as refusal:
+        assert refusal.reason in ("journal-damaged", "journal-newer")  # noqa: PT017
+    else:
+        assert type(event) is KINDS[kind][1]
+
+
+@pytest.mark.parametrize("error", [KeyError, IndexError, ValueError, TypeError, AttributeError])
+def test_an_upcaster_that_fails_means_damage(error: type[Exception]) -> None:
+    """Fields that a translation cannot take are damaged, as fields that do not fit are."""
+
+    def fail(_fields: list[Any]) -> list[Any]:
+        raise error("no such field")
+
+    with pytest.raises(Refusal) as refused:
+        read(body(1, []), kinds={"thing.done": (2, ThingDone)}, upcasters={("thing.done", 1): fail})
+    assert refused.value.reason == "journal-damaged"
+
+
+# ---- change ----
+
+
+class ThingDoneNow(Event, frozen=True):
+    """As it might be two versions later: first and last name, then a list of counts."""
+
+    first: str
+    last: str
+    counts: tuple[int, ...]
+
+
+def split_name(fields: list[Any]) -> list[Any]:
+    """Version 1 had one name."""
+    first, _, last = fields[0].partition(" ")
+    return [first, last, *fields[1:]]
+
+
+def many_counts(fields: list[Any]) -> list[Any]:
+    """Version 2 had one count."""
+    return [*fields[:2], [fields[2]]]
+
+
+@pytest.mark.parametrize(
+    ("version", "fields"), [(1, ["Ada Lovelace", 3]), (2, ["Ada", "Lovelace", 3]), (3, ["Ada", "Lovelace", [3]])]
+)
+def test_old_versions_are_brought_up_step_by_step(version: int, fields: list[Any]) -> None:
+    """Each step gets what the step before made; all versions of a fact become the same event."""
+    kinds = {"thing.done": (3, ThingDoneNow)}
+    upcasters = {("thing.done", 2): many_counts, ("thing.done", 1): split_name}
+    assert read(body(version, fields), kinds=kinds, upcasters=upcasters) == ThingDoneNow("Ada", "Lovelace", (3,))
+    current = EventMapper(kinds, upcasters).encode(ThingDoneNow("Ada", "Lovelace", (3,)))
+    assert current == ("thing.done", body(3, ["Ada", "Lovelace", [3]]))
+
+
+def test_a_field_appended_with_a_default_reads_old_bodies() -> None:
+    """A body from before the field has the default; no new version is needed."""
+    assert read(body(1, ["x"])) == ThingDone("x", 0)
+    assert read(body(1, ["x", 5])) == ThingDone("x", 5)
+
+
+SPEC = sidecar.SidecarSpec(
+    "echo", "echo", "/w", "/w/.skills/echo", "/w/.skills", "sha256:00", True, ("python3", "-m", "echo"),
+    Health(), ("PATH",), (sidecar.Variable("TOKEN", None, "HOST_TOKEN", True),),
+)  # fmt: skip
+
+# A line that fails says: bytes in journals that exist have changed their meaning. Append to a kind's fields, or raise
+# its version and add an upcaster; never correct a line here without one of the two.
+GOLDEN: list[tuple[str, Event, str]] = [
+    (
+        "run.started",
+        run.RunStarted("opencode", "0.1.0", 4711, 123456, "boot", ("/home/ada", "/srv")),
+        "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276",
+    ),
+    (
+        "directory.activation-requested",
+        directory.ActivationRequested("/w", "opencode", TokenDigest("ab" * 4)),
+        "0193a22f77a86f70656e636f6465a86162616261626162",
+    ),
+    ("directory.activated", directory.Activated(), "0190"),
+    ("route.mounted", directory.RouteMounted("echo", "echo"), "0193a46563686fa46563686fce00a00000"),
+    (
+        "route.stubbed",
+        directory.RouteStubbed("echo", "echo", "skill-broken", "no file", ("TOKEN",), ("omac approve echo",)),
+        "0196a46563686fa46563686fac736b696c6c2d62726f6b656ea76e6f2066696c65"
+        "91a5544f4b454e91b16f6d616320617070726f7665206563686f",
+    ),
+    (
+        "skill.approved",
+        registration.Approved("/w/.skills/echo", "sha256:00"),
+        "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030",
+    ),
+    (
+        "sidecar.spawn-requested",
+        sidecar.SpawnRequested(SPEC, 1),
+        "01939ba46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a97368613235363a3030c3"
+        "93a7707974686f6e33a22d6da46563686f"
+        "84a470617468a72f737461747573b0696e697469616c5f64656c61795f6d7300aa74696d656f75745f6d73cd1388"
+        "ab696e74657276616c5f6d73cd01f4"
+        "91a45041544891"
+        "94a5544f4b454ec0aa484f53545f544f4b454ec3"
+        "0101",
+    ),
+    (
+        "sidecar.exited",
+        sidecar.Exited(sidecar.Exit(None, 9), 1500, "killed"),
+        "019392c009cd05dca66b696c6c6564",
+    ),
+    (
+        "access.requested",
+        access.AccessRequested("/w", "echo", "echo", None, "POST", "/v1/\u00fc"),
+        "0196a22f77a46563686fa46563686fc0a4504f5354a62f76312fc3bc",
+    ),
+    ("access.completed", access.AccessCompleted(1, 200, 0, 65536, 1234), "019501ccc800ce00010000cd04d2"),
+    (
+        "access.refused",
+        access.AccessRefused(None, None, "nope", "s1", "GET", "/", 404, "unknown-mount"),
+        "0198c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e74",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "event", "stored"), GOLDEN, ids=[kind for kind, _, _ in GOLDEN])
+def test_the_stored_form_stays(kind: str, event: Event, stored: str) -> None:
+    """The bytes of an event are those that earlier versions of omac stored, and they are read as that event."""
+    assert EventMapper().decode(kind, bytes.fromhex(stored)) == event
+    assert EventMapper().encode(event) == (kind, bytes.fromhex(stored))

@@ -1,0 +1,128 @@
+"""The recorder on SQLite keeps the contract of recorders, and some promises of its own."""
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from contract.journals import python, sqlite_recorder
+from contract.recorder import RecorderContract, Store, assert_whole, everything, group, log, versions
+
+from omac.domain.refusal import Refusal
+from omac.journal.recorder import SqlRecorder
+from omac.journal.schema import open_for_reading
+
+
+@dataclass
+class SqliteStore:
+    """A file that does not exist yet."""
+
+    opening: Callable[[], SqlRecorder]
+
+
+class TestSqlite(RecorderContract):
+    """The contract, on a file."""
+
+    @pytest.fixture
+    def store(self, path: Path) -> Store:
+        """An empty place."""
+        return SqliteStore(functools.partial(sqlite_recorder, str(path)))
+
+
+@pytest.fixture
+def recorder(path: Path) -> Iterator[SqlRecorder]:
+    """A recorder on a new file."""
+    opened = sqlite_recorder(str(path))
+    yield opened
+    opened.close()
+
+
+def test_names_are_stored_once(recorder: SqlRecorder, path: Path) -> None:
+    """A text that a thousand events repeat is stored once, whichever recorder writes it."""
+    other = sqlite_recorder(str(path))
+    try:
+        for _ in range(3):
+            recorder.insert_groups([group(log("a-stream", b"x"))])
+            other.insert_groups([group(log("a-stream", b"x"))])
+    finally:
+        other.close()
+    with sa.create_engine(f"sqlite:///{path}").connect() as connection:
+        names = [name for (name,) in connection.execute(sa.text("SELECT text FROM name ORDER BY text"))]
+        connection.engine.dispose()
+    assert names == ["a-stream", "person", "run-1", "thing.seen"]
+
+
+def test_one_flush_for_many_callers(recorder: SqlRecorder) -> None:
+    """A batch is one transaction, in conflict or not."""
+    begun: list[object] = []
+    engine = recorder._writer
+    assert engine is not None
+    sa.event.listen(engine, "commit", begun.append)
+    recorder.insert_groups([group(versions("a", 1)), group(versions("a", 1)), group(log("l", b"x"))])
+    assert len(begun) == 1
+
+
+def test_a_reader_cannot_write(recorder: SqlRecorder, path: Path) -> None:
+    """The connections that read could not write if they tried."""
+    with recorder._reader.connect() as connection, pytest.raises(sa.exc.OperationalError, match="readonly"):
+        connection.execute(sa.text("UPDATE head SET position = 7"))
+
+
+def test_checkpoint_moves_the_log_into_the_file(recorder: SqlRecorder, path: Path) -> None:
+    """After a checkpoint the file holds everything that was committed."""
+    recorder.insert_groups([group(log("a", b"x" * 100_000))])
+    small = path.stat().st_size
+    recorder.checkpoint()
+    assert path.stat().st_size > max(small, 100_000)
+    assert len(everything(recorder)) == 1
+
+
+def test_a_store_that_cannot_be_reached_any_more(recorder: SqlRecorder, path: Path) -> None:
+    """When a connection cannot be made, whoever reads gets a refusal, not an error of the database."""
+    reading = SqlRecorder(str(path), open_for_reading(str(path)))
+    try:
+        reading._reader.dispose()
+        os.rename(path, path.with_name("elsewhere.db"))
+        with pytest.raises(Refusal) as refused:
+            reading.head()
+        assert refused.value.reason == "journal-unavailable"
+    finally:
+        os.rename(path.with_name("elsewhere.db"), path)
+        reading.close()
+
+
+UNTIL_KILLED = """
+    import sys
+    from contract.journals import sqlite_recorder
+    from contract.recorder import group, log, versions
+    recorder, number = sqlite_recorder(sys.argv[1]), 0
+    while True:
+        number += 1
+        groups = [group(versions("a", number), log("l", b"x" * 3_000)), group(log("l", b"y"))]
+        print(number, *recorder.insert_groups(groups)[0], flush=True)
+"""
+
+
+def test_what_was_told_survives_a_kill(path: Path) -> None:
+    """Whatever moment a process is killed at: what it was told is recorded is there, whole, and the journal goes on."""
+    for _ in range(3):
+        with python(UNTIL_KILLED, str(path)) as process:
+            assert process.stdout is not None
+            told = [process.stdout.readline() for _ in range(40)]
+            process.kill()
+            told += process.stdout.readlines()
+        numbers = [[int(word) for word in line.split()] for line in told if line.endswith("\n")]
+        assert len(numbers) >= 40
+        recorder = sqlite_recorder(str(path))
+        rows = {row.position: row for row in everything(recorder)}
+        assert_whole(recorder, len(rows))
+        for number, first, second in numbers:
+            assert (rows[first].stream, rows[first].version, rows[second].stream) == ("a", number, "l")
+        assert len(rows) % 3 == 0, "no transaction is there in part"
+        recorder.close()
+        path.unlink()
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)

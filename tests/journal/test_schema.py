@@ -1,0 +1,476 @@
+"""Opening a journal: private, durable, and refused with a reason whenever it cannot be what it should be."""
+
+import json
+import multiprocessing
+import os
+import socket
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contract.journals import called, create, journal_at, run_python, sqlite_recorder, texts
+from contract.media import needs_bubblewrap, read_only, small_disk
+from contract.recorder import everything
+
+from omac.domain.recorded import Cause
+from omac.domain.refusal import Refusal
+from omac.journal.application import Journal
+from omac.journal.codec import Versioned
+from omac.journal.opening import open_journal, read_journal
+from omac.journal.schema import SCHEMA, open_for_reading, open_for_writing
+
+CAUSE = Cause("person")
+
+
+def fill(journal: Journal, *words: str) -> None:
+    """Append one event for each word."""
+    for word in words:
+        draft = called(word)
+        journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(CAUSE))
+
+
+def made(path: Path, *words: str) -> None:
+    """A journal with these events, closed."""
+    journal = journal_at(path)
+    fill(journal, *words)
+    journal.close()
+
+
+def refused_for_writing(path: Path) -> Refusal:
+    """Why the path cannot be opened for writing."""
+    with pytest.raises(Refusal) as refused:
+        open_for_writing(str(path), "id")
+    return refused.value
+
+
+def refused_for_reading(path: Path) -> Refusal:
+    """Why the path cannot be opened for reading."""
+    with pytest.raises(Refusal) as refused:
+        open_for_reading(str(path))
+    return refused.value
+
+
+def mode(path: Path) -> str:
+    """The permission bits, in octal."""
+    return oct(stat.S_IMODE(path.stat().st_mode))
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """The most careless umask there is."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+# ---- privacy and durability ----
+
+
+@pytest.mark.usefixtures("umask")
+def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+    """The journal, its log and index are 0600 and the folders made for it 0700, whatever the umask."""
+    path = tmp_path / "one" / "two" / "journal.db"
+    journal = journal_at(path)
+    try:
+        fill(journal, "x")
+        found = {file.name: mode(file) for file in path.parent.iterdir()}
+        assert found == {"journal.db": "0o600", "journal.db-wal": "0o600", "journal.db-shm": "0o600"}
+        assert [mode(path.parent), mode(path.parent.parent)] == ["0o700", "0o700"]
+    finally:
+        journal.close()
+
+
+def test_folders_that_exist_keep_their_mode(tmp_path: Path) -> None:
+    """omac does not change a folder that it did not make."""
+    tmp_path.chmod(0o755)
+    made(tmp_path / "journal.db")
+    assert mode(tmp_path) == "0o755"
+
+
+def test_a_commit_is_a_flush(path: Path) -> None:
+    """The writer's connection logs ahead, flushes at every commit, and waits for others' locks."""
+    engine = open_for_writing(str(path), "id")
+    with engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        pragmas = {name: raw.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
+        assert raw.execute("PRAGMA busy_timeout").fetchone()[0] == 5_000
+    engine.dispose()
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2}
+
+
+def test_opening_again_keeps_the_name(path: Path) -> None:
+    """A journal is named once; opening it does not rename it."""
+    open_for_writing(str(path), "first").dispose()
+    open_for_writing(str(path), "second").dispose()
+    reading = read_journal(str(path))
+    assert reading.store.journal_id() == "first"
+    reading.close()
+
+
+def test_many_processes_create_it_at_once(path: Path) -> None:
+    """Processes that find no journal at the same moment end up with one, and none of them fails."""
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        names = pool.map_async(create, [str(path)] * 24, chunksize=1).get(60)
+    assert len(set(names)) == 1
+    recorder = sqlite_recorder(str(path))
+    assert len(everything(recorder)) == 24
+    recorder.close()
+
+
+# ---- what may stand at the path ----
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Who can place a link cannot make omac write elsewhere."""
+    target, path = tmp_path / "target.db", tmp_path / "journal.db"
+    path.symlink_to(target)
+    refusal = refused_for_writing(path)
+    assert refusal.reason == "state-unusable"
+    assert "symbolic link" in refusal.message
+    assert not target.exists()
+    made(target)
+    assert refused_for_writing(path).reason == "state-unusable"
+
+
+def test_a_folder_in_its_place(path: Path) -> None:
+    """A folder is called what it is, for writing and reading."""
+    path.mkdir(parents=True)
+    assert refused_for_writing(path).reason == "state-unusable"
+    assert refused_for_reading(path).reason == "state-unusable"
+    assert list(path.iterdir()) == []
+
+
+def test_a_pipe_in_its_place(path: Path) -> None:
+    """Nobody waits for the other end of a pipe."""
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert refused_for_writing(path).reason == "state-unusable"
+    assert refused_for_reading(path).reason == "state-unusable"
+
+
+def test_a_socket_in_its_place(path: Path) -> None:
+    """A socket is not a journal either."""
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+        assert refused_for_writing(path).reason in ("state-unusable", "journal-unavailable")
+        assert refused_for_reading(path).reason == "state-unusable"
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    """A path through a file leads nowhere, and is refused."""
+    (tmp_path / "state").write_text("a file")
+    assert refused_for_writing(tmp_path / "state" / "journal.db").reason == "journal-unavailable"
+
+
+@pytest.mark.parametrize("size", [15, 100, 4_096, 70_000])
+def test_a_file_that_is_no_database(path: Path, size: int) -> None:
+    """Someone's file is refused and stays as it was, to the byte."""
+    path.parent.mkdir()
+    content = (b"not a database, but of some size. " * 3_000)[:size]
+    path.write_bytes(content)
+    assert refused_for_reading(path).reason == "journal-damaged"
+    assert refused_for_writing(path).reason == "journal-damaged"
+    assert path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("table", ["bookmark", "name", "journal"])
+def test_a_database_of_another_program(path: Path, table: str) -> None:
+    """A database that is not a journal is refused and stays as it was, to the byte."""
+    path.parent.mkdir()
+    with sqlite3.connect(path) as other:
+        other.execute(f"CREATE TABLE {table}(url TEXT)")
+    other.close()
+    content = path.read_bytes()
+    assert refused_for_reading(path).reason == "journal-damaged"
+    assert refused_for_writing(path).reason == "journal-damaged"
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_file_just_made_becomes_a_journal(path: Path, prepared: bool) -> None:
+    """A crash while the journal was being made does not leave it unusable; until it is, there is nothing to read."""
+    path.parent.mkdir()
+    path.touch()
+    if prepared:
+        with sqlite3.connect(path) as crashed:
+            crashed.execute("PRAGMA journal_mode=WAL")
+        crashed.close()
+        assert path.stat().st_size > 0
+    assert refused_for_reading(path).reason == "journal-unavailable"
+    made(path, "x")
+    reading = read_journal(str(path))
+    assert texts(list(reading.records())) == ["x"]
+    reading.close()
+
+
+def test_a_page_destroyed(path: Path) -> None:
+    """A journal whose pages were overwritten is called damaged by whoever opens or reads it."""
+    made(path, *(f"{number} {'x' * 1_000}" for number in range(50)))
+    content = bytearray(path.read_bytes())
+    content[4096:] = os.urandom(len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(Refusal) as refused:
+        list(read_journal(str(path)).records())
+    assert refused.value.reason == "journal-damaged"
+    assert refused_for_writing(path).reason == "journal-damaged"
+
+
+def test_a_journal_of_a_later_omac(path: Path) -> None:
+    """A newer schema is neither written nor read nor changed, and the way out is told."""
+    made(path, "x")
+    with sqlite3.connect(path) as later:
+        later.execute("UPDATE journal SET schema = ?", (SCHEMA + 1,))
+        later.execute("DROP TABLE head")
+    later.close()
+    for refusal in (refused_for_writing(path), refused_for_reading(path)):
+        assert refusal.reason == "journal-newer"
+        assert str(SCHEMA + 1) in refusal.message
+        assert refusal.fix
+    with sqlite3.connect(path) as later:
+        tables = {name for (name,) in later.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    later.close()
+    assert "head" not in tables
+
+
+def test_nothing_to_read(path: Path) -> None:
+    """Where there is no journal, reading says so and how one comes to be; it creates nothing."""
+    refusal = refused_for_reading(path)
+    assert refusal.reason == "journal-unavailable"
+    assert any(command.startswith("omac serve") for command in refusal.fix)
+    assert not path.parent.exists()
+
+
+def test_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is not given up in time is told as one."""
+    made(path)
+    monkeypatch.setattr("omac.journal.schema.BUSY_MS", 20)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    refusal = refused_for_writing(path)
+    other.close()
+    assert refusal.reason == "journal-unavailable"
+    assert "locked" in refusal.message
+
+
+ODD = [
+    "with space",
+    "what?mode=memory",
+    "hash#tag",
+    "per%20cent",
+    "naïve-日本語-🦊",
+    "a&b=c;d",
+    "'quoted\"",
+    "new\nline",
+    "file:x",
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_paths(tmp_path: Path, name: str) -> None:
+    """The journal is made and read where the path says, letter by letter."""
+    path = tmp_path / name / f"{name}.db"
+    journal = open_journal(str(path), "run", lambda: 1)
+    fill(journal, "x")
+    assert texts(list(journal.records())) == ["x"]
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name, f"{path.name}-shm", f"{path.name}-wal"]
+    journal.close()
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_path_that_is_not_text(tmp_path: Path) -> None:
+    """A path need not be Unicode."""
+    path = tmp_path / os.fsdecode(b"caf\xe9") / "journal.db"
+    journal = open_journal(str(path), "run", lambda: 1)
+    fill(journal, "x")
+    assert texts(list(journal.records())) == ["x"]
+    journal.close()
+
+
+# ---- read-only media ----
+
+READ = """
+    import json, sys
+    from omac.journal.opening import read_journal
+    journal = read_journal(sys.argv[1])
+    print(json.dumps([recorded.event.dir for recorded in journal.records()]))
+    journal.close()
+"""
+OPEN = """
+    import sys
+    from omac.domain.refusal import Refusal
+    from omac.journal.schema import open_for_writing
+    try:
+        open_for_writing(sys.argv[1], "id")
+    except Refusal as refusal:
+        print(refusal.reason, "|", refusal.message, "|", refusal.fix)
+"""
+
+
+@needs_bubblewrap
+def test_a_read_only_medium_is_not_written(path: Path) -> None:
+    """Whoever wants to write there is told that the medium is read-only, and what to do."""
+    made(path, "x")
+    done = run_python(OPEN, str(path), wrap=read_only(path.parent))
+    assert done.stdout.startswith("journal-read-only | "), done
+    assert "omac serve --journal" in done.stdout
+    path.unlink()
+    done = run_python(OPEN, str(path), wrap=read_only(path.parent))
+    assert done.stdout.startswith("journal-read-only | "), done
+
+
+@needs_bubblewrap
+def test_a_read_only_medium_is_read(path: Path) -> None:
+    """A journal that was closed in order is read where it lies."""
+    made(path, "x", "y")
+    assert [file.name for file in path.parent.iterdir()] == ["journal.db"]
+    done = run_python(READ, str(path), wrap=read_only(path.parent))
+    assert done.stdout == '["x", "y"]\n', done
+
+
+@needs_bubblewrap
+def test_a_read_only_medium_with_a_log(path: Path) -> None:
+    """A journal copied with its log and index while in use is read to its last commit."""
+    journal = journal_at(path)
+    fill(journal, "x", "y")
+    done = run_python(READ, str(path), wrap=read_only(path.parent))
+    journal.close()
+    assert done.stdout == '["x", "y"]\n', done
+
+
+@needs_bubblewrap
+def test_a_read_only_medium_with_a_log_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
+    """With a log but no index, and nowhere to make one, omac refuses rather than leave out events."""
+    journal = journal_at(path)
+    fill(journal, "x", "y")
+    copy = tmp_path / "copy" / "journal.db"
+    copy.parent.mkdir()
+    for suffix in ("", "-wal"):
+        copy.with_name(f"journal.db{suffix}").write_bytes(path.with_name(f"journal.db{suffix}").read_bytes())
+    journal.close()
+    done = run_python(READ, str(copy), wrap=read_only(copy.parent))
+    assert '["x", "y"]' in done.stdout or "Refusal" in done.stderr, done
+    done = run_python(READ, str(copy))
+    assert done.stdout == '["x", "y"]\n', done
+
+
+@needs_bubblewrap
+def test_the_command_line_says_where_to_write(path: Path) -> None:
+    """A person who serves from a read-only medium reads the reason and a way out, and gets exit code 5."""
+    made(path)
+    code = "from omac.tools.main import main; main()"
+    argv = ("serve", "--no-inner", "--journal", str(path))
+    done = run_python(code, *argv, wrap=["env", f"OMAC_STATE_DIR={path.parent}", *read_only(path.parent)])
+    assert done.returncode == 5, done
+    assert "Read-only" in done.stderr
+    assert "try: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ---- a full disk ----
+
+FULL = """
+    import json, os, sys
+    from itertools import count
+    from omac.domain.control import ControlCalled
+    from omac.domain.recorded import Cause
+    from omac.domain.refusal import Refusal
+    from omac.journal.codec import Versioned
+    from omac.journal.opening import open_journal, read_journal
+
+    folder, entry = sys.argv[1], 0
+    path, ballast = folder + "/journal.db", folder + "/ballast"
+    told = {}
+
+    def append(size):
+        global entry
+        event = ControlCalled("activate", f"{entry} " + "x" * size, "socket")
+        journal.save(Versioned("control/test", None, event), meta=journal.meta(Cause("person")))
+        entry += 1
+
+    def read():
+        other = read_journal(path)
+        found = [int(recorded.event.dir.split()[0]) for recorded in other.records()]
+        other.close()
+        return found
+
+    journal = open_journal(path, "run", count(1).__next__)
+    for _ in range(10):
+        append(100)
+    with open(ballast, "wb", buffering=0) as file:
+        free = os.statvfs(folder)
+        file.write(bytes(free.f_bavail * free.f_frsize - 30_000))
+    refused = []
+    for _ in range(20):
+        try:
+            append(5_000)
+        except Refusal as refusal:
+            refused.append([refusal.reason, refusal.message])
+    told["refused"] = refused
+    told["written"] = entry
+    told["while full"] = read()
+    try:
+        journal.store.checkpoint()
+        told["checkpoint"] = "done"
+    except Refusal as refusal:
+        told["checkpoint"] = refusal.reason
+    told["after checkpoint"] = read()
+    os.unlink(ballast)
+    append(5_000)
+    append(100_000)
+    journal.store.checkpoint()
+    journal.close()
+    told["freed"] = read()
+    print(json.dumps(told))
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("size", [600_000, 3_000_000])
+def test_a_full_disk(tmp_path: Path, size: int) -> None:
+    """Appends are refused, saying why, with nothing lost and nothing half-written; freed space ends it."""
+    done = run_python(FULL, str(tmp_path), wrap=small_disk(tmp_path, size))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(told["refused"]) > 5
+    for reason, message in told["refused"]:
+        assert reason == "journal-unavailable"
+        assert "full" in message
+    written = list(range(told["written"]))
+    assert told["while full"] == told["after checkpoint"] == written
+    assert told["freed"] == list(range(told["written"] + 2))
+    assert told["checkpoint"] in ("done", "journal-unavailable")
+
+
+FULL_AT_ONCE = """
+    import os, sys
+    from omac.domain.refusal import Refusal
+    from omac.journal.schema import open_for_writing
+    folder = sys.argv[1]
+    with open(folder + "/ballast", "wb", buffering=0) as file:
+        free = os.statvfs(folder)
+        file.write(bytes(free.f_bavail * free.f_frsize - int(sys.argv[2])))
+    try:
+        open_for_writing(folder + "/journal.db", "id")
+    except Refusal as refusal:
+        print(refusal.reason, refusal.message)
+    os.unlink(folder + "/ballast")
+    open_for_writing(folder + "/journal.db", "id").dispose()
+    print("opened")
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("free", [0, 4_096, 20_000, 40_000])
+def test_a_disk_that_is_full_from_the_start(tmp_path: Path, free: int) -> None:
+    """A journal that cannot be created for lack of space is refused, saying so, and can be created once there is."""
+    done = run_python(FULL_AT_ONCE, str(tmp_path), str(free), wrap=small_disk(tmp_path, 1_000_000))
+    *refused, opened = done.stdout.splitlines()
+    assert opened == "opened", done
+    assert len(refused) == 1, done
+    assert refused[0].startswith("journal-unavailable"), done
+    assert "full" in refused[0], done

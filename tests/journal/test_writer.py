@@ -1,0 +1,629 @@
+"""The writer: many tasks, one transaction, one order, and nobody left waiting."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+import trio
+import trio.testing
+from contract.journals import LOG, admitted, called, journal_at, lock, run_python, sqlite_recorder, texts, until
+from contract.live import Live
+from contract.media import needs_bubblewrap, small_disk
+from contract.recorder import assert_whole, group, log
+
+from omac.domain.recorded import Cause, Draft, Recorded
+from omac.domain.refusal import Refusal
+from omac.journal import writer as writer_module
+from omac.journal.application import Journal
+from omac.journal.codec import Versioned
+from omac.journal.writer import Conflict
+
+CAUSE = Cause("agent", "conversation", 7)
+
+
+@pytest.fixture
+async def live(journal: Journal, nursery: trio.Nursery) -> Live:
+    """A writer on an empty journal, running."""
+    return await start(nursery, journal)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is locked is given up, and tried again, after moments. Must come before `journal`."""
+    monkeypatch.setattr("omac.journal.schema.BUSY_MS", 20)
+    monkeypatch.setattr("omac.journal.writer.RETRY_S", 0.05)
+
+
+async def start(
+    nursery: trio.Nursery, journal: Journal, seen: int = 0, fold: Callable[..., None] | None = None
+) -> Live:
+    """A writer that runs in the nursery."""
+    live = Live(journal, seen, fold)
+    await nursery.start(live.run)
+    return live
+
+
+class Callers:
+    """Tasks that append one draft each; what came of it is kept by the draft's text or stream."""
+
+    def __init__(self, live: Live) -> None:
+        self.live = live
+        self.answers: dict[str, Sequence[Recorded] | BaseException] = {}
+
+    async def append(self, name: str, *drafts: Draft) -> None:
+        """Append and keep the outcome."""
+        try:
+            self.answers[name] = await self.live.writer.append(drafts or (called(name),), CAUSE)
+        except (Refusal, Conflict) as error:
+            self.answers[name] = error
+
+    def reasons(self) -> list[str]:
+        """The reasons of those that were refused."""
+        return [answer.reason for answer in self.answers.values() if isinstance(answer, Refusal)]
+
+
+def append_elsewhere(path: Path, *bodies: bytes, kind: str = "control.called") -> None:
+    """Another recorder commits events of a log."""
+    other = sqlite_recorder(str(path))
+    other.insert_groups([group(log(LOG, *bodies, kind=kind))])
+    other.close()
+
+
+BODY = b"\x01\x93\xa8activate\xa5other\xa6socket"
+
+
+# ---- the order of things ----
+
+
+async def test_every_task_gets_its_own_positions(live: Live, journal: Journal) -> None:
+    """However many append at once, each gets the records of its own events, and all of them are gapless."""
+    got: dict[int, list[Recorded]] = {}
+
+    async def append(number: int) -> None:
+        own = got[number] = []
+        for turn in range(5):
+            words = [f"{number}/{turn}/{n}" for n in range(number % 3 + 1)]
+            recorded = await live.writer.append([called(word) for word in words], CAUSE)
+            assert texts(recorded) == words
+            assert live.positions[-1] >= recorded[-1].position, "folded before the task goes on"
+            own += recorded
+
+    async with trio.open_nursery() as tasks:
+        for number in range(100):
+            tasks.start_soon(append, number)
+    everyone = sorted((one for own in got.values() for one in own), key=lambda recorded: recorded.position)
+    live.assert_whole(len(everyone))
+    assert live.delivered == everyone == list(journal.records())
+
+
+async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> None:
+    """What an appender is told is what a reader will read: time, run, actor, correlation and causation."""
+    (recorded,) = await live.writer.append([admitted("a", 1)], CAUSE)
+    expected = (1, "a", 1, recorded.at, "run-1", "agent", "conversation", 7)
+    assert expected == (
+        recorded.position, recorded.stream, recorded.version, recorded.at, recorded.run, recorded.actor,
+        recorded.correlation, recorded.causation,
+    )  # fmt: skip
+    assert list(journal.records()) == [recorded]
+
+
+async def test_whoever_waits_together_is_committed_together(live: Live, journal: Journal, path: Path) -> None:
+    """What is queued while a commit is under way becomes one transaction and one wake-up."""
+    commits: list[object] = []
+    engine = journal.store._writer
+    assert engine is not None
+    sa.event.listen(engine, "commit", commits.append)
+    other = lock(path)
+    callers = Callers(live)
+    async with trio.open_nursery() as tasks:
+        for number in range(500):
+            tasks.start_soon(callers.append, str(number))
+        await trio.testing.wait_all_tasks_blocked()
+        assert callers.answers == {}
+        other.close()
+    live.assert_whole(500)
+    assert len(commits) <= 3
+    assert live.batches == len(commits)
+
+
+async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> None:
+    """Without anything holding it back, a crowd of tasks shares its flushes too."""
+    commits: list[object] = []
+    engine = journal.store._writer
+    assert engine is not None
+    sa.event.listen(engine, "commit", commits.append)
+
+    async def append(number: int) -> None:
+        for turn in range(10):
+            await live.writer.append([called(f"{number}/{turn}")], CAUSE)
+
+    async with trio.open_nursery() as tasks:
+        for number in range(64):
+            tasks.start_soon(append, number)
+    live.assert_whole(640)
+    assert len(commits) < 640 / 4
+
+
+async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More callers than a transaction may hold are committed in several, in the order they came."""
+    monkeypatch.setattr(writer_module, "BATCH_MAX", 3)
+    other = lock(path)
+    for number in range(20):
+        live.writer.append_soon([called(str(number))], CAUSE)
+    other.close()
+    await live.writer.catch_up()
+    assert texts(live.delivered) == [str(number) for number in range(20)]
+    assert live.batches >= 6
+
+
+async def test_an_append_of_nothing(live: Live) -> None:
+    """Nothing in, nothing out, and no position is used."""
+    assert await live.writer.append([], CAUSE) == ()
+    live.writer.append_soon([], CAUSE)
+    await live.writer.append([called("x")], CAUSE)
+    live.assert_whole(1)
+
+
+async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live) -> None:
+    """A programmer's mistake is raised where it was made; the writer goes on for everyone else."""
+    with pytest.raises(TypeError):
+        await live.writer.append([Draft(LOG, None, CAUSE)], CAUSE)
+    with pytest.raises(UnicodeEncodeError):
+        await live.writer.append([called("\udcff")], CAUSE)
+    await live.writer.append([called("x")], CAUSE)
+    live.assert_whole(1)
+
+
+async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
+    """A writer delivers what lies above the position it was given, and only that."""
+    append_elsewhere(path, BODY, BODY, BODY)
+    live = await start(nursery, journal, seen=2)
+    await live.writer.append([called("x")], CAUSE)
+    assert live.positions == [3, 4]
+
+
+# ---- conflicts ----
+
+
+async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> None:
+    """Of those who want one version, in one transaction, one has it; whoever wanted something else has that."""
+    other = lock(path)
+    callers = Callers(live)
+    async with trio.open_nursery() as tasks:
+        for number in range(3):
+            tasks.start_soon(callers.append, f"same/{number}", admitted("a", 1, str(number)), called(f"same/{number}"))
+            tasks.start_soon(callers.append, f"else/{number}", admitted(f"b/{number}", 1))
+            tasks.start_soon(callers.append, f"log/{number}")
+        await trio.testing.wait_all_tasks_blocked()
+        other.close()
+    lost = [name for name, answer in callers.answers.items() if isinstance(answer, Conflict)]
+    assert len(lost) == 2
+    assert all(name.startswith("same/") for name in lost)
+    live.assert_whole(2 + 3 + 3)
+
+
+async def test_a_conflict_with_another_process(live: Live, path: Path) -> None:
+    """A version that another process took is a conflict; after catching up its event is there to decide on."""
+    other = journal_at(path, "run-2")
+    draft = admitted("a", 1, "theirs")
+    other.save(Versioned(draft.stream, draft.version, draft.event), meta=other.meta(CAUSE))
+    other.close()
+    with pytest.raises(Conflict):
+        await live.writer.append([admitted("a", 1, "ours")], CAUSE)
+    await live.writer.catch_up()
+    assert [(recorded.version, recorded.event.session) for recorded in live.delivered] == [(1, "theirs")]
+    await live.writer.append([admitted("a", 2, "ours")], CAUSE)
+    live.assert_whole(2)
+
+
+# ---- other processes ----
+
+APPEND = """
+    import sys, time
+    from contract.journals import called, sqlite_recorder
+    from contract.recorder import group, log
+    recorder = sqlite_recorder(sys.argv[1])
+    for _ in range(int(sys.argv[2])):
+        recorder.insert_groups([group(log("control/test", bytes.fromhex(sys.argv[3]), kind="control.called"))])
+    print(time.monotonic())
+    recorder.close()
+"""
+
+
+async def append_in_a_process(path: Path, times: int) -> float:
+    """Another process commits `times` events one by one; returns when the last commit was done (monotonic)."""
+    done = await trio.to_thread.run_sync(partial(run_python, APPEND, str(path), str(times), BODY.hex()))
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+async def test_noticed_at_once_when_idle(live: Live, path: Path, record_property: Callable[..., None]) -> None:
+    """What another process commits is folded here within moments, although nobody here appends."""
+    arrived: list[float] = []
+
+    async def watch() -> None:
+        await until(lambda: len(live.delivered) == 1)
+        arrived.append(time.monotonic())
+
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(watch)
+        committed = await append_in_a_process(path, 1)
+    record_property("noticed_ms", round(1000 * (arrived[0] - committed), 1))
+    assert arrived[0] - committed < 0.5
+    assert live.delivered[0].event.dir == "other"
+
+
+async def test_in_order_when_both_are_busy(live: Live, path: Path, journal: Journal) -> None:
+    """While another process and many tasks append at the same time, everything is folded once, in one order."""
+    finished = trio.Event()
+    mine = 0
+
+    async def append() -> None:
+        nonlocal mine
+        while not finished.is_set():
+            await live.writer.append([called("mine")], CAUSE)
+            mine += 1
+
+    async with trio.open_nursery() as tasks:
+        for _ in range(8):
+            tasks.start_soon(append)
+        try:
+            await append_in_a_process(path, 200)
+        finally:
+            finished.set()
+    await live.writer.catch_up()
+    live.assert_whole(200 + mine)
+    assert live.delivered == list(journal.records())
+    assert texts(live.delivered).count("other") == 200
+
+
+async def test_catch_up(live: Live, path: Path) -> None:
+    """After catching up, everything committed before the call is folded; without news it just returns."""
+    await live.writer.catch_up()
+    for count in range(1, 6):
+        append_elsewhere(path, BODY)
+        await live.writer.catch_up()
+        live.assert_whole(count)
+
+
+async def test_catch_up_beside_appends(live: Live, path: Path) -> None:
+    """In one batch with appends, it still delivers everything once."""
+    other = lock(path)
+    callers = Callers(live)
+    async with trio.open_nursery() as tasks:
+        for number in range(10):
+            tasks.start_soon(callers.append, str(number))
+            tasks.start_soon(live.writer.catch_up)
+        await trio.testing.wait_all_tasks_blocked()
+        other.close()
+    live.assert_whole(10)
+
+
+# ---- a store that cannot be written ----
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_outcomes_are_kept_until_they_can_be_written(path: Path, nursery: trio.Nursery) -> None:
+    """While the store is away, who asks is refused; what need not be waited for is written once, in order, later."""
+    journal = journal_at(path)
+    try:
+        live = await start(nursery, journal)
+        other = lock(path)
+        live.writer.append_soon([called("one"), called("two")], CAUSE)
+        with pytest.raises(Refusal) as refused:
+            await live.writer.append([called("asked")], CAUSE)
+        assert refused.value.reason == "journal-unavailable"
+        assert "locked" in refused.value.message
+        live.writer.append_soon([called("three")], CAUSE)
+        with pytest.raises(Refusal):
+            await live.writer.append([called("asked again")], CAUSE)
+        assert live.delivered == []
+        other.close()
+        await until(lambda: len(live.delivered) >= 3)
+        await live.writer.append([called("four")], CAUSE)
+        assert texts(live.delivered) == ["one", "two", "three", "four"]
+        assert texts(list(journal.records())) == ["one", "two", "three", "four"]
+        live.stop()
+        await live.ended.wait()
+        assert live.error is None
+    finally:
+        journal.close()
+
+
+FULL = """
+    import json, os, sys
+    from itertools import count
+    import trio
+    from contract.journals import called, until
+    from contract.live import Live
+    from omac.domain.recorded import Cause
+    from omac.domain.refusal import Refusal
+    from omac.journal import writer as writer_module
+    from omac.journal.opening import open_journal
+
+    folder = sys.argv[1]
+    writer_module.CHECKPOINT_EVENTS, writer_module.RETRY_S = 5, 0.05
+    told = {"refused": []}
+
+    async def main():
+        journal = open_journal(folder + "/journal.db", "run", count(1).__next__)
+        live = Live(journal)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(live.run)
+            await live.writer.append([called("first")], Cause("agent"))
+            with open(folder + "/ballast", "wb", buffering=0) as file:
+                free = os.statvfs(folder)
+                file.write(bytes(free.f_bavail * free.f_frsize - 60_000))
+            written = 1
+            while not told["refused"]:
+                try:
+                    await live.writer.append([called("x" * 3_000)], Cause("agent"))
+                    written += 1
+                except Refusal as refusal:
+                    told["refused"].append([refusal.reason, refusal.message])
+            live.writer.append_soon([called("soon")], Cause("agent"))
+            for _ in range(5):
+                await trio.sleep(0.05)
+                await live.writer.catch_up()
+            told["alive while full"] = not live.ended.is_set()
+            told["error"] = repr(live.error)
+            os.unlink(folder + "/ballast")
+            await until(lambda: live.delivered[-1].event.dir == "soon")
+            (last,) = await live.writer.append([called("last")], Cause("agent"))
+            told["whole"] = live.positions == list(range(1, written + 3))
+            told["last"] = last.position == written + 2
+            live.stop()
+        journal.close()
+
+    trio.run(main)
+    print(json.dumps(told))
+"""
+
+
+@needs_bubblewrap
+def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
+    """On a full disk appends are refused, outcomes kept, and the writer lives to write them when there is space."""
+    done = run_python(FULL, str(tmp_path), wrap=small_disk(tmp_path, 1_000_000))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["alive while full"], told["error"]
+    reason, message = told["refused"][0]
+    assert reason == "journal-unavailable"
+    assert "full" in message
+    assert told["whole"]
+    assert told["last"]
+
+
+# ---- cancellation and backpressure ----
+
+
+async def test_cancelled_before_it_asks(live: Live) -> None:
+    """A task whose scope is cancelled already still learns what was recorded: nothing is appended unknown to it."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        (recorded,) = await live.writer.append([called("x")], CAUSE)
+    assert recorded.position == 1
+    assert not scope.cancelled_caught
+
+
+async def test_cancelled_while_it_waits(live: Live, path: Path) -> None:
+    """A task that is cancelled half-way gets its outcome all the same, and is cancelled at the next checkpoint."""
+    other, got = lock(path), []
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as tasks:
+
+            async def append() -> None:
+                got.extend(await live.writer.append([called("x")], CAUSE))
+                await trio.sleep_forever()
+
+            tasks.start_soon(append)
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+            other.close()
+    assert scope.cancelled_caught
+    assert [recorded.position for recorded in got] == [1]
+
+
+async def test_too_many_wait_their_turn(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more callers are queued than the bound; the others are held back, and all are served."""
+    monkeypatch.setattr(writer_module, "QUEUE_MAX", 4)
+    other = lock(path)
+    callers = Callers(live)
+    async with trio.open_nursery() as tasks:
+        for number in range(50):
+            tasks.start_soon(callers.append, str(number))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(live.writer._unanswered) == 4
+        other.close()
+    live.assert_whole(50)
+    assert sorted(texts(live.delivered), key=int) == [str(number) for number in range(50)]
+
+
+async def test_whoever_is_held_back_can_be_cancelled(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller whose turn has not come has appended nothing, so it may go."""
+    monkeypatch.setattr(writer_module, "QUEUE_MAX", 1)
+    other = lock(path)
+    callers = Callers(live)
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(callers.append, "first")
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(0.01) as scope:
+            await live.writer.append([called("second")], CAUSE)
+        assert scope.cancelled_caught
+        other.close()
+    await live.writer.catch_up()
+    assert texts(live.delivered) == ["first"]
+
+
+# ---- the end ----
+
+
+async def test_what_is_queued_is_written_before_it_ends(live: Live, path: Path, journal: Journal) -> None:
+    """Stopping takes nothing back: every caller gets its records, what nobody waits for is written; then it is over."""
+    other = lock(path)
+    callers = Callers(live)
+    async with trio.open_nursery() as tasks:
+        for number in range(50):
+            tasks.start_soon(callers.append, str(number))
+        await trio.testing.wait_all_tasks_blocked()
+        live.writer.append_soon([called("soon")], CAUSE)
+        live.stop()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not live.ended.is_set()
+        with pytest.raises(Refusal) as refused:
+            await live.writer.append([called("late")], CAUSE)
+        assert refused.value.reason == "stopping"
+        other.close()
+    await live.ended.wait()
+    assert live.error is None
+    assert callers.reasons() == []
+    live.assert_whole(51)
+    assert_whole(journal.store, 51)
+    for call in (partial(live.writer.append, [called("late")], CAUSE), live.writer.catch_up):
+        with pytest.raises(Refusal) as refused:
+            await call()
+        assert refused.value.reason == "stopping"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outcomes that could not be written are tried once more at the end, however soon after the last try."""
+    monkeypatch.setattr("omac.journal.writer.RETRY_S", 60)
+    journal = journal_at(path)
+    try:
+        live = await start(nursery, journal)
+        other = lock(path)
+        live.writer.append_soon([called("soon")], CAUSE)
+        await until(lambda: bool(live.writer._owed))
+        other.close()
+        live.stop()
+        await live.ended.wait()
+        assert texts(list(journal.records())) == ["soon"]
+        live.assert_whole(1)
+    finally:
+        journal.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_could_not_be_written_is_told(
+    path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When the store stays away to the end, omac ends, and says how many outcomes are missing."""
+    journal = journal_at(path)
+    try:
+        live = await start(nursery, journal)
+        other = lock(path)
+        live.writer.append_soon([called("soon")], CAUSE)
+        live.stop()
+        await live.ended.wait()
+        live.writer.append_soon([called("late"), called("later")], CAUSE)
+        other.close()
+        told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert [line for line in told if line.startswith("1 outcomes could not be recorded")]
+        assert [line for line in told if line.startswith("2 outcomes came too late")]
+        assert_whole(journal.store, 0)
+    finally:
+        journal.close()
+
+
+async def test_a_fold_that_fails_ends_everything(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
+    """An error in a fold comes out of run(); nobody is left waiting, and nothing is folded on top of it."""
+    folded: list[int] = []
+
+    def fold(records: Sequence[Recorded]) -> None:
+        folded.extend(recorded.position for recorded in records)
+        if any(recorded.event.dir == "poison" for recorded in records):
+            raise ZeroDivisionError
+
+    live = await start(nursery, journal, 0, fold)
+    await live.writer.append([called("fine")], CAUSE)
+    callers = Callers(live)
+    with trio.fail_after(10):
+        async with trio.open_nursery() as tasks:
+            for number in range(30):
+                tasks.start_soon(callers.append, "poison" if number == 3 else str(number))
+                tasks.start_soon(trio.lowlevel.checkpoint)
+        await live.ended.wait()
+    assert isinstance(live.error, ZeroDivisionError)
+    assert len(callers.answers) == 30
+    assert isinstance(callers.answers["poison"], Refusal)
+    assert set(callers.reasons()) <= {"journal-unavailable", "stopping"}
+    assert len(folded) == len(set(folded)), "nothing is folded twice"
+    assert live.positions == folded[: len(live.positions)]
+    poisoned = next(recorded.position for recorded in journal.records() if recorded.event.dir == "poison")
+    after = [position for position in folded if position > poisoned]
+    await trio.sleep(0.05)
+    assert after == [position for position in folded if position > poisoned]
+
+
+async def test_nothing_is_folded_after_a_fold_failed(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
+    """Batches that were committed behind the one that could not be folded are not given to the projections."""
+    batches: list[list[str]] = []
+
+    def fold(records: Sequence[Recorded]) -> None:
+        batches.append(texts(records))
+        live.writer.append_soon([called("behind")], CAUSE)  # committed while this error is on its way
+        raise ZeroDivisionError
+
+    live = await start(nursery, journal, 0, fold)
+    with pytest.raises(Refusal):
+        await live.writer.append([called("poison")], CAUSE)
+    await live.ended.wait()
+    await trio.testing.wait_all_tasks_blocked()
+    assert batches == [["poison"]]
+    assert isinstance(live.error, ZeroDivisionError)
+
+
+async def test_an_event_of_a_later_omac_ends_it_when_idle(live: Live, path: Path) -> None:
+    """What cannot be understood is not passed over: omac ends, saying which position and that a later omac wrote it."""
+    await live.writer.append([called("x")], CAUSE)
+    append_elsewhere(path, b"\x01\x90", kind="thing.invented")
+    with trio.fail_after(10):
+        await live.ended.wait()
+    assert isinstance(live.error, Refusal)
+    assert live.error.reason == "journal-newer"
+    assert "at position 2" in live.error.message
+    live.assert_whole(1)
+
+
+@pytest.mark.parametrize("queue_max", [3, 100])
+async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
+    live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, queue_max: int
+) -> None:
+    """When omac has to end in the middle of its work, whoever waits, or waits for a turn, is refused."""
+    monkeypatch.setattr(writer_module, "QUEUE_MAX", queue_max)
+    other = lock(path)
+    callers = Callers(live)
+    with trio.fail_after(10):
+        async with trio.open_nursery() as tasks:
+            for number in range(20):
+                tasks.start_soon(callers.append, str(number))
+                tasks.start_soon(callers.append, f"aggregate/{number}", admitted("a", number + 1))
+            await trio.testing.wait_all_tasks_blocked()
+            id_ = other.execute("INSERT INTO name(text) VALUES ('thing.invented') RETURNING id").fetchone()[0]
+            other.execute(
+                "INSERT INTO event(position, stream, kind, at, run, actor, body) VALUES (1, ?, ?, 0, ?, ?, x'0190')",
+                (id_, id_, id_, id_),
+            )
+            other.execute("UPDATE head SET position = 1")
+            other.execute("COMMIT")
+            other.close()
+        await live.ended.wait()
+    assert len(callers.answers) == 40
+    assert len(callers.reasons()) == 40
+    assert isinstance(live.error, Refusal)
+    assert live.error.reason == "journal-newer"
+
+
+async def test_a_damaged_row_ends_it(live: Live, path: Path) -> None:
+    """Bytes that cannot be read end omac as well: its state would be a guess."""
+    append_elsewhere(path, b"\xc1")
+    with trio.fail_after(10):
+        await live.ended.wait()
+    assert isinstance(live.error, Refusal)
+    assert live.error.reason == "journal-damaged"

@@ -1,0 +1,52 @@
+"""projections/aggregates.py: each aggregate's events folded, stream by stream."""
+
+import pytest
+from msgspec.structs import replace
+
+from omac.domain import registration
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Cause, Recorded
+from omac.domain.registration import AutoRegistered, Code, Registration
+from omac.projections.aggregates import Aggregates, Entry
+
+A, B = StreamId("registration/h/s/agents/a"), StreamId("registration/h/s/agents/b")
+
+
+def recorded(stream: StreamId, position: int, version: int | None) -> Recorded:
+    event = AutoRegistered("/s", f"sha256:{position}")
+    return Recorded(position, stream, version, 0, f"run{position}", "omac", f"c{position}", None, event)
+
+
+def test_streams_do_not_mix() -> None:
+    """Each has its own state and version, and knows what was last appended to it, and by which run."""
+    aggregates = Aggregates(Registration(), registration.evolve)
+    for record in (recorded(A, 1, 1), recorded(B, 2, 1), recorded(A, 3, 2)):
+        aggregates.apply(record)
+    assert aggregates[A] == Entry(Registration(Code("/s", "sha256:3")), 2, "run3", 3, "c3")
+    assert aggregates[B] == Entry(Registration(Code("/s", "sha256:2")), 1, "run2", 2, "c2")
+
+
+def test_what_never_happened_is_the_initial_state() -> None:
+    """Looking does not make an aggregate, and there is nothing yet that could be a cause."""
+    aggregates = Aggregates(Registration(), registration.evolve)
+    assert aggregates[A] == Entry(Registration())
+    assert aggregates.entries == {}
+    assert aggregates[A].cause() == Cause("omac", None, None)
+
+
+def test_what_omac_does_next_follows_from_the_last_record() -> None:
+    """In the same conversation."""
+    aggregates = Aggregates(Registration(), registration.evolve)
+    aggregates.apply(recorded(A, 7, 1))
+    assert aggregates[A].cause() == Cause("omac", "c7", 7)
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, None])
+def test_versions_have_no_gap(version: int | None) -> None:
+    """An event that is missing, doubled or not of an aggregate is noticed, and changes nothing."""
+    aggregates = Aggregates(Registration(), registration.evolve)
+    aggregates.apply(recorded(A, 1, 1))
+    before = replace(aggregates[A])
+    with pytest.raises(KeyError):
+        aggregates.apply(recorded(A, 2, version))
+    assert aggregates[A] == before

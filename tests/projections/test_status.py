@@ -1,0 +1,139 @@
+"""projections/status.py: the projected state as one plain object."""
+
+from typing import Any
+
+import msgspec
+
+from omac.domain import directory, ids, registration, run
+from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain.ids import HostId, RunId, TokenDigest
+from omac.domain.registration import Approved, Registered
+from omac.projections.status import Status, about_stream, status_of
+from omac.projections.system import System
+
+
+def status(history: Any) -> dict[str, Any]:
+    encoded = msgspec.json.encode(status_of(System().replay(history.records)))
+    assert msgspec.json.encode(msgspec.json.decode(encoded, type=Status)) == encoded, "it can be read back"
+    found: dict[str, Any] = msgspec.json.decode(encoded)
+    return found
+
+
+def test_an_empty_journal(history: Any) -> None:
+    """Nothing is online, nothing was counted."""
+    assert status(history) == {
+        "position": 0, "runs": [], "directories": [], "sidecars": [], "registry": [],
+        "accesses": {"open": 0, "completed": 0, "aborted": 0, "refused": 0},
+        "control": {"called": 0, "refused": 0},
+    }  # fmt: skip
+
+
+def test_every_state_of_a_skill(shop: Any) -> None:
+    """Ready, restarting, broken, pending; by name; each but the first with a reason and what mends it."""
+    (shown,) = status(shop)["directories"]
+    assert (shown["dir"], shown["state"], shown["harness"], shown["sessions"]) == (
+        "/w/shop", "active_partial", "opencode", ["s1"],
+    )  # fmt: skip
+    skills = {skill["name"]: skill for skill in shown["skills"]}
+    assert list(skills) == sorted(skills)
+    assert {name: skill["state"] for name, skill in skills.items()} == {
+        "ready": "ready", "fell": "restarting", "broken": "broken", "pending": "pending_credentials", "rival": "broken",
+    }  # fmt: skip
+    assert skills["pending"]["missing"] == ["KEY"]
+    assert skills["fell"]["fix"] == ["omac reload /w/shop"]
+    assert (skills["ready"]["detail"], skills["ready"]["fix"]) == ("", [])
+    assert skills["rival"]["mount"] == ""
+
+
+def test_sidecars_are_shown_with_what_is_known_of_them(shop: Any) -> None:
+    """A process has pid, port and log; one that is away has failures and a reason."""
+    fell, ready = status(shop)["sidecars"]
+    assert ready == {
+        "dir": "/w/shop", "skill": "ready", "state": "healthy", "pid": 101, "port": 40_001, "log": "/log/ready",
+        "failures": 0, "detail": "",
+    }  # fmt: skip
+    assert (fell["skill"], fell["state"], fell["pid"], fell["failures"], fell["detail"]) == (
+        "fell", "backoff", None, 1, "it fell over",
+    )  # fmt: skip
+
+
+def test_what_is_offline_is_not_shown(shop: Any) -> None:
+    """But while it goes offline, it is."""
+    shop.directory(directory.RequestDeactivation("x"))
+    assert [shown["state"] for shown in status(shop)["directories"]] == ["deactivating"]
+    shop.directory(directory.FinishDeactivation())
+    assert status(shop)["directories"] == []
+
+
+def test_directories_and_skills_are_in_order(history: Any) -> None:
+    """Of paths, not of streams, whose ids are hashes."""
+    paths = [f"/w/{name}" for name in "cabd"]
+    for path in paths:
+        history.directory(directory.RequestActivation(path, "opencode", TokenDigest(path)), path=path)
+    assert [shown["dir"] for shown in status(history)["directories"]] == sorted(paths)
+
+
+def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
+    """Of several, those that live, with what they serve."""
+    for name in ("r1", "r2", "r3"):
+        history.append(
+            ids.run_stream(host, RunId(name)), run.RunStarted("opencode", "1.0", 42, 7, "boot", ("/w",)), run=name
+        )
+    history.append(ids.run_stream(host, RunId("r1")), run.RunStopped("x"))
+    history.append(ids.run_stream(host, RunId("r3")), run.RunRecovered("r2", 0, 0, 0))
+    assert status(history)["runs"] == [
+        {"run": "r2", "harness": "opencode", "version": "1.0", "pid": 42, "roots": ["/w"]}
+    ]
+
+
+def test_the_registry_says_what_may_run(history: Any, host: HostId) -> None:
+    """Approved is said of the code seen last."""
+    stream = ids.registration_stream(host, "scope", "agents", "echo")
+    history.append(stream, Registered("/s", "sha256:1"), Approved("/s", "sha256:1"))
+    (shown,) = status(history)["registry"]
+    assert shown == {
+        "scope": "scope", "harness": "agents", "skill": "echo", "source": "/s", "bundle_hash": "sha256:1",
+        "approved": True,
+    }  # fmt: skip
+    history.append(stream, registration.Drifted("/s", "sha256:2"))
+    (shown,) = status(history)["registry"]
+    assert (shown["bundle_hash"], shown["approved"]) == ("sha256:2", False)
+
+
+def test_control_calls_are_counted(history: Any, host: HostId) -> None:
+    """Granted and refused."""
+    log = ids.control_stream(host)
+    history.log(log, ControlCalled("activate", "/w", "socket"))
+    for _ in range(2):
+        history.log(log, ControlRefused("activate", "/etc", "tcp", "outside-roots"))
+    assert status(history)["control"] == {"called": 1, "refused": 2}
+
+
+def test_it_holds_no_token_and_no_digest(shop: Any) -> None:
+    """What people paste into a ticket opens nothing, and identifies no token."""
+    text = msgspec.json.encode(status_of(System().replay(shop.records)))
+    for digest in (b"t-launch", b"t-s1"):
+        assert digest not in text
+
+
+def test_streams_are_named_for_people(shop: Any, host: HostId) -> None:
+    """By what the system knows of them, else by their id."""
+    registered = ids.registration_stream(host, "scope", "agents", "echo")
+    shop.append(registered, Registered("/s/echo", "sha256:1"))
+    system = System().replay(shop.records)
+    workdir = ids.workdir_id("/w/shop")
+    unknown = ids.directory_stream(host, ids.workdir_id("/w/other"))
+    nobody = ids.sidecar_stream(host, workdir, "nobody")
+    assert [
+        about_stream(system, stream)
+        for stream in (
+            ids.directory_stream(host, workdir),
+            ids.sidecar_stream(host, workdir, "ready"),
+            registered,
+            ids.registration_stream(host, "scope", "agents", "other"),
+            ids.run_stream(host, RunId("r1")),
+            ids.access_stream(host),
+            unknown,
+            nobody,
+        )
+    ] == ["/w/shop", "ready of /w/shop", "echo in /s/echo", "other", "run r1", "access", unknown, nobody]

@@ -1,0 +1,182 @@
+"""projections/system.py: the same records give the same system, however they come."""
+
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omac.domain import directory, ids, registration, sidecar
+from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain.ids import HostId, RunId, TokenDigest
+from omac.domain.recorded import Event, Recorded
+from omac.domain.refusal import Refusal
+from omac.domain.registration import Code, Registration
+from omac.domain.run import RunStarted, RunStopped
+from omac.domain.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
+from omac.journal.registry import KINDS
+from omac.projections.status import status_of
+from omac.projections.system import System
+
+HOST = HostId("host1")
+
+
+def told(system: System) -> bytes:
+    return msgspec.json.encode(status_of(system))
+
+
+def inside(system: System) -> Any:
+    """More than the status tells: every read model's state."""
+    return (
+        system.position,
+        {stream: entry for kind in (system.runs, system.directories) for stream, entry in kind.entries.items()},
+        {stream: entry for kind in (system.registrations, system.sidecars) for stream, entry in kind.entries.items()},
+        system.tokens.streams,
+        system.accesses.open,
+        (system.controls.called, system.controls.refused),
+    )
+
+
+def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
+    """A random history that could have happened: commands are decided, what comes of them is appended."""
+    chance = random.Random(seed)
+    policy = RestartPolicy(limit=2)
+    for number in range(steps):
+        path = f"/w/{chance.choice('abc')}"
+        name = chance.choice(["echo", "mail"])
+        stream = ids.registration_stream(HOST, ids.workdir_id(path), "agents", name)
+        code = Code(f"/s/{name}", f"sha256:{chance.randrange(2)}")
+        spec = SidecarSpec(name, name, path, code.source, "/s", code.bundle_hash, True, ("run",))
+        skill = directory.Skill(name, "agents", code.source, code.bundle_hash, name)
+        stub = directory.RouteStubbed(name, name, "skill-broken", "nobody approved it")
+        plan = chance.choice(
+            [
+                directory.Plan({name: skill}, {name: spec}, {name: 5}, {}),
+                directory.Plan({name: skill}, {}, {}, {name: stub}),
+            ]
+        )
+        digest = TokenDigest(f"token{number}")
+        commands: list[directory.Command] = [
+            directory.RequestActivation(path, "opencode", digest),
+            directory.AdmitSession(f"s{chance.randrange(3)}", digest),
+            directory.RequestReload(),
+            directory.FailActivation("gone"),
+            directory.RequestDeactivation("x"),
+            directory.FinishDeactivation(),
+        ]
+        reports: list[sidecar.Command] = [
+            sidecar.RequestSpawn(spec, 1),
+            sidecar.ReportStarted(Birth(number, 1, "boot", 1, True, "/log")),
+            sidecar.ReportHealthy(),
+            sidecar.ReportUnhealthy("500"),
+            sidecar.ReportExit(Exit(1), chance.choice([0, 100_000]), "it fell", policy),
+            sidecar.Restart(),
+            sidecar.RequestStop("x"),
+            sidecar.ReportStopped(),
+        ]
+        match chance.randrange(8):
+            case 0:
+                register = chance.choice([registration.Discover, registration.Approve])
+                history.decide(registration, Registration(), stream, register(code))
+            case 1 | 2:
+                history.sidecar(name, chance.choice(reports), path=path)
+            case 3:
+                position = history.log(ids.access_stream(HOST), AccessRequested(path, name, name, None, "GET", "/"))
+                if chance.random() < 0.8:
+                    outcome: Event = chance.choice(
+                        [AccessCompleted(position, 200, 1, 2, 3), AccessAborted(position, "client-gone")]
+                    )
+                    history.log(ids.access_stream(HOST), outcome)
+            case 4:
+                refused = AccessRefused(None, None, "", None, "GET", "", 404, "unknown-mount")
+                history.log(ids.access_stream(HOST), refused)
+                history.log(ids.control_stream(HOST), ControlCalled("reload", path, "socket"))
+            case 5:
+                history.log(ids.control_stream(HOST), ControlRefused("reload", path, "tcp", "directory-offline"))
+                run = ids.run_stream(HOST, RunId(f"run{number}"))
+                history.append(run, RunStarted("opencode", "1", number, 1, "boot", ("/w",)), RunStopped("x"))
+            case 6:
+                if history.directory(path=path).status == "activating":
+                    history.directory(directory.AdoptPlan(plan), path=path)
+                    current = {one: history.sidecar(one, path=path) for one in ("echo", "mail")}
+                    history.directory(directory.Settle(plan, current), path=path)
+            case _:
+                with contextlib.suppress(Refusal):
+                    history.directory(chance.choice(commands), path=path)
+    records: list[Recorded] = history.records
+    return records
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6), data=st.data())
+def test_batches_do_not_matter(new_history: Callable[[], Any], seed: int, data: st.DataObject) -> None:
+    """Any valid history, folded at once, one by one, or cut anywhere: the same system, byte for byte."""
+    records = grow(new_history(), seed, 150)
+    whole = System().replay(records)
+    cut = data.draw(st.integers(0, len(records)))
+    halves = System().replay(records[:cut])
+    before = told(halves)
+    assert told(System().replay(records[:cut])) == before, "what comes later does not reach back"
+    halves.replay(records[cut:])
+    assert told(halves) == told(whole)
+    assert inside(halves) == inside(whole)
+
+
+def test_folding_changes_no_record(shop: Any) -> None:
+    """The same records can be folded again, and again give the same."""
+    before = msgspec.msgpack.encode([msgspec.to_builtins(record) for record in shop.records])
+    first, second = System().replay(shop.records), System().replay(shop.records)
+    assert told(first) == told(second)
+    assert msgspec.msgpack.encode([msgspec.to_builtins(record) for record in shop.records]) == before
+
+
+def test_every_kind_of_event_is_folded() -> None:
+    """What can be recorded is understood: no kind is unknown to every read model."""
+    assert {cls for _, cls in KINDS.values()} == System()._folds.keys()
+
+
+def test_the_position_is_that_of_the_last_record(shop: Any) -> None:
+    """Also when that changed nothing that is shown."""
+    assert System().position == 0
+    assert System().replay(shop.records).position == len(shop.records)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [directory.Deactivated(), directory.ActivationRequested("/w", "opencode", TokenDigest("t")), RunStopped("x")],
+)
+def test_an_event_that_cannot_follow_is_damage(shop: Any, host: HostId, event: Event) -> None:
+    """A deleted, doubled or invented event is refused with its position, and the fold stops there."""
+    stream = ids.directory_stream(host, ids.workdir_id("/w/shop"))
+    system = System().replay(shop.records)
+    version = system.directories[stream].version + 1
+    damage = Recorded(99, stream, version, 0, "r", "omac", None, None, event)
+    with pytest.raises(Refusal) as caught:
+        system.apply(damage)
+    assert caught.value.reason == "journal-damaged"
+    assert f"at position 99 ({type(event).__name__} in {stream})" in caught.value.message
+    assert system.position == len(shop.records)
+
+
+def test_a_missing_event_is_damage(shop: Any) -> None:
+    """Versions have no gap: whichever event of an aggregate is taken out, the next of it says so."""
+    for index, record in enumerate(shop.records):
+        later = [other for other in shop.records[index + 1 :] if other.stream == record.stream]
+        if later:
+            with pytest.raises(Refusal, match=f"position {later[0].position} "):
+                System().replay([*shop.records[:index], *shop.records[index + 1 :]])
+
+
+def test_an_unknown_event_is_damage() -> None:
+    """Whatever the journal hands over, nothing is passed over in silence."""
+
+    class Unheard(Event, frozen=True):
+        """Nobody knows it."""
+
+    with pytest.raises(Refusal, match="position 1 "):
+        System().apply(Recorded(1, ids.access_stream(HOST), None, 0, "r", "omac", None, None, Unheard()))

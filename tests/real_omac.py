@@ -1,0 +1,310 @@
+"""A real omac for tests: the installed command as a process, in a home and a state directory of its own.
+
+Everything it starts is ended by `Omac.close`, whatever became of the test. Nothing here reaches into a running omac:
+it is asked as people and agents ask it, through the command line, curl and signals.
+"""
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omac.domain.recorded import Recorded
+from omac.journal.opening import read_journal
+
+COMMAND = (sys.executable, "-c", "from omac.tools.main import main; main()")
+CURL = ("curl", "-q", "-sS", "--noproxy", "*", "--max-time", "60")
+ECHO_SKILL = Path(__file__).parent.parent / "examples" / "skills" / "echo"
+POLL_S = 0.01
+
+
+class Answer(NamedTuple):
+    """What curl got: header names are lower case; `body` is text."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    def json(self) -> Any:
+        """The body, decoded."""
+        return json.loads(self.body)
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def eventually(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The first true value of `condition`; an AssertionError that says `what` was awaited after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(POLL_S)
+    return found
+
+
+def stays(condition: Callable[[], Any], seconds: float, what: str) -> None:
+    """An AssertionError that says `what` ended when `condition` is false before `seconds` have passed."""
+    begun = time.monotonic()
+    while (passed := time.monotonic() - begun) < seconds:
+        assert condition(), f"ended after {passed:.1f} s: {what}"
+        time.sleep(POLL_S * 10)
+
+
+def curl(*arguments: str, stdin: bytes | None = None) -> Answer:
+    """One request by the real curl; the final answer, without interim ones."""
+    done = subprocess.run([*CURL, "-i", *arguments], input=stdin, capture_output=True, timeout=90)
+    assert done.returncode == 0, f"curl {arguments} ended with {done.returncode}: {done.stderr.decode()}"
+    return parse_answer(done.stdout)
+
+
+def parse_answer(raw: bytes) -> Answer:
+    """The last answer in what `curl -i` printed."""
+    while True:
+        head, _, rest = raw.partition(b"\r\n\r\n")
+        status = int(head.split(maxsplit=2)[1])
+        if status >= 200:
+            break
+        raw = rest
+    fields = [line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:]]
+    return Answer(status, {name.lower(): value.strip() for name, _, value in fields}, rest.decode("utf-8", "replace"))
+
+
+class Serving:
+    """An `omac serve` that runs, and where it can be reached."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self.process = process
+        self.errors = errors
+        self.ready: dict[str, str] = {}
+        self.token = ""
+
+    def await_ready(self, seconds: float = 20.0, root: str = "") -> "Serving":
+        """Read the one line it prints once it is ready; `root` is where its own view of the file system begins."""
+        self.ready = json.loads(self.line(seconds))
+        for place in ("control_socket", "control_token_file", "facade_socket"):
+            self.ready[place] = root + self.ready[place]
+        self.token = Path(self.ready["control_token_file"]).read_text()
+        return self
+
+    def line(self, seconds: float = 20.0) -> str:
+        """The next line it prints."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            assert selector.select(seconds), f"omac serve printed nothing within {seconds} s: {self.said()}"
+        line = self.process.stdout.readline().decode()
+        assert line, f"omac serve ended: {self.said()}"
+        return line
+
+    def said(self) -> str:
+        """What it wrote to stderr so far."""
+        return self.errors.read_text(errors="replace")
+
+    def call(self, action: str, document: object = None, *, raw: bytes | None = None) -> Answer:
+        """POST to the private socket with a body, GET without one."""
+        body = raw if raw is not None else None if document is None else json.dumps(document).encode()
+        sends = () if body is None else ("-H", "Content-Type: application/json", "--data-binary", "@-")
+        where = ("--unix-socket", self.ready["control_socket"], f"http://localhost/__omac__/{action}")
+        return curl(*sends, *where, stdin=body)
+
+    def call_tcp(self, action: str, *arguments: str) -> Answer:
+        """A request over TCP with nothing that `arguments` do not say."""
+        return curl(*arguments, f"{self.ready['control_base']}/__omac__/{action}")
+
+    def activate(self, directory: Path, session: str | None = None) -> dict[str, Any]:
+        """The manifest of a directory that could be activated."""
+        answer = self.call("activate", {"dir": str(directory)} | ({"session": session} if session else {}))
+        assert answer.status == 200, answer
+        manifest: dict[str, Any] = answer.json()
+        return manifest
+
+    def skill(self, directory: Path, name: str = "echo") -> dict[str, Any]:
+        """One skill of a directory, as its manifest has it."""
+        (found,) = [skill for skill in self.activate(directory)["skills"] if skill["name"] == name]
+        skill: dict[str, Any] = found
+        return skill
+
+    def descriptors(self) -> int:
+        """How many descriptors the process has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 20.0) -> int:
+        """Send a signal, wait, and return the exit status (negative: the signal that killed it)."""
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        """Make sure that it is gone."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class Omac:
+    """A person's omac. `root` holds the projects; `state` is short enough for the paths of sockets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.root = self.folder / "R"
+        self.root.mkdir()
+        self.state = Path(tempfile.mkdtemp(dir="/tmp", prefix="o"))
+        home = self.folder / "home"
+        home.mkdir()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(home),
+            **{f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("STATE", "CONFIG", "DATA", "CACHE")},
+            "OMAC_STATE_DIR": str(self.state),
+        }
+        self._servings: list[Serving] = []
+
+    def run(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        extra: Mapping[str, str] | None = None,
+        within: tuple[str, ...] = (),
+        seconds: float = 60.0,
+    ) -> Done:
+        """Run a command to its end. `within` is a command that runs it, such as bwrap."""
+        done = subprocess.run(
+            [*within, *COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=self.environment | dict(extra or {}),
+            cwd=cwd or self.root,
+            timeout=seconds,
+        )
+        return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    def ok(self, *arguments: str, cwd: Path | None = None) -> str:
+        """What a command prints that must succeed."""
+        done = self.run(*arguments, cwd=cwd)
+        assert done.status == 0, done
+        return done.out
+
+    def start(
+        self,
+        *arguments: str,
+        extra: Mapping[str, str] | None = None,
+        within: tuple[str, ...] = (),
+    ) -> Serving:
+        """Start a command that goes on, such as `serve`; its stdout can be read line by line."""
+        errors = self.folder / f"stderr-{len(self._servings)}"
+        with errors.open("wb") as file:
+            process = subprocess.Popen(
+                [*within, *COMMAND, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env=self.environment | dict(extra or {}),
+                cwd=self.root,
+                bufsize=0,
+            )
+        serving = Serving(process, errors)
+        self._servings.append(serving)
+        return serving
+
+    def serve(self, *arguments: str, extra: Mapping[str, str] | None = None) -> Serving:
+        """`omac serve --no-inner --json --root R`, ready."""
+        return self.start(
+            "serve", "--no-inner", "--json", "--root", str(self.root), *arguments, extra=extra
+        ).await_ready()
+
+    def project(self, name: str, *skills: str) -> Path:
+        """A project with copies of the echo skill under these names (its own if none is given)."""
+        project = self.root / name
+        for skill in skills or ("echo",):
+            source = project / ".agents" / "skills" / skill
+            shutil.copytree(ECHO_SKILL, source)
+            meta = source / "omac.yaml"
+            meta.write_text(
+                meta.read_text().replace("name: echo\n", f"name: {skill}\n").replace("mount: echo", f"mount: {skill}")
+            )
+        return project
+
+    def skill(self, project: Path, name: str, meta: str | bytes, program: str = "") -> Path:
+        """A skill with this omac.yaml and, as sidecar.py, this program; its folder."""
+        source = project / ".agents" / "skills" / name
+        source.mkdir(parents=True)
+        (source / "omac.yaml").write_bytes(meta if isinstance(meta, bytes) else meta.encode())
+        (source / "sidecar.py").write_text(program)
+        return source
+
+    def approve(self, project: Path, *skills: str) -> None:
+        """Vouch for skills of a project."""
+        for skill in skills or ("echo",):
+            self.ok("approve", skill, "--workdir", str(project))
+
+    def audit(self, *arguments: str) -> list[dict[str, Any]]:
+        """The accesses, as `omac audit --json` has them."""
+        return [json.loads(line) for line in self.ok("audit", "--json", *arguments).splitlines()]
+
+    def events(self, kind: type | None = None) -> list[Recorded]:
+        """What is in the journal, or what is in it of one type of event."""
+        journal = read_journal(str(self.state / "journal.db"))
+        try:
+            return [one for one in journal.records() if kind is None or isinstance(one.event, kind)]
+        finally:
+            journal.close()
+
+    def left(self) -> list[int]:
+        """Living processes, other than servers, that have a path of this omac in their arguments or environment."""
+        mark, servers = str(self.folder).encode(), {serving.process.pid for serving in self._servings}
+        found = []
+        for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+            if pid not in servers and pid != os.getpid() and _mentions(pid, mark):
+                found.append(pid)
+        return found
+
+    def close(self) -> None:
+        """End everything and remove the state."""
+        for serving in self._servings:
+            serving.close()
+        try:
+            eventually(lambda: not self.left(), 5.0, "the end of what omac started")
+        finally:
+            for pid in self.left():
+                os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(self.state, ignore_errors=True)
+
+
+@contextmanager
+def omac_in(folder: Path) -> Iterator[Omac]:
+    """An omac whose projects and home are below `folder`; nothing of it is left afterwards."""
+    omac = Omac(folder)
+    try:
+        yield omac
+    finally:
+        omac.close()
+
+
+def _mentions(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            if file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X"):
+                return False
+        for name in ("cmdline", "environ"):
+            with open(f"/proc/{pid}/{name}", "rb") as file:
+                if mark in file.read():
+                    return True
+    except OSError:
+        pass  # it ended, or is another user's
+    return False

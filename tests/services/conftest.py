@@ -1,0 +1,405 @@
+"""One omac without its adapters: the real journal, writer, engine and reactors; scripted sidecars and skill folders.
+
+The scripted host writes a transcript, so that a test can read what was spawned and stopped, in which order.
+"""
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from omac.domain import ids
+from omac.domain.control import Listener
+from omac.domain.directory import Directory
+from omac.domain.harness import DEFAULT_HARNESS
+from omac.domain.ids import HostId, StreamId
+from omac.domain.recorded import Recorded
+from omac.domain.refusal import Refusal
+from omac.domain.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
+from omac.domain.skill import FoundSkill, Health, Meta, Secret, SidecarMeta
+from omac.journal.application import Journal
+from omac.journal.opening import open_journal, read_journal
+from omac.journal.registry import KIND_OF
+from omac.projections.status import Status, status_of
+from omac.projections.system import System
+from omac.services.access import AccessGate
+from omac.services.activation import Activation
+from omac.services.approval import approve
+from omac.services.directories import Caller, Directories, Reach
+from omac.services.engine import Engine
+from omac.services.ports import ProbeFailed, SpawnFailed
+from omac.services.supervision import Supervision
+
+HOST = HostId("host0001")
+QUICK = RestartPolicy(base_ms=1, max_ms=4, limit=2, stable_ms=60_000)
+GUARD_S = 20.0  # a test that takes longer waits for something that will not come
+
+
+class Bell:
+    """Lets tests wait for a condition: whatever may have changed it rings."""
+
+    def __init__(self) -> None:
+        self._waiting: set[trio.Event] = set()
+
+    def ring(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Return as soon as `holds()` is true after a ring, or already."""
+        while not holds():
+            event = trio.Event()
+            self._waiting.add(event)
+            try:
+                await event.wait()
+            finally:
+                self._waiting.discard(event)
+
+
+class ScriptedProcess:
+    """A sidecar that does what the test tells it to do."""
+
+    def __init__(self, host: "ScriptedHost", skill: str, birth: Birth) -> None:
+        self._host = host
+        self.skill = skill
+        self._birth = birth
+        self._ended = trio.Event()
+        self._exit = Exit()
+
+    @property
+    def birth(self) -> Birth:
+        return self._birth
+
+    @property
+    def runs(self) -> bool:
+        return not self._ended.is_set()
+
+    async def probe(self, health: Health) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.skill in self._host.silent:
+            await self._host.bell.until(lambda: self.skill not in self._host.silent)
+        if self.skill in self._host.unhealthy:
+            raise ProbeFailed("it answered 500")
+
+    async def wait(self) -> Exit:
+        await self._ended.wait()
+        return self._exit
+
+    async def stop(self, grace_ms: int) -> Exit:
+        if self.runs:
+            self._host.say(f"stop {self.skill}")
+            await self._host.bell.until(lambda: self.skill not in self._host.stubborn)
+            self.end(Exit(signal=15))
+            self._host.say(f"stopped {self.skill}")
+        return await self.wait()
+
+    def end(self, exit_: Exit) -> None:
+        """It ends by itself."""
+        self._exit = exit_
+        self._ended.set()
+        self._host.bell.ring()
+
+
+class ScriptedHost:
+    """Implements SidecarHost; `transcript` tells what was asked of it. Sets name the skills that misbehave."""
+
+    def __init__(self, bell: Bell) -> None:
+        self.bell = bell
+        self.transcript: list[str] = []
+        self.processes: list[ScriptedProcess] = []
+        self.orphans: list[Birth] = []
+        self.failing: set[str] = set()  # cannot be started
+        self.held: set[str] = set()  # take their time to start
+        self.silent: set[str] = set()  # do not answer their probe yet
+        self.unhealthy: set[str] = set()  # answer it badly
+        self.stubborn: set[str] = set()  # do not end when told to
+        self.before_spawn: Callable[[str, SidecarSpec], None] = lambda label, spec: None
+        self.before_orphan: Callable[[Birth], Awaitable[None]] | None = None
+        self._pids = itertools.count(100)
+
+    def say(self, text: str) -> None:
+        self.transcript.append(text)
+        self.bell.ring()
+
+    def let(self, skills: set[str], name: str) -> None:
+        """It misbehaves no longer."""
+        skills.discard(name)
+        self.bell.ring()
+
+    async def spawn(self, label: str, spec: SidecarSpec) -> ScriptedProcess:
+        self.before_spawn(label, spec)
+        self.say(f"spawn {spec.skill}")
+        await self.bell.until(lambda: spec.skill not in self.held)
+        await trio.lowlevel.checkpoint()
+        if spec.skill in self.failing:
+            raise SpawnFailed("no such program")
+        pid = next(self._pids)
+        birth = Birth(pid, 7, "boot", 40_000 + pid, True, f"{pid}.log")
+        process = ScriptedProcess(self, spec.skill, birth)
+        self.processes.append(process)
+        self.bell.ring()
+        return process
+
+    async def end_orphan(self, birth: Birth) -> bool:
+        await trio.lowlevel.checkpoint()
+        if self.before_orphan is not None:
+            await self.before_orphan(birth)
+        self.orphans.append(birth)
+        return True
+
+    def running(self) -> list[str]:
+        return sorted(process.skill for process in self.processes if process.runs)
+
+    def process(self, skill: str) -> ScriptedProcess:
+        """The newest one of a skill."""
+        return [process for process in self.processes if process.skill == skill][-1]
+
+
+class ScriptedFolders:
+    """Implements SkillFolders: what lies in the project directories below /w."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self.skills: dict[str, list[FoundSkill]] = {}
+        self.hashes: dict[str, str] = {}
+        self.problem: Exception | None = None  # discovery fails with it
+        self.held = False  # discovery takes its time
+        self.discovered = 0
+        self.gone: set[str] = set()
+
+    def put(self, workdir: str, *skills: FoundSkill) -> None:
+        """These, and no others, lie in the directory."""
+        self.skills[workdir] = list(skills)
+        self.hashes |= {skill.source: skill.bundle_hash for skill in skills}
+
+    def go_on(self) -> None:
+        self.held = False
+        self._bell.ring()
+
+    async def canonical(self, path: str, roots: Sequence[str]) -> str:
+        await trio.lowlevel.checkpoint()
+        if path in self.gone:
+            raise Refusal("directory-missing", f"{path} does not exist")
+        if not any(path == root or path.startswith(root + "/") for root in roots):
+            raise Refusal("outside-roots", f"{path} is not under any root")
+        return path
+
+    async def discover(self, workdir: str, bases: Sequence[str]) -> list[FoundSkill]:
+        self.discovered += 1
+        self._bell.ring()
+        await trio.lowlevel.checkpoint()
+        await self._bell.until(lambda: not self.held)
+        if self.problem is not None:
+            raise self.problem
+        return self.skills.get(workdir, [])
+
+    async def bundle_hash(self, source: str) -> str:
+        await trio.lowlevel.checkpoint()
+        if source not in self.hashes:
+            raise FileNotFoundError(2, "No such file or directory", source)
+        return self.hashes[source]
+
+
+class World:
+    """One omac that serves."""
+
+    def __init__(self, journal: Journal, bell: Bell, host: ScriptedHost, folders: ScriptedFolders) -> None:
+        self.journal = journal
+        self.path = journal.store.path
+        self.bell = bell
+        self.host = host
+        self.folders = folders
+        self.engine = Engine(journal, HOST)
+        self.engine.observe(lambda recorded: bell.ring())
+        self.gate = AccessGate(self.engine)
+        self._mint = itertools.count(1)
+        self._reactors = trio.CancelScope()
+        self._reactors_ended = trio.Event()
+        self.minted: list[str] = []
+        reach = Reach("http://127.0.0.1:9", "/run/omac/facade.sock")
+        self.directories = Directories(self.engine, folders, DEFAULT_HARNESS.name, ("/w",), reach, self.mint)
+        self.caller = Caller("socket", "correlation-1")
+
+    async def react(self, supervision: Supervision, activation: Activation, task_status: trio.TaskStatus[None]) -> None:
+        """Run the reactors until `end_reactors`."""
+        with self._reactors:
+            async with trio.open_nursery() as owners:
+                await owners.start(supervision.run)
+                await owners.start(activation.run)
+                task_status.started()
+        self._reactors_ended.set()
+
+    async def end_reactors(self) -> None:
+        """Cancel the reactors, and return when they have ended."""
+        self._reactors.cancel()
+        await self._reactors_ended.wait()
+
+    def mint(self) -> str:
+        self.minted.append(f"{self.engine.run}token{next(self._mint):020d}")
+        return self.minted[-1]
+
+    def calls_by(self, listener: Listener, correlation: str) -> Caller:
+        return Caller(listener, correlation)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        await self.bell.until(holds)
+
+    async def activate(self, path: str = "/w/shop", session: str | None = None) -> Any:
+        return await self.directories.activate(path, self.caller, session)
+
+    async def deactivate(self, path: str = "/w/shop") -> str:
+        return await self.directories.deactivate(path, self.caller)
+
+    async def reload(self, path: str = "/w/shop") -> Any:
+        return await self.directories.reload(path, self.caller)
+
+    def stream(self, path: str = "/w/shop") -> StreamId:
+        return ids.directory_stream(HOST, ids.workdir_id(path))
+
+    def directory(self, path: str = "/w/shop") -> Directory:
+        return self.engine.system.directories[self.stream(path)].state
+
+    def sidecar_stream(self, skill: str, path: str = "/w/shop") -> StreamId:
+        return ids.sidecar_stream(HOST, ids.workdir_id(path), skill)
+
+    def sidecar(self, skill: str, path: str = "/w/shop") -> Sidecar:
+        return self.engine.system.sidecars[self.sidecar_stream(skill, path)].state
+
+    def skill_states(self) -> dict[str, str]:
+        """Of all directories that are not offline."""
+        return {skill.name: skill.state for one in self.status().directories for skill in one.skills}
+
+    def status(self) -> Status:
+        return status_of(self.engine.system)
+
+    async def caught_up(self) -> None:
+        """Return when all that was committed, and what was appended without waiting, is folded."""
+        await self.engine.writer.catch_up()
+        await self.engine.writer.catch_up()
+
+    def journal_fails(self, times: int, *kinds: str) -> None:
+        """Let the store refuse the next `times` transactions that hold an event of one of these kinds."""
+        insert, left = self.journal.store.insert_groups, itertools.repeat(True, times)
+
+        def refuse(groups: Sequence[Any]) -> Any:
+            if any(event.topic in kinds for events, _ in groups for event in events) and next(left, False):
+                raise Refusal("journal-unavailable", "the disk is full")
+            return insert(groups)
+
+        self.journal.store.insert_groups = refuse  # type: ignore[method-assign]  # a fault of the disk
+
+    def approve(self, workdir: str, *skills: FoundSkill) -> None:
+        """As another process does it: with a journal of its own."""
+        other = open_journal(self.path, "approver", self.journal.clock)
+        try:
+            for skill in skills:
+                approve(other, HOST, workdir, skill)
+        finally:
+            other.close()
+
+
+Serving = Callable[..., AbstractAsyncContextManager[World]]
+
+
+def records_of(path: str) -> list[Recorded]:
+    """What is durable, as a second reader finds it."""
+    reader = read_journal(path)
+    try:
+        return list(reader.records())
+    finally:
+        reader.close()
+
+
+@pytest.fixture
+def records() -> Callable[[str], list[Recorded]]:
+    """Reads a journal with a reader of its own."""
+    return records_of
+
+
+@pytest.fixture
+def kinds() -> Callable[..., list[str]]:
+    """The kinds of the events in a journal, in order; with a prefix, only those that begin with it."""
+
+    def find(path: str, *prefixes: str) -> list[str]:
+        found = [KIND_OF[type(recorded.event)] for recorded in records_of(path)]
+        return [kind for kind in found if not prefixes or kind.startswith(prefixes)]
+
+    return find
+
+
+@pytest.fixture
+def replayed() -> Callable[[str], Status]:
+    """The status that a replay of a journal gives."""
+    return lambda path: status_of(System().replay(records_of(path)))
+
+
+@pytest.fixture
+def skill() -> Callable[..., FoundSkill]:
+    """Makes a skill as discovery finds it; `needs` names the host variable of a required secret."""
+
+    def make(name: str, code: str = "1", mount: str = "", workdir: str = "/w/shop", needs: str = "") -> FoundSkill:
+        secrets = (Secret("KEY", default_from_env=needs),) if needs else ()
+        sidecar = SidecarMeta(("run", name), mount or name, secrets=secrets)
+        folder = f"{workdir}/.agents/skills"
+        return FoundSkill(name, "agents", folder, f"{folder}/{name}", f"sha256:{code}", Meta(name, sidecar=sidecar))
+
+    return make
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where the test's journal is."""
+    return str(tmp_path / "journal.db")
+
+
+@pytest.fixture
+def clock() -> Callable[[], int]:
+    """A second later at each look."""
+    ticks = itertools.count(1_700_000_000)
+    return lambda: next(ticks) * 10**9
+
+
+@pytest.fixture
+def serving(path: str, clock: Callable[[], int]) -> Serving:
+    """Makes an omac that serves until the block is left; what runs then is cancelled, as after a crash of the loop."""
+
+    @asynccontextmanager
+    async def serve(
+        run: str = "run1",
+        unapproved: Any = "refuse",
+        environment: Mapping[str, str] | None = None,
+        policy: RestartPolicy = QUICK,
+        reactors: bool = True,
+    ) -> AsyncIterator[World]:
+        journal = open_journal(path, run, clock)
+        bell = Bell()
+        world = World(journal, bell, ScriptedHost(bell), ScriptedFolders(bell))
+        try:
+            with trio.fail_after(GUARD_S):
+                async with trio.open_nursery() as outermost:
+                    await outermost.start(world.engine.writer.run)
+                    if reactors:
+                        supervision = Supervision(world.engine, world.host, world.folders, policy)
+                        activation = Activation(
+                            world.engine, world.folders, DEFAULT_HARNESS, unapproved, environment or {}
+                        )
+                        await outermost.start(world.react, supervision, activation)
+                    yield world
+                    if reactors:
+                        await world.end_reactors()
+                    outermost.cancel_scope.cancel()
+        finally:
+            journal.close()
+
+    return serve
+
+
+@pytest.fixture(autouse=True)
+def retries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again while the journal is away is tried again at once."""
+    monkeypatch.setattr("omac.services.activation.RETRY_S", 0.001)
+    monkeypatch.setattr("omac.services.supervision.RETRY_S", 0.001)

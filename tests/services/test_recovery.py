@@ -1,0 +1,223 @@
+"""services/recovery.py: what dead runs left open is settled, once, whatever they died of."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from omac.domain import directory, ids, sidecar
+from omac.domain.access import AccessRequested
+from omac.domain.ids import HostId, RunId
+from omac.domain.recorded import Cause
+from omac.domain.run import RunRecovered, RunStarted, RunStopped
+from omac.domain.sidecar import Birth, SidecarSpec
+from omac.journal.codec import Versioned
+from omac.journal.opening import open_journal
+from omac.projections.accesses import audit_rows
+from omac.services.recovery import recover
+
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
+Kinds = Callable[..., list[str]]
+
+HOST = HostId("host0001")
+BIRTH = Birth(4_711, 99, "boot", 40_000, False, "x.log")
+NOBODY = frozenset[str]()
+
+
+@pytest.fixture
+def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
+    """Writes what a run leaves behind that dies: a directory with two sidecars, and two accesses under way."""
+
+    def leave(run: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop") -> None:
+        journal = open_journal(path, run, clock)
+        workdir = ids.workdir_id(place)
+
+        def sidecar_does(name: str, *commands: sidecar.Command) -> None:
+            for command in commands:
+                stream = ids.sidecar_stream(host, workdir, name)
+                decide = partial(sidecar.decide, command)
+                journal.execute(stream, sidecar.Sidecar(), sidecar.evolve, decide, Cause("omac"))
+
+        try:
+            started = RunStarted("opencode", "1", 42, 7, "boot", ("/w",))
+            stream = ids.run_stream(host, RunId(run))
+            journal.execute(stream, None, lambda state, _: state, lambda _: [started], Cause("person"))
+            spec = SidecarSpec("echo", "echo", place, "/s", "/", "sha256:1", True, ("run",))
+            request = directory.RequestActivation(place, "opencode", ids.token_digest(run))
+            journal.execute(
+                ids.directory_stream(host, workdir), directory.Directory(), directory.evolve,
+                partial(directory.decide, request), Cause("person", "c1"),
+            )  # fmt: skip
+            sidecar_does("echo", sidecar.RequestSpawn(spec, 1), sidecar.ReportStarted(BIRTH))
+            sidecar_does("slow", sidecar.RequestSpawn(spec, 1))
+            event = AccessRequested(place, "echo", "echo", None, "GET", "/")
+            for _ in range(2):
+                stored = journal.codec.to_stored_event(Versioned(ids.access_stream(host), None, event))
+                journal.store.insert_groups([([stored], journal.meta(Cause("agent")))])
+            if stopped:
+                journal.execute(stream, None, lambda state, _: state, lambda _: [RunStopped("x")], Cause("person"))
+        finally:
+            journal.close()
+
+    return leave
+
+
+async def settle(omac: Any, alive: frozenset[str] = NOBODY) -> list[RunId]:
+    runs: list[RunId] = await recover(omac.engine, omac.host, lambda run: run in alive)
+    return runs
+
+
+async def test_a_dead_run_is_settled(serving: Serving, dead: Any, kinds: Kinds) -> None:
+    """Directories offline, sidecars ended by what identifies them, accesses aborted, and the run recovered."""
+    dead()
+    async with serving(reactors=False) as omac:
+        assert await settle(omac) == ["dead"]
+        assert omac.directory().status == "offline"
+        assert omac.engine.system.tokens.streams == {}
+        assert omac.host.orphans == [BIRTH], "one had no process yet"
+        assert {omac.sidecar(name).status for name in ("echo", "slow")} == {"idle"}
+        rows = list(audit_rows(omac.journal.records()))
+        assert [(row.outcome, row.reason, row.status, row.duration) for row in rows] == [
+            ("aborted", "omac-killed", None, None)
+        ] * 2
+        (recovered,) = [r for r in omac.journal.records() if isinstance(r.event, RunRecovered)]
+        assert recovered.event == RunRecovered("run1", 1, 2, 2)
+        assert recovered.causation == 1
+        assert omac.status().runs == ()
+        assert kinds(omac.path, "directory")[-2:] == ["directory.deactivation-requested", "directory.deactivated"]
+
+
+async def test_the_request_comes_before_the_kill(serving: Serving, dead: Any, kinds: Kinds) -> None:
+    """When the orphan is ended, its stop and the end of its directory's tokens are durable already."""
+    dead()
+    async with serving(reactors=False) as omac:
+        seen: list[str] = []
+
+        async def look(_: Birth) -> None:
+            seen.extend(kinds(omac.path, "sidecar.stop", "directory.deactivation"))
+
+        omac.host.before_orphan = look
+        await settle(omac)
+        assert seen[0] == "directory.deactivation-requested"
+        assert "sidecar.stop-requested" in seen
+        assert "sidecar.stopped" not in seen[:2]
+
+
+async def test_recovery_twice_changes_nothing(serving: Serving, dead: Any) -> None:
+    """What is settled is settled."""
+    dead()
+    async with serving(reactors=False) as omac:
+        await settle(omac)
+        head = omac.journal.store.head()
+        assert await settle(omac) == []
+        assert omac.journal.store.head() == head
+
+
+async def test_a_run_that_lives_is_left_alone(serving: Serving, dead: Any) -> None:
+    """Whoever holds its lock still owns what it started."""
+    dead("living")
+    dead("dead", place="/w/blog")
+    async with serving(reactors=False) as omac:
+        assert await settle(omac, frozenset({"living"})) == ["dead"]
+        assert omac.directory("/w/shop").status == "activating"
+        assert omac.sidecar("echo", "/w/shop").live
+        assert omac.directory("/w/blog").status == "offline"
+        assert omac.status().accesses == {"open": 2, "completed": 0, "aborted": 2, "refused": 0}
+
+
+async def test_other_hosts_settle_their_own(serving: Serving, dead: Any) -> None:
+    """In a journal that hosts share, nobody knows whether another host's runs live."""
+    dead("elsewhere", HostId("host0002"))
+    async with serving(reactors=False) as omac:
+        head = omac.journal.store.head()
+        assert await settle(omac) == []
+        assert omac.journal.store.head() == head
+
+
+async def test_several_dead_runs_are_settled_each(serving: Serving, dead: Any) -> None:
+    """Each with its own counts; the newest owner of a directory answers for it."""
+    dead("dead1")
+    dead("dead2", place="/w/blog")
+    async with serving(reactors=False) as omac:
+        assert await settle(omac) == ["dead1", "dead2"]
+        found = [r.event for r in omac.journal.records() if isinstance(r.event, RunRecovered)]
+        assert found == [RunRecovered("run1", 1, 2, 2)] * 2
+
+
+@pytest.mark.parametrize("within", ["first kill", "second append"])
+async def test_a_recovery_cut_short_is_finished_by_the_next(
+    serving: Serving, dead: Any, within: str, replayed: Callable[[str], Any]
+) -> None:
+    """A recovery that dies leaves things open under its own name; they are settled all the same."""
+    dead()
+    async with serving(reactors=False, run="cut") as omac:
+        with trio.CancelScope() as scope:
+            if within == "first kill":
+
+                async def die(_: Birth) -> None:
+                    scope.cancel()
+                    await trio.lowlevel.checkpoint()
+
+                omac.host.before_orphan = die
+            else:
+                omac.engine.observe(lambda record: scope.cancel())
+            await settle(omac)
+        assert scope.cancelled_caught
+        assert omac.directory().status == "deactivating"
+    async with serving(reactors=False, run="next") as omac:
+        assert await settle(omac) == ["dead"]
+        assert omac.directory().status == "offline"
+        assert {omac.sidecar(name).status for name in ("echo", "slow")} == {"idle"}
+        assert omac.status().accesses["open"] == 0
+        assert omac.host.orphans == [BIRTH]
+        assert msgspec.json.encode(replayed(omac.path)) == msgspec.json.encode(omac.status())
+
+
+async def test_what_a_run_could_not_end_in_order_is_settled(serving: Serving, dead: Any, kinds: Kinds) -> None:
+    """A run that stopped, but ran out of time or disk before everything was down, is not recovered; its rest is."""
+    dead("ended", stopped=True)
+    async with serving(reactors=False) as omac:
+        assert await settle(omac) == []
+        assert omac.directory().status == "offline"
+        assert omac.host.orphans == [BIRTH]
+        assert omac.status().accesses == {"open": 0, "completed": 0, "aborted": 2, "refused": 0}
+        assert "run.recovered" not in kinds(omac.path)
+        head = omac.journal.store.head()
+        assert await settle(omac) == []
+        assert omac.journal.store.head() == head
+
+
+async def test_two_recoveries_at_once_settle_once(serving: Serving, dead: Any, kinds: Kinds) -> None:
+    """Two processes that start together: every access is aborted once, and the run is recovered once."""
+    dead()
+    async with serving(reactors=False, run="one") as one, serving(reactors=False, run="two") as two:
+        alive = frozenset({"one", "two"})
+        async with trio.open_nursery() as both:
+            both.start_soon(settle, one, alive)
+            both.start_soon(settle, two, alive)
+        await one.caught_up()
+        assert kinds(one.path, "run.recovered", "access.aborted") == ["access.aborted"] * 2 + ["run.recovered"]
+        assert one.status().accesses["aborted"] == 2
+
+
+async def test_after_recovery_a_directory_can_be_activated(serving: Serving, dead: Any) -> None:
+    """Nobody waits for a deactivation that will never end."""
+    dead()
+    async with serving() as omac:
+        await settle(omac)
+        assert (await omac.activate()).state == "active"
+
+
+async def test_only_locks_that_matter_are_tried(serving: Serving, dead: Any) -> None:
+    """Runs that ended in order and left nothing cost a start-up nothing."""
+    dead()
+    async with serving(reactors=False, run="first") as omac:
+        await settle(omac)
+    async with serving(reactors=False, run="second") as omac:
+        asked: list[str] = []
+        await recover(omac.engine, omac.host, lambda run: bool(asked.append(run)))
+        assert asked == []

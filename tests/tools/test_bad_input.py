@@ -1,0 +1,585 @@
+"""What people, projects and hosts get wrong: each is answered with a reason, a next step and an exit code of its own,
+is recorded where something was attempted, and harms nobody else.
+"""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Done, Omac, Serving, curl, eventually, omac_in
+
+from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain.directory import ActivationRequested, RouteStubbed
+from omac.domain.ids import token_digest
+from omac.domain.run import RunStarted, RunStopped
+from omac.domain.sidecar import Exited, GaveUp, Unhealthy
+
+GOOD = "name: {name}\nsidecar:\n  command: [python3, sidecar.py]\n  mount: {name}\n"
+SERVER = """\
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Fine(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(204)
+        self.end_headers()
+
+HTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"]) + {shift}), Fine).serve_forever()
+"""
+BOMB = (
+    "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nname: bomb\nsidecar: {command: [python3, sidecar.py], mount: bomb}\n"
+)
+
+MALFORMED: dict[str, tuple[str | bytes, str]] = {  # folder: (omac.yaml, what the detail says of it)
+    "type": ("name: type\nsidecar: {command: python3, mount: type}\n", "sidecar.command"),
+    "mount": ("name: mount\nsidecar: {command: [python3], mount: ../../etc}\n", "sidecar.mount"),
+    "reserved": ("name: reserved\nsidecar: {command: [python3], env_passthrough: [LD_PRELOAD]}\n", "LD_PRELOAD"),
+    "twice": ("name: twice\nsidecar: {command: [a], env_passthrough: [A, A]}\n", "declared already"),
+    "syntax": ("name: [\n", "omac.yaml, line"),
+    "binary": (b"name: \xff\xfe\n", "not UTF-8"),
+    "control": ('name: "a\\u001b[31m"\nsidecar: {command: [a]}\n', "name"),
+    "large": ("# " + "x" * 300_000, "larger than 256 KiB"),
+    "bomb": (BOMB, "aliases"),
+    "tag": ("name: !!python/object/apply:os.system [id]\n", "tag"),
+    "deep": ("name: deep\nx: " + "[" * 200 + "]" * 200 + "\n", "nested"),
+    "empty": ("", "must be a mapping"),
+    "nameless": ("sidecar: {command: [a], mount: a}\n", "name"),
+}
+
+
+@pytest.fixture(scope="module")
+def good(house: Omac, server: Serving) -> Iterator[str]:
+    """The base of a skill in another directory, which nothing that happens to others may harm."""
+    project = house.project("good")
+    house.approve(project)
+    base = server.skill(project)["base"]
+    yield base
+    assert curl(f"{base}/status").status == 200
+
+
+def refused(done: Done, status: int, *said: str) -> None:
+    """It ended with this status, printed no data, and said these things, a next step among them."""
+    assert done.status == status, done
+    assert done.out == "", done
+    assert done.err.startswith("omac: "), done
+    assert "Traceback" not in done.err, done
+    for text in said:
+        assert text in done.err, done
+
+
+def skills_of(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {skill["name"]: skill for skill in manifest["skills"]}
+
+
+# Skills
+
+
+def test_a_malformed_skill_is_broken_and_its_neighbour_ready(house: Omac, server: Serving, good: str) -> None:
+    """Whatever an omac.yaml holds, its skill is broken with the file named, and the skill beside it comes online."""
+    project = house.project("malformed", "echo")
+    for name, (meta, _) in MALFORMED.items():
+        house.skill(project, name, meta)
+    house.skill(project, "linked", "").joinpath("omac.yaml").unlink()
+    (project / ".agents/skills/linked/omac.yaml").symlink_to("/etc/hostname")
+    (project / ".agents/skills/outside").symlink_to("/usr")
+    house.approve(project)
+    manifest = server.activate(project)
+    skills = skills_of(manifest)
+    assert manifest["state"] == "active_partial"
+    assert skills["echo"]["state"] == "ready"
+    assert curl(f"{skills['echo']['base']}/status").status == 200
+    for name, (_, said) in MALFORMED.items():
+        skill = skills[name]
+        assert skill["state"] == "broken", skill
+        assert f"{name}/omac.yaml" in skill["detail"], skill
+        assert said in skill["detail"], skill
+        assert skill["fix"], skill
+        assert skill["detail"].isprintable(), skill
+    assert "link" in skills["linked"]["detail"]
+    assert "leads out of the project" in skills["outside"]["detail"]
+    stubbed = {one.event.skill for one in house.events(RouteStubbed) if isinstance(one.event, RouteStubbed)}
+    assert stubbed >= MALFORMED.keys() | {"linked", "outside"}
+    answer = curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/bomb/x")
+    assert (answer.status, answer.headers["x-omac-reason"]) == (502, "skill-broken")
+    refused(house.run("approve", "type", "--workdir", str(project)), 3, "type cannot be approved", "sidecar.command")
+
+
+def test_two_skills_with_one_mount(house: Omac, server: Serving, good: str) -> None:
+    """The first keeps the mount, the second is broken and names the first."""
+    project = house.project("mounts", "echo")
+    house.skill(project, "other", GOOD.format(name="other").replace("mount: other", "mount: echo"), SERVER)
+    house.approve(project, "echo", "other")
+    skills = skills_of(server.activate(project))
+    assert skills["echo"]["state"] == "ready"
+    assert skills["other"]["state"] == "broken"
+    assert "'echo'" in skills["other"]["detail"]
+    assert curl(f"{skills['echo']['base']}/echo").json()["method"] == "GET"
+
+
+def test_two_skills_with_one_name(house: Omac, server: Serving, good: str) -> None:
+    """Two folders that declare one name are one skill: the first by folder name; it is approved and runs."""
+    project = house.project("names", "echo")
+    house.skill(project, "zecho", GOOD.format(name="echo"), SERVER.format(shift=0))
+    house.approve(project)
+    (skill,) = server.activate(project)["skills"]
+    assert (skill["name"], skill["state"]) == ("echo", "ready")
+    assert curl(f"{skill['base']}/echo").json()["method"] == "GET"
+
+
+def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> None:
+    """One that never becomes healthy, one that ends at once, one on another port, one whose program is missing:
+    each says what was seen, none keeps the good one from its work, all give up in the end."""
+    project = house.project("sick", "echo")
+    impatient = "  health: {timeout_ms: 150}\n"
+    house.skill(project, "mute", GOOD.format(name="mute").replace("python3, sidecar.py", "sleep, '600'") + impatient)
+    house.skill(project, "short", GOOD.format(name="short"), "raise SystemExit('no licence')")
+    house.skill(project, "astray", GOOD.format(name="astray") + "  health: {timeout_ms: 400}\n", SERVER.format(shift=1))
+    house.skill(project, "absent", GOOD.format(name="absent").replace("python3", "no-such-program"))
+    house.approve(project, "echo", "mute", "short", "astray", "absent")
+    manifest = server.activate(project)
+    skills = skills_of(manifest)
+    assert manifest["state"] == "active_partial"
+    assert skills["echo"]["state"] == "ready"
+    for name in ("mute", "short", "astray", "absent"):
+        assert skills[name]["state"] in ("restarting", "broken"), skills[name]
+        assert skills[name]["detail"], skills[name]
+        assert skills[name]["fix"], skills[name]
+        answer = curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/{name}/x")
+        assert answer.status in (502, 503), answer
+    assert "no-such-program is not on the sidecar's PATH" in skills["absent"]["detail"]
+
+    def all_gave_up() -> dict[str, dict[str, Any]]:
+        now = skills_of(server.activate(project))
+        return now if all(now[name]["state"] == "broken" for name in ("mute", "short", "astray", "absent")) else {}
+
+    broken = eventually(all_gave_up, 30.0, "the four to give up")
+    assert "nothing listens on" in broken["mute"]["detail"]
+    assert "exited with status 1" in broken["short"]["detail"]
+    assert "it listens on 127.0.0.1:" in broken["astray"]["detail"]
+    log = broken["short"]["detail"].rpartition("its output is in ")[2]
+    assert "no licence" in Path(log).read_text()
+    assert curl(f"{skills['echo']['base']}/status").status == 200
+    kinds = [type(one.event) for one in house.events() if "/" + project.name not in one.stream]
+    assert kinds.count(GaveUp) >= 4
+    assert {Unhealthy, Exited} <= set(kinds)
+
+
+# Directories
+
+
+def test_directories_that_cannot_be_activated(house: Omac, server: Serving, good: str) -> None:
+    """Missing, a file, outside the roots, relative, with NUL: each has its reason and is recorded as refused."""
+    (house.root / "file").write_text("")
+    outside = house.folder / "outside"
+    outside.mkdir()
+    (house.root / "way-out").symlink_to(outside)
+    (house.root / "nowhere").symlink_to(house.root / "gone")
+    (house.root / "loop").symlink_to("loop")
+    wanted = {
+        str(house.root / "missing"): "directory-missing",
+        str(house.root / "nowhere"): "directory-missing",
+        str(house.root / "file"): "not-a-directory",
+        str(house.root / "file" / "below"): "not-a-directory",
+        str(outside): "outside-roots",
+        str(house.root / "way-out"): "outside-roots",
+        str(house.root / "good" / ".." / ".." / "outside"): "outside-roots",
+        str(house.root) + "x": "directory-missing",
+        "/": "outside-roots",
+        str(house.root / "loop"): "bad-request",
+        "R/good": "bad-request",
+        str(house.root / "good") + "\0": "bad-request",
+        "/" + "x" * 5_000: "bad-request",
+    }
+    before = len(house.events())
+    for directory, reason in wanted.items():
+        answer = server.call("activate", {"dir": directory})
+        told = answer.json()
+        assert (answer.status, told["reason"], answer.headers["x-omac-reason"]) == (400, reason, reason), answer
+        assert told["error"].isprintable(), answer
+    assert "not under any allowed --root" in server.call("activate", {"dir": str(outside)}).json()["error"]
+    (fix,) = server.call("activate", {"dir": str(outside)}).json()["fix"]
+    assert fix.startswith("omac serve --no-inner --root ")
+    assert str(outside) in fix
+
+    def recorded() -> list[str]:
+        events = [one.event for one in house.events()[before:] if isinstance(one.event, ControlRefused)]
+        return [event.reason for event in events] if len(events) == len(wanted) + 2 else []
+
+    assert eventually(recorded, 2.0, "an event for each refusal")[:-2] == list(wanted.values())
+    assert [one["dir"] for one in server.call("dirs").json()["dirs"] if one["dir"] in wanted] == []
+
+
+def test_a_link_inside_the_roots_is_its_target(house: Omac, server: Serving, good: str) -> None:
+    """Two names of one directory are one directory, with one token and one activation."""
+    project = house.project("target")
+    (house.root / "alias").symlink_to(project)
+    first, second = server.activate(house.root / "alias"), server.activate(project)
+    assert first["dir"] == second["dir"] == str(project)
+    assert first["dir_token"] == second["dir_token"]
+    called = [one.event.dir for one in house.events(ControlCalled) if isinstance(one.event, ControlCalled)]
+    assert called.count(str(project)) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"", 400, "bad json body"),
+        (b"dir=/tmp", 400, "bad json body"),
+        (b'{"dir": "/tmp"', 400, "bad json body"),
+        (b'{"dir": "\xff"}', 400, "bad json body"),
+        (b'{"dir": "/\\ud800"}', 400, ""),
+        (b"[]", 400, "missing 'dir'"),
+        (b"{}", 400, "missing 'dir'"),
+        (b'{"dir": 7}', 400, "missing 'dir'"),
+        (b'{"dir": ""}', 400, "missing 'dir'"),
+        (b'{"dir": "/tmp", "session": 7}', 400, "'session'"),
+        (b"[" * 60_000, 400, "bad json body"),
+        (b'{"dir": "' + b"x" * 70_000 + b'"}', 413, ""),
+        (b"x" * 5_000_000, 413, ""),
+    ],
+    ids=lambda value: repr(value)[:24] if isinstance(value, bytes) else "",
+)
+def test_bodies_that_are_no_call(server: Serving, body: bytes, status: int, said: str) -> None:
+    """What is not a JSON object that names a directory is a 400, what is too large a 413; never a 500."""
+    answer = server.call("activate", raw=body)
+    assert answer.status == status, answer
+    assert said in answer.json()["error"], answer
+    assert answer.headers["x-omac-reason"] == answer.json()["reason"]
+
+
+def test_names_with_control_characters_are_shown_and_not_obeyed(house: Omac, server: Serving, good: str) -> None:
+    """A directory may be called like a terminal's command: status, audit, reload and refusals print it escaped."""
+    project = house.project("evil\x1b]0;x\x07\n\x1b[2J")
+    refused(house.run("reload", str(project)), 1, "is not active", "try: omac activate")
+    manifest = server.activate(project)
+    assert manifest["dir"] == str(project)
+    curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/echo/%1b%5b2J")
+    approved = house.run("approve", "echo", "--workdir", str(project))
+    assert approved.status == 0
+    shown = [approved, house.run("status"), house.run("audit"), house.run("reload", str(project))]
+    shown += [house.run("deactivate", str(project)), house.run("reload", str(project))]
+    shown += [house.run("replay", "--at", "999999"), house.run("activate", str(house.root / "\x1b[31m"))]
+    for done in shown:
+        assert "\x1b" not in done.out + done.err, done
+        assert "\x07" not in done.out + done.err, done
+    assert "\\x1b" in shown[1].out
+
+
+# The journal
+
+
+def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
+    """On a read-only file system reading commands work, and what would write is refused with exit code 5."""
+    omac.serve().end()
+    there, read_only = str(omac.state), ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state))
+    refused(omac.run("serve", "--no-inner", within=read_only), 5, there, "try:")
+    project = omac.project("p")
+    refused(omac.run("approve", "echo", "--workdir", str(project), within=read_only), 5, there, "try:")
+    for command in (["audit"], ["status"], ["journal", "stats"], ["replay", "--at", "1"]):
+        done = omac.run(*command, within=read_only)
+        assert done.status == 0, done
+
+
+@pytest.mark.parametrize(
+    ("damage", "status", "said"),
+    [
+        ("newer", 5, "schema 99"),
+        ("event", 5, "later omac"),
+        ("text", 10, "not a journal"),
+        ("foreign", 10, "not a journal"),
+        ("bytes", 10, "cannot be decoded"),
+        ("folder", 5, "journal"),
+        ("link", 5, "symbolic link"),
+        ("fifo", 5, "not a regular file"),
+    ],
+)
+def test_a_journal_that_is_not_one(omac: Omac, damage: str, status: int, said: str) -> None:
+    """Of a newer schema, damaged, another program's, a folder, a link, a pipe: refused by name, and left as it was."""
+    journal = omac.state / "journal.db"
+    if damage in ("newer", "event", "bytes"):
+        omac.serve().end()
+        spoil_journal(journal, damage)
+    elif damage == "text":
+        journal.write_text("not a database, " * 100)
+    elif damage == "foreign":
+        with sqlite3.connect(journal) as connection:
+            connection.execute("CREATE TABLE journal (song TEXT)")
+        connection.close()
+    elif damage == "folder":
+        journal.mkdir()
+    elif damage == "fifo":
+        os.mkfifo(journal)
+    else:
+        (omac.folder / "elsewhere.db").touch()
+        journal.symlink_to(omac.folder / "elsewhere.db")
+    before = journal.read_bytes() if stat.S_ISREG(journal.lstat().st_mode) and damage != "foreign" else b""
+    done = omac.run("serve", "--no-inner", "--root", str(omac.root), seconds=20)
+    refused(done, status, said, "try:", str(journal))
+    if before:
+        assert journal.read_bytes() == before
+    if damage not in ("link", "fifo", "folder"):
+        audit = omac.run("audit", "--json")
+        refused(audit, status, said)
+
+
+def spoil_journal(journal: Path, damage: str) -> None:
+    """Change a good journal as the name says."""
+    connection = sqlite3.connect(journal)
+    with connection:
+        if damage == "newer":
+            connection.execute("UPDATE journal SET schema = 99")
+        elif damage == "event":
+            connection.execute("UPDATE name SET text = 'run.teleported' WHERE text = 'run.started'")
+        else:
+            connection.execute("UPDATE event SET body = x'c1' WHERE position = 1")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def test_a_full_disk(omac: Omac) -> None:
+    """When the journal cannot grow nothing is granted, and the caller is told so; what runs goes on; a stop works."""
+    project = omac.project("p")
+    within = ("bwrap", "--dev-bind", "/", "/", "--size", str(1 << 20), "--tmpfs", str(omac.state), "--die-with-parent")
+    server = omac.start(
+        *("serve", "--no-inner", "--json", "--root", str(omac.root), "--unapproved", "allow"), within=within
+    )
+    pid = eventually(lambda: _inner_of(server.process.pid), 5.0, "omac to run in its own file system")
+    server.await_ready(root=f"/proc/{pid}/root")
+    ballast_path = Path(f"/proc/{pid}/root{omac.state}/ballast")
+    base = server.skill(project)["base"]
+    assert curl(f"{base}/status").status == 200
+    with pytest.raises(OSError, match="No space left"), ballast_path.open("wb", buffering=0) as ballast:
+        ballast.writelines(b"x" * 4_096 for _ in range(1_000))
+    answer = eventually(lambda: (a := curl(f"{base}/status")).status != 200 and a, 20.0, "the journal to be full")
+    assert (answer.status, answer.headers["x-omac-reason"]) == (503, "journal-unavailable")
+    assert "full" in answer.body
+    answer = server.call("activate", {"dir": str(omac.project("q"))})
+    assert (answer.status, answer.headers["x-omac-reason"]) == (503, "journal-unavailable")
+    ballast_path.unlink()
+    eventually(lambda: curl(f"{base}/status").status == 200, 5.0, "the skill to be reachable again")
+    os.kill(pid, signal.SIGTERM)
+    assert server.process.wait(20) == 0, server.said()
+
+
+def _inner_of(outer: int) -> int:
+    """The pid of the omac that a bwrap runs; 0 while there is none."""
+    children = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
+    return next(
+        (int(pid) for pid in children if b"tools.main" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"--")[0]), 0
+    )
+
+
+# Places
+
+
+@pytest.mark.parametrize("flag", ["--control-addr", "--facade-addr"])
+def test_a_port_that_is_taken(omac: Omac, flag: str) -> None:
+    """Exit 5 with the address and the flag; the run that could not serve is in the journal, ended, with the reason."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        refused(omac.run("serve", "--no-inner", flag, address), 5, address, flag, f"omac serve {flag} 127.0.0.1:0")
+    started, stopped = omac.events(RunStarted), omac.events(RunStopped)
+    assert len(started) == 1
+    assert [address in one.event.why for one in stopped if isinstance(one.event, RunStopped)] == [True]
+    assert json.loads(omac.ok("status", "--json"))["runs"] == []
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:0", "192.0.2.1:80", "example.com:80", "127.0.0.1", ":80", "127.0.0.1:99999"]
+)
+def test_an_address_that_is_not_loopback(house: Omac, address: str) -> None:
+    """omac listens on loopback only; what is no such address is a misuse."""
+    refused(house.run("serve", "--no-inner", "--control-addr", address), 2, "--control-addr")
+
+
+def test_other_loopback_addresses_are_told_as_they_are(omac: Omac) -> None:
+    """The ready line names the very addresses that were asked for, and both planes answer there."""
+    project = omac.project("p")
+    server = omac.serve("--control-addr", "127.0.0.2:0", "--facade-addr", "[::1]:0", "--unapproved", "allow")
+    assert server.ready["control_base"].startswith("http://127.0.0.2:")
+    assert server.ready["facade_base"].startswith("http://[::1]:")
+    assert server.call_tcp("dirs", "-H", f"Authorization: Bearer {server.token}").status == 200
+    assert curl("-g", f"{server.skill(project)['base']}/status").status == 200
+
+
+def test_a_second_server_on_the_same_journal(omac: Omac) -> None:
+    """Exit 5 names the first one's pid; the first goes on, and people still reach it."""
+    first = omac.serve()
+    refused(omac.run("serve", "--no-inner"), 5, f"pid {first.process.pid}", f"kill {first.process.pid}")
+    assert first.call("dirs").status == 200
+    assert f"pid {first.process.pid}" in omac.ok("status")
+    assert len(omac.events(RunStarted)) == 1
+
+
+def test_a_state_directory_too_deep_for_sockets(omac: Omac) -> None:
+    """A path too long for a Unix socket is refused with the variable to set, and reading commands still work."""
+    deep = {"OMAC_STATE_DIR": str(omac.folder / ("x" * 90))}
+    refused(omac.run("serve", "--no-inner", extra=deep), 5, "107", "export OMAC_STATE_DIR=")
+    assert omac.run("status", extra=deep).status == 0
+
+
+def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
+    """Where others can write they could put a socket in the place of omac's: refused, with the way to mend it."""
+    omac.state.chmod(0o777)
+    refused(omac.run("serve", "--no-inner"), 5, "others may write", f"chmod 700 {omac.state}")
+    omac.state.chmod(0o700)
+    elsewhere = omac.folder / "file"
+    elsewhere.write_text("")
+    refused(omac.run("serve", "--no-inner", extra={"OMAC_STATE_DIR": str(elsewhere)}), 5, str(elsewhere), "try:")
+
+
+# The agent
+
+
+def test_an_agent_without_a_sandbox_is_refused(house: Omac) -> None:
+    """Exit 7 says why, and names both ways on."""
+    refused(house.run("serve", "opencode"), 7, "no sandbox yet", "omac serve --no-inner", "--no-sandbox")
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[tuple[Omac, Path]]:
+    """An omac with a program called opencode on PATH, to be filled in."""
+    with omac_in(tmp_path) as omac:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
+        program = folder / "opencode"
+        program.touch(mode=0o755)
+        yield omac, program
+
+
+def test_an_agent_learns_places_and_no_token(agent: tuple[Omac, Path]) -> None:
+    """Its environment says where omac is; no variable holds a routing token; arguments after -- are its own."""
+    omac, program = agent
+    project = omac.project("p")
+    program.write_text('#!/bin/sh\necho "$@"\nenv\nexit 23\n')
+    allow = ("--unapproved", "allow", "--workdir", str(project))
+    done = omac.run("serve", "opencode", "--no-sandbox", *allow, "--", "--port", "4096")
+    assert done.status == 23, done
+    ready, arguments, *variables = done.out.splitlines()
+    assert ready.startswith("omac serve: control plane on http://127.0.0.1:")
+    assert arguments == "serve --port 4096"
+    environment = dict(line.split("=", 1) for line in variables)
+    assert environment["OMAC_HARNESS"] == "opencode"
+    assert environment["OMAC_BASE"] == f"http://127.0.0.1:{environment['OMAC_PORT']}/"
+    assert {"OMAC_VERSION", "OMAC_HOST", "OMAC_SOCKET", "OMAC_CONTROL_SOCKET"} <= environment.keys()
+    assert not [name for name in environment if name.endswith("_BASE") and "ECHO" in name]
+    digests = {one.event.digest for one in omac.events() if isinstance(one.event, ActivationRequested)}
+    assert len(digests) == 1
+    words = {word for value in environment.values() for word in value.replace("/", " ").split()}
+    assert not digests & {token_digest(word) for word in words}
+
+
+def test_the_end_of_an_agent_is_passed_on(agent: tuple[Omac, Path]) -> None:
+    """Killed by a signal it is 128+n; SIGTERM to omac reaches it, and its own status is omac's; one that will not
+    end is killed when omac is asked a second time."""
+    omac, program = agent
+    program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    assert omac.run("serve", "--no-sandbox").status == 128 + signal.SIGKILL
+    program.write_text('#!/bin/sh\ntrap "exit 41" TERM\necho up\nwhile :; do sleep 0.05; done\n')
+    serving = omac.start("serve", "--no-sandbox")
+    assert "control plane" in serving.line()
+    assert serving.line() == "up\n"
+    assert serving.end() == 41
+    program.write_text('#!/bin/sh\ntrap "echo no" TERM\necho up\nwhile :; do sleep 0.05; done\n')
+    serving = omac.start("serve", "--no-sandbox")
+    assert ("control plane" in serving.line(), serving.line()) == (True, "up\n")
+    serving.process.send_signal(signal.SIGTERM)
+    assert serving.line() == "no\n"
+    assert serving.end() == 128 + signal.SIGKILL
+    eventually(lambda: not omac.left(), 1.0, "the end of the agent's own children")
+
+
+def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> None:
+    """Exit 4 names the program; nothing was started."""
+    omac, program = agent
+    program.write_bytes(b"\x7fELF not really")
+    done = omac.run("serve", "--no-sandbox")
+    assert done.status == 4, done
+    assert f"omac: {program} cannot be run: Exec format error" in done.err
+    assert "Traceback" not in done.err
+    program.unlink()
+    bare = {"PATH": "/nonexistent"}
+    refused(omac.run("serve", "--no-sandbox", extra=bare), 4, "opencode is not installed", "command -v opencode")
+
+
+# The command line
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
+        (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse or allow"),
+        (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
+        (["serve", "--no-inner", "--root", "/nonexistent"], 2, "/nonexistent"),
+        (["serve", "--no-inner", "--root", "/etc/hostname"], 2, "/etc/hostname"),
+        (["serve", "--no-inner", "--workdir", "/nonexistent"], 2, "--workdir"),
+        (["serve", "--no-inner", "--journal", "postgresql://user:secret@host/db"], 2, "not supported yet"),
+        (["serve", "--no-inner", "--control-addr", "127.0.0.1:²"], 2, "--control-addr"),
+        (["audit", "--since", "yesterday"], 2, "'yesterday' is no time"),
+        (["audit", "--until", "2026-13-01"], 2, "is no time"),
+        (["audit", "--outcome", "lost"], 2, "--outcome takes completed"),
+        (["replay", "--at", "soon"], 2, "'soon' is no time"),
+        (["replay", "--at", "²"], 2, "is no time"),
+        (["replay", "--at=-1"], 2, "is no time"),
+        (["replay", "--at", "9" * 30], 1, "the journal ends at position"),
+        (["approve", "nothing", "--workdir", "/"], 4, "no skill 'nothing'"),
+        (["approve", "echo", "--workdir", "/nonexistent"], 2, "does not exist"),
+        (["activate", "\udcff"], 2, "not a UTF-8 path"),
+    ],
+    ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
+)
+def test_commands_that_make_no_sense(house: Omac, server: Serving, command: list[str], status: int, said: str) -> None:
+    """What was typed wrong is said in one line, with the code that its kind has."""
+    done = house.run(*command)
+    refused(done, status, said)
+    assert "secret" not in done.err
+
+
+@pytest.mark.parametrize("command", [["flourish"], ["audit", "--frobnicate"], ["replay"], ["approve"]])
+def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
+    """An unknown command or flag, or a missing argument, is a misuse: exit 2, usage on stderr."""
+    done = house.run(*command)
+    assert (done.status, done.out) == (2, "")
+    assert "Usage: " in done.err
+    assert "Traceback" not in done.err
+
+
+def test_no_server_and_no_journal(omac: Omac) -> None:
+    """Without a server, what needs one says how to start it; without a journal, what reads one says the same."""
+    for action in ("activate", "deactivate", "reload"):
+        refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", "omac serve --no-inner")
+    for command in (["status"], ["audit"], ["replay", "--at", "1"], ["journal", "stats"]):
+        refused(omac.run(*command), 5, "there is no journal at", "omac serve --no-inner")
+    omac.serve().end(signal.SIGKILL)
+    refused(omac.run("reload", str(omac.root)), 1, "no omac serve is running here")
+
+
+def test_a_folder_that_was_removed(omac: Omac) -> None:
+    """In a removed folder relative paths mean nothing: omac says so instead of failing."""
+    command = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    refused(omac.run("activate", within=("/bin/sh", "-c", command, "sh")), 2, "current directory was removed")
+
+
+def test_a_server_that_hangs(omac: Omac) -> None:
+    """`omac status` asks a server that does not answer for seconds, not for ever, and names its socket."""
+    server = omac.serve()
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        refused(omac.run("status", seconds=20), 5, "did not answer", "control.sock")
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+def test_a_reader_that_leaves(house: Omac, server: Serving) -> None:
+    """`omac audit | head -1` ends quietly."""
+    done = house.run("replay", "--at", "1", "--json", within=("/bin/sh", "-c", '"$@" | true', "sh"))
+    assert done == (0, "", "")

@@ -1,0 +1,199 @@
+"""The command line as people and scripts meet it: help, streams, formats, filters, and one truth from two sides."""
+
+import json
+import os
+import re
+import sqlite3
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Omac, Serving, curl, eventually
+
+from omac.tools.moments import rfc3339
+from omac.tools.version import VERSION
+
+COMMANDS = ("serve", "approve", "activate", "deactivate", "reload", "status", "audit", "replay", "journal", "version")
+
+
+@pytest.fixture(scope="module")
+def used(house: Omac, server: Serving) -> list[dict[str, Any]]:
+    """The audit of two directories with two skills: completed, aborted and refused accesses."""
+    first, second = house.project("shop", "echo", "other"), house.project("shop-2")
+    for project, skills in ((first, ("echo", "other")), (second, ("echo",))):
+        house.approve(project, *skills)
+        for skill in server.activate(project)["skills"]:
+            assert curl(f"{skill['base']}/echo/{project.name}").status == 200
+    base = server.skill(second)["base"]
+    assert curl(f"{base}/crash").status == 502
+    assert curl(base.replace("/echo", "/nothing")).status == 404
+
+    def rows() -> list[dict[str, Any]]:
+        found = house.audit()
+        return found if len(found) == 5 and not any(row["outcome"] == "open" for row in found) else []
+
+    found: list[dict[str, Any]] = eventually(rows, 5.0, "five accesses with their outcomes")
+    return found
+
+
+def test_help_begins_with_examples(house: Omac) -> None:
+    """Before any list of commands a newcomer sees lines to paste; every command is explained in one line."""
+    out = house.ok("--help")
+    assert out.index("Examples:") < out.index("Commands:")
+    examples = re.findall(r"^  +omac (\w+)", out, re.MULTILINE)
+    assert set(examples) <= set(COMMANDS)
+    assert len(examples) >= 5
+    listed = dict(re.findall(r"^  ([a-z]+)  +(\S.*)$", out.partition("Commands:")[2], re.MULTILINE))
+    assert listed.keys() == set(COMMANDS)
+    bare = house.run()
+    assert "Examples:" in bare.out + bare.err
+
+
+def test_the_version(house: Omac) -> None:
+    """One line for people, one object for programs."""
+    assert house.ok("version") == f"omac {VERSION}\n"
+    assert json.loads(house.ok("version", "--json")) == {"version": VERSION}
+
+
+def test_data_and_messages_go_different_ways(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
+    """What a command is asked for is on stdout, everything else on stderr: with --json every line parses."""
+    for command in (["status"], ["audit"], ["replay", "--at", "5"], ["journal", "stats"], ["version"]):
+        done = house.run(*command, "--json")
+        assert (done.status, done.err) == (0, ""), done
+        assert all(isinstance(json.loads(line), dict) for line in done.out.splitlines())
+    done = house.run("activate", str(house.root / "missing"), "--json")
+    assert (done.status, done.out) == (2, "")
+    assert "does not exist" in done.err
+
+
+def test_approving(house: Omac, server: Serving) -> None:
+    """It says what was approved, by which hash, and whether that was new; the second time changes nothing."""
+    project = house.project("approving")
+    command = ("approve", "echo", "--workdir", "approving", "--json")
+    told = json.loads(house.ok(*command))
+    assert told | {"bundle_hash": ""} == {
+        "skill": "echo",
+        "dir": str(project),
+        "source": str(project / ".agents" / "skills" / "echo"),
+        "bundle_hash": "",
+        "new": True,
+    }
+    assert re.fullmatch("sha256:[0-9a-f]{64}", told["bundle_hash"])
+    head = json.loads(house.ok("journal", "stats", "--json"))["events"]
+    assert json.loads(house.ok(*command)) == told | {"new": False}
+    assert json.loads(house.ok("journal", "stats", "--json"))["events"] == head
+
+
+def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:
+    """People activate, look again and deactivate by path, relative ones too; the manifest is the server's own."""
+    project = house.project("by-hand")
+    house.approve(project)
+    manifest = json.loads(house.ok("activate", "by-hand", "--json"))
+    assert manifest == server.activate(project)
+    assert "ready" in house.ok("reload", "by-hand")
+    assert house.ok("deactivate", "by-hand") == f"{project}: deactivated\n"
+    assert curl(f"{manifest['skills'][0]['base']}/x").status == 404
+    assert str(project) not in house.ok("status", "--json")[: house.ok("status", "--json").index('"registry"')]
+
+
+def test_the_status_is_the_fold_of_the_journal(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
+    """What the server tells and what the journal replays to at that position are the same bytes."""
+    compared = 0
+    for name in ("x", "y"):
+        project = house.project(f"fold-{name}")
+        manifest = server.activate(project)
+        curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/echo/x")
+        live = house.ok("status", "--json")
+        position = json.loads(live)["position"]
+        assert house.ok("replay", "--at", str(position), "--json") == live
+        compared += 1
+    assert compared == 2
+    assert str(project) in [one["dir"] for one in json.loads(live)["directories"]]
+    assert manifest["dir_token"] not in live
+
+
+def test_a_replay_at_a_time_is_the_replay_at_its_position(house: Omac, used: list[dict[str, Any]]) -> None:
+    """The time of an event, as it is shown, means all up to that event; position 0 is the empty system."""
+    records = house.events()
+    chosen = records[len(records) // 2]
+    reached = sum(1 for _ in takewhile(lambda one: one.at // 1_000 <= chosen.at // 1_000, records))
+    assert reached >= chosen.position
+    by_time = house.ok("replay", "--at", rfc3339(chosen.at), "--json")
+    assert json.loads(by_time)["position"] == reached
+    assert house.ok("replay", "--at", str(reached), "--json") == by_time
+    empty = json.loads(house.ok("replay", "--at", "0", "--json"))
+    assert (empty["position"], empty["directories"], empty["runs"]) == (0, [], [])
+    assert "events that led there:" in house.ok("replay", "--at", str(chosen.position))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["--skill", "other"], lambda row: row["skill"] == "other"),
+        (["--skill", "nobody"], lambda row: False),
+        (["--dir", "shop"], lambda row: row["dir"].endswith("/shop")),
+        (["--dir", "."], lambda row: True),
+        (["--dir", "/"], lambda row: True),
+        (["--outcome", "refused"], lambda row: row["outcome"] == "refused"),
+        (["--outcome", "aborted"], lambda row: row["path"] == "/crash"),
+        (["--outcome", "completed", "--dir", "shop-2"], lambda row: row["path"] == "/echo/shop-2"),
+        (["--since", "1h"], lambda row: True),
+        (["--until", "1h"], lambda row: False),
+        (["--since", "2000-01-01", "--until", "2000-01-02"], lambda row: False),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_the_audit_can_be_filtered(house: Omac, used: list[dict[str, Any]], arguments: list[str], wanted: Any) -> None:
+    """By skill, by directory and what is below it (not by a name that only begins alike), by time, by outcome."""
+    mine = [row for row in house.audit(*arguments) if row["position"] <= used[-1]["position"]]
+    assert mine == [row for row in used if wanted(row)]
+
+
+def test_the_audit_can_be_cut_at_an_access(house: Omac, used: list[dict[str, Any]]) -> None:
+    """A row's own `at` can be pasted as --since and --until; both include it."""
+    at = used[2]["at"]
+    assert [row["position"] for row in house.audit("--since", at, "--until", at)] == [used[2]["position"]]
+
+
+def test_the_audit_for_people(house: Omac, used: list[dict[str, Any]]) -> None:
+    """A line for the columns, then one for each access, with its position first."""
+    head, *lines = house.ok("audit", "--dir", "shop").splitlines()
+    assert head.split()[:3] == ["position", "at", "outcome"]
+    assert [int(line.split()[0]) for line in lines] == [row["position"] for row in used if row["dir"].endswith("/shop")]
+
+
+def test_where_the_journal_is_and_what_is_in_it(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
+    """The path is that of the flag, the variable, or the state directory; the counts are those of the file."""
+    assert house.ok("journal", "path") == f"{server.ready['journal']}\n"
+    assert house.run("journal", "path", extra={"OMAC_JOURNAL": "/x/y.db"}).out == "/x/y.db\n"
+    assert house.run("journal", "path", "--journal", "z.db").out == f"{house.root}/z.db\n"
+    bare = {"OMAC_STATE_DIR": "", "XDG_STATE_HOME": ""}
+    assert house.run("journal", "path", extra=bare).out == f"{house.environment['HOME']}/.local/state/omac/journal.db\n"
+    stats = json.loads(house.ok("journal", "stats", "--json"))
+    connection = sqlite3.connect(f"file:{stats['path']}?mode=ro", uri=True)
+    (count,) = connection.execute("SELECT count(*) FROM event").fetchone()
+    connection.close()
+    assert stats["events"] == sum(stats["kinds"].values()) == count
+    assert stats["kinds"]["access.completed"] == 3
+    assert stats["first_at"] < stats["last_at"]
+    assert stats["bytes"] >= os.path.getsize(stats["path"])
+    assert "access.completed" in house.ok("journal", "stats")
+
+
+def test_status_for_people_names_what_is_online(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
+    """Directories, skills, and where the log of each sidecar is."""
+    out = house.ok("status")
+    assert f"pid {server.process.pid}" in out
+    assert f"{house.root / 'shop'}: active" in out
+    log = re.search(r"sidecar other of \S+: healthy \(pid \d+, port \d+, log (\S+)\)", out)
+    assert log is not None, out
+    assert "/status 200" in Path(log[1]).read_text()
+
+
+def test_without_a_server_the_status_comes_from_the_journal(omac: Omac) -> None:
+    """After an orderly end the journal says the same as the server would: nothing is online."""
+    omac.serve().end()
+    status = json.loads(omac.ok("status", "--json"))
+    assert omac.ok("replay", "--at", str(status["position"]), "--json") == omac.ok("status", "--json")
+    assert "no directory is online" in omac.ok("status")

@@ -1,0 +1,540 @@
+"""`omac serve` on its main road: online, used, audited, killed, recovered, stopped.
+
+Projects hold copies of the example skill, or small skills of the tests' own; clients are curl.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from real_omac import CURL, Omac, Serving, curl, eventually, omac_in, stays
+
+from omac.domain.access import AccessAborted, AccessCompleted, AccessRequested
+from omac.domain.run import RunRecovered, RunStopped
+
+FIELDS = {
+    "position", "at", "dir", "skill", "session", "method", "path", "status", "bytes", "duration", "outcome",
+}  # fmt: skip
+
+COUNTER_META = """\
+name: counter
+sidecar:
+  command: [python3, sidecar.py]
+  mount: counter
+"""
+COUNTER = """\
+import os, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Counter(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self):
+        if self.path != "/status":
+            received = os.open(os.environ["OMAC_WORKDIR"] + "/received", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.write(received, self.path.encode() + b"\\n")
+            os.close(received)
+            time.sleep(60 if self.path.startswith("/hang") else 0.01)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Counter).serve_forever()
+"""
+
+# Serves until somebody asks it to end; it begins in a moment, so that restarting it costs nothing but omac's pauses.
+BRITTLE_META = """\
+name: brittle
+sidecar:
+  command: [/bin/sh, -c, 'test -e "$OMAC_WORKDIR/mended" && exec python3 sidecar.py; exit 3']
+  mount: brittle
+"""
+BRITTLE = """\
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Fine(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(204)
+        self.end_headers()
+
+HTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Fine).serve_forever()
+"""
+
+WANTING_META = """\
+name: wanting
+sidecar:
+  command: [python3, sidecar.py]
+  mount: wanting
+  secrets:
+    - name: WANTED_SECRET
+"""
+
+# A shell that starts a shell that starts the server, and outlives neither willingly.
+WRAPPED_META = """\
+name: wrapped
+sidecar:
+  command: [/bin/sh, -c, 'trap "" TERM HUP; /bin/sh -c "trap : TERM HUP; python3 sidecar.py; true"; true']
+  mount: wrapped
+"""
+
+
+class Idle(NamedTuple):
+    """A server of its own whose sidecars nobody has asked for anything since a moment, and their processes."""
+
+    server: Serving
+    bases: list[str]
+    pids: set[int]
+    since: float
+
+
+@pytest.fixture(scope="module", autouse=True)
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Idle]:
+    """Begun before the first test of this module, so that the others run while it idles."""
+    with omac_in(tmp_path_factory.mktemp("idle")) as omac:
+        project = omac.project("p")
+        omac.skill(project, "wrapped", WRAPPED_META, COUNTER)
+        omac.approve(project, "echo", "wrapped")
+        server = omac.serve()
+        skills = server.activate(project)["skills"]
+        assert [skill["state"] for skill in skills] == ["ready", "ready"]
+        pids = _processes(server)
+        assert len(pids) >= 2 * 3 + 2  # bubblewrap's two and the program each, and the two shells
+        yield Idle(server, [skill["base"] for skill in skills], pids, time.monotonic())
+
+
+def tree(pid: int) -> set[int]:
+    """A process and all its descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry))
+    found, waiting = set(), [pid]
+    while waiting:
+        one = waiting.pop()
+        found.add(one)
+        waiting += parents.get(one, [])
+    return found
+
+
+def is_up(skill: dict[str, Any]) -> bool:
+    """Whether a skill of a manifest can be called."""
+    return bool(skill["state"] == "ready")
+
+
+def test_the_ready_line_says_where_everything_is(house: Omac, server: Serving) -> None:
+    """One JSON object with exactly the promised keys; what it names is there, and private."""
+    assert set(server.ready) == {
+        "control_base", "control_socket", "control_token_file", "facade_base", "facade_socket", "journal", "run",
+    }  # fmt: skip
+    assert server.ready["journal"] == str(house.state / "journal.db")
+    assert os.path.realpath(house.state / "run" / "current") == os.path.dirname(server.ready["control_socket"])
+    for place in ("control_socket", "control_token_file", "facade_socket", "journal"):
+        assert os.stat(server.ready[place]).st_mode & 0o777 == 0o600, place
+
+
+def test_an_approved_skill_is_ready_on_first_activation(house: Omac, server: Serving) -> None:
+    """The manifest names the directory, its token, the skill's two bases, and the agent's variables."""
+    project = house.project("manifest")
+    house.approve(project)
+    manifest = server.activate(project)
+    token = manifest["dir_token"]
+    assert (manifest["dir"], manifest["state"]) == (str(project), "active")
+    assert len(bytes.fromhex(token)) == 16
+    quoted = server.ready["facade_socket"].replace("/", "%2F")
+    base = f"{server.ready['facade_base']}/{token}/echo"
+    (skill,) = manifest["skills"]
+    assert skill == {
+        "name": "echo", "scope": "workdir", "mount": "echo", "state": "ready", "base": base,
+        "socket_base": f"http+unix://{quoted}/{token}/echo",
+    }  # fmt: skip
+    assert manifest["env"] == {"OMAC_SKILLS": "echo", "OMAC_ECHO_BASE": base, f"OMAC_D_{token.upper()}_ECHO_BASE": base}
+
+
+def test_curl_uses_a_skill_and_the_audit_has_each_access_once(house: Omac, server: Serving) -> None:
+    """GET, POST, 50 MiB up, a stream, the Unix socket and two roads to nowhere: each is one row that says what was
+    asked, by whom, how it ended, how much moved and how long it took."""
+    project = house.project("journey")
+    house.approve(project)
+    base = server.skill(project)["base"]
+    token = base.split("/")[3]
+
+    answer = curl(f"{base}/echo/notes?draft=1")
+    seen = answer.json()
+    assert (answer.status, seen["method"], seen["path"], seen["query"]) == (200, "GET", "/echo/notes", "draft=1")
+    assert {name.lower(): value for name, value in seen["headers"].items()}["x-forwarded-prefix"] == "/echo"
+    assert token not in answer.body
+
+    seen = curl("-H", "Content-Type: text/plain", "--data-binary", "good morning", f"{base}/echo").json()
+    assert (seen["method"], seen["body"]) == ("POST", "good morning")
+
+    body = os.urandom(1 << 20) * 50
+    upload = house.folder / "upload"
+    upload.write_bytes(body)
+    seen = curl("-T", str(upload), "-X", "POST", f"{base}/echo/upload").json()
+    upload.unlink()
+    assert seen == {"bytes": 50 << 20, "sha256": hashlib.sha256(body).hexdigest()}
+
+    with subprocess.Popen([*CURL, "-N", f"{base}/ticks?n=4&ms=150"], stdout=subprocess.PIPE, bufsize=0) as client:
+        assert client.stdout is not None
+        times = [time.monotonic() for line in client.stdout if line.startswith(b"data:")]
+    assert client.returncode == 0
+    assert len(times) == 4
+    assert times[-1] - times[0] > 0.3  # they did not come all at once
+
+    answer = curl("--unix-socket", server.ready["facade_socket"], f"http://localhost/{token}/echo/status")
+    assert (answer.status, answer.json()) == (200, {"status": "ok"})
+
+    for nowhere in (f"{token}/nothing/x", f"{'0' * 32}/echo/x"):
+        answer = curl(f"{server.ready['facade_base']}/{nowhere}")
+        assert (answer.status, answer.headers["x-omac-reason"]) == (404, "unknown-mount")
+
+    def ended() -> list[dict[str, Any]]:
+        rows = house.audit("--dir", str(project))
+        return rows if len(rows) >= 6 and all(row["outcome"] != "open" for row in rows) else []
+
+    rows = eventually(ended, 5.0, "an outcome of each access")
+    assert [(row["method"], row["path"], row["status"], row["outcome"]) for row in rows] == [
+        ("GET", "/echo/notes", 200, "completed"),
+        ("POST", "/echo", 200, "completed"),
+        ("POST", "/echo/upload", 200, "completed"),
+        ("GET", "/ticks", 200, "completed"),
+        ("GET", "/status", 200, "completed"),
+        ("GET", "/x", 404, "refused"),
+    ]
+    assert all(row.keys() >= FIELDS and row["at"].endswith("Z") for row in rows)
+    assert [row["position"] for row in rows] == sorted({row["position"] for row in rows})
+    assert {(row["dir"], row["session"]) for row in rows} == {(str(project), None)}
+    assert [row["skill"] for row in rows] == ["echo"] * 5 + [None]
+    assert rows[2]["bytes_in"] == 50 << 20
+    assert 0 < rows[2]["bytes"] < 1_000
+    assert rows[3]["duration"] > 0.4
+    (lost,) = [row for row in house.audit("--outcome", "refused") if row["dir"] is None]
+    assert (lost["path"], lost["skill"]) == ("", None)  # what was not a token of ours is not recorded
+
+
+def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, server: Serving) -> None:
+    """502 says why and how to mend it; the fix, pasted into a shell, makes the skill ready at once: same token."""
+    project = house.project("with a 'quote'")
+    manifest = server.activate(project)
+    (skill,) = manifest["skills"]
+    assert (manifest["state"], skill["state"]) == ("active_partial", "broken")
+    assert "not host-approved" in skill["detail"]
+    base = f"{server.ready['facade_base']}/{manifest['dir_token']}/echo"
+    answer = curl(f"{base}/status")
+    assert (answer.status, answer.headers["x-omac-reason"]) == (502, "skill-broken")
+    assert "not host-approved" in answer.body
+
+    (fix,) = skill["fix"]
+    scripts = house.folder / "bin"
+    scripts.mkdir()
+    command = scripts / "omac"
+    command.write_text(
+        f'#!/bin/sh\nexec {json.dumps(sys.executable)} -c "from omac.tools.main import main; main()" "$@"\n'
+    )
+    command.chmod(0o755)
+    path = {"PATH": f"{scripts}:{house.environment['PATH']}"}
+    subprocess.run(["/bin/sh", "-c", fix], check=True, cwd="/", env=house.environment | path, capture_output=True)
+
+    eventually(lambda: curl(f"{base}/status").status == 200, 1.0, "the approved skill to be ready")
+    after = server.activate(project)
+    assert (after["dir_token"], after["state"]) == (manifest["dir_token"], "active")
+
+
+def test_code_that_changed_after_approval_does_not_run(house: Omac, server: Serving) -> None:
+    """An approval holds for the code that was seen: a changed file needs a new one."""
+    project = house.project("drift")
+    house.approve(project)
+    assert is_up(server.skill(project))
+    with (project / ".agents" / "skills" / "echo" / "sidecar.py").open("a") as file:
+        file.write("# changed\n")
+    answer = server.call("reload", {"dir": str(project)})
+    (skill,) = answer.json()["skills"]
+    assert skill["state"] == "broken"
+    assert "not what was approved" in skill["detail"]
+
+
+def test_a_skill_that_lacks_a_secret_is_pending(house: Omac, server: Serving) -> None:
+    """409 with JSON that names what is missing and what to do; the good skill beside it is ready."""
+    project = house.project("pending", "echo")
+    house.skill(project, "wanting", WANTING_META)
+    house.approve(project, "echo", "wanting")
+    manifest = server.activate(project)
+    skills = {skill["name"]: skill for skill in manifest["skills"]}
+    assert manifest["state"] == "active_partial"
+    assert is_up(skills["echo"])
+    assert skills["wanting"]["state"] == "pending_credentials"
+    assert skills["wanting"]["missing"] == ["WANTED_SECRET"]
+    assert skills["wanting"]["fix"]
+    answer = curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/wanting/x")
+    assert (answer.status, answer.headers["x-omac-reason"]) == (409, "pending-credentials")
+    told = answer.json()
+    assert told["missing"] == ["WANTED_SECRET"]
+    assert told["fix"]
+
+
+def test_each_session_has_a_token_of_its_own(house: Omac, server: Serving) -> None:
+    """A session's URL says who calls, and the audit names it; the launch token is nobody's; asking again changes
+    nothing."""
+    project = house.project("sessions")
+    house.approve(project)
+    shared, one, two = server.activate(project), server.activate(project, "s1"), server.activate(project, "s2")
+    assert len({shared["dir_token"], one["dir_token"], two["dir_token"]}) == 3
+    assert server.activate(project, "s1") == one
+    assert server.activate(project) == shared
+    for number, manifest in enumerate((shared, one, two)):
+        assert curl(f"{manifest['skills'][0]['base']}/echo/{number}").status == 200
+    rows = eventually(lambda: len(rows := house.audit("--dir", str(project))) == 3 and rows, 5.0, "three accesses")
+    assert [row["session"] for row in rows] == [None, "s1", "s2"]
+    answer = server.call("activate", {"dir": str(project), "session": "s\n"})
+    assert (answer.status, answer.headers["x-omac-reason"]) == (400, "bad-request")
+
+
+def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Serving) -> None:
+    """While it is down its route answers 503 and the manifest says so; then it is ready again, at the same address."""
+    project = house.project("crash")
+    house.approve(project)
+    skill = server.skill(project)
+    assert curl(f"{skill['base']}/crash").status == 502
+    down = eventually(
+        lambda: (answer := curl(f"{skill['base']}/status")).status == 503 and answer, 2.0, "the route to be down"
+    )
+    assert down.headers["x-omac-reason"] == "sidecar-down"
+    state = server.skill(project)
+    assert state["state"] in ("restarting", "ready"), state
+    eventually(lambda: curl(f"{skill['base']}/status").status == 200, 5.0, "the sidecar's return")
+    assert server.skill(project) == skill
+
+
+def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, server: Serving) -> None:
+    """A sidecar that keeps failing is `restarting` with what it is waiting for, then broken; a reload tries again."""
+    project = house.root / "brittle"
+    house.skill(project, "brittle", BRITTLE_META, BRITTLE)
+    house.approve(project, "brittle")
+    (project / "mended").touch()
+    skill = server.skill(project, "brittle")
+    assert is_up(skill)
+    (project / "mended").unlink()
+    (pid,) = [one["pid"] for one in server.call("status").json()["sidecars"] if one["dir"] == str(project)]
+    for member in tree(pid) - {pid}:
+        os.kill(member, signal.SIGKILL)
+    restarting = eventually(
+        lambda: (now := server.skill(project, "brittle"))["state"] == "restarting" and now, 2.0, "restarting"
+    )
+    assert "exited with status 3" in restarting["detail"] or "killed" in restarting["detail"], restarting
+    assert restarting["fix"]
+
+    broken = eventually(
+        lambda: (now := server.skill(project, "brittle"))["state"] == "broken" and now, 20.0, "it to give up"
+    )
+    assert "gave up after 6 failures" in broken["detail"]
+    assert "its output is in" in broken["detail"]
+    assert curl(f"{skill['base']}/x").headers["x-omac-reason"] == "skill-broken"
+    (project / "mended").touch()
+    assert broken["fix"] == [f"omac reload {project}"]
+    out = house.ok("reload", str(project))
+    assert "ready" in out
+    assert curl(f"{skill['base']}/x").status == 204
+
+
+def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) -> None:
+    """`--unapproved allow` runs a skill nobody vouched for, without its pass-through; an approval gives it that."""
+    project = omac.project("p")
+    server = omac.serve("--unapproved", "allow", extra={"ECHO_PASSTHROUGH": "from the host", "NOT_DECLARED": "no"})
+    skill = server.skill(project)
+    assert is_up(skill)
+    before = curl(f"{skill['base']}/whoami").json()["variables"]
+    assert "ECHO_PASSTHROUGH" not in before
+    assert before["OMAC_WORKDIR"] == str(project)
+    assert before["ECHO_GREETING"] == "hello"
+    omac.approve(project)
+
+    def after() -> dict[str, str]:
+        answer = curl(f"{skill['base']}/whoami")
+        found: dict[str, str] = answer.json()["variables"] if answer.status == 200 else {}
+        return found if "ECHO_PASSTHROUGH" in found else {}
+
+    variables = eventually(after, 3.0, "the pass-through")
+    assert variables["ECHO_PASSTHROUGH"] == "from the host"
+    assert not {"NOT_DECLARED", "HOME", "OMAC_STATE_DIR", "XDG_STATE_HOME"} & variables.keys()
+
+
+def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
+    """kill -9 in mid-load: all that the sidecar received is in the journal, and the next start gives the rest an
+    outcome."""
+    project = omac.root / "p"
+    omac.skill(project, "counter", COUNTER_META, COUNTER)
+    omac.approve(project, "counter")
+    first = omac.serve()
+    manifest = first.activate(project)
+    base = manifest["skills"][0]["base"]
+    received = project / "received"
+    clients = [
+        subprocess.Popen(
+            [*CURL, "-o", "/dev/null", f"{base}/{path}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for path in ("hang", *(f"{client}/[1-100000]" for client in "abcdef"))
+    ]
+    try:
+        eventually(lambda: received.exists() and received.read_text().count("\n") > 300, 20.0, "300 requests")
+        eventually(lambda: "/hang\n" in received.read_text(), 5.0, "the request that hangs")
+        assert first.end(signal.SIGKILL) == -signal.SIGKILL
+        eventually(lambda: not omac.left(), 1.0, "the end of the sidecar and its wrappers")
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
+
+    second = omac.serve()
+    assert curl(f"{second.ready['facade_base']}/{manifest['dir_token']}/counter/x").status == 404
+    assert second.call("dirs").json() == {"dirs": []}
+
+    forwarded = Counter(received.read_text().split())
+    rows = [row for row in omac.audit() if row["outcome"] != "refused"]
+    assert Counter(row["path"] for row in rows) >= forwarded
+    assert {row["outcome"] for row in rows} == {"completed", "aborted"}
+    aborted = [row for row in rows if row["outcome"] == "aborted"]
+    assert {row["reason"] for row in aborted} <= {"omac-killed", "client-gone"}
+    assert ("/hang", "omac-killed") in {(row["path"], row["reason"]) for row in aborted}
+
+    requested = [one.position for one in omac.events(AccessRequested)]
+    outcomes = Counter(
+        one.event.request for one in omac.events() if isinstance(one.event, AccessCompleted | AccessAborted)
+    )
+    assert outcomes == Counter(requested)
+    (recovered,) = omac.events(RunRecovered)
+    assert isinstance(recovered.event, RunRecovered)
+    assert (recovered.event.directories, recovered.event.sidecars) == (1, 1)
+
+    again = second.activate(project)
+    assert again["dir_token"] != manifest["dir_token"]
+    assert curl(f"{again['skills'][0]['base']}/after").status == 200
+
+
+def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
+    """Without bubblewrap omac says what it cannot promise; a sidecar that survives its kill -9 is ended at the next
+    start, recognised by more than its pid, and nobody else is."""
+    project = omac.project("p")
+    omac.approve(project)
+    tools = omac.folder / "tools"
+    tools.mkdir()
+    (tools / "python3").symlink_to(os.path.realpath(sys.executable))
+    bare = {"PATH": str(tools)}
+    first = omac.serve(extra=bare)
+    assert "sidecars get no pid namespace of their own: bubblewrap (bwrap) is not on PATH" in first.said()
+    assert is_up(first.skill(project))
+    (sidecar,) = first.call("status").json()["sidecars"]
+    first.end(signal.SIGKILL)
+    assert _living({sidecar["pid"]}), "the case this test is about"
+    with subprocess.Popen(["sleep", "60"], env=omac.environment | {"OMAC_WORKDIR": str(project)}) as stranger:
+        try:
+            second = omac.serve(extra=bare)
+            assert not _living({sidecar["pid"]})
+            assert omac.left() == [stranger.pid]
+        finally:
+            stranger.kill()
+    assert is_up(second.skill(project))
+    assert second.end() == 0
+    assert omac.left() == []
+
+
+def test_a_stop_is_in_order(omac: Omac) -> None:
+    """SIGTERM: accesses under way are recorded, directories go offline, the run says so; exit 0, nothing left."""
+    project = omac.project("p")
+    omac.approve(project)
+    server = omac.serve("--workdir", str(project))
+    skill = server.skill(project)
+    with subprocess.Popen(
+        [*CURL, f"{skill['base']}/slow?ms=20000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as client:
+        eventually(lambda: server.call("status").json()["accesses"]["open"] == 1, 5.0, "the slow request")
+        assert server.end() == 0, server.said()
+        assert client.wait(10) != 0
+    assert omac.left() == []
+    assert server.said() == ""
+    assert [(row["path"], row["outcome"], row["reason"]) for row in omac.audit()] == [("/slow", "aborted", "stopping")]
+    last = omac.events()[-1].event
+    assert isinstance(last, RunStopped)
+    assert last.why == "asked by SIGTERM"
+    status = json.loads(omac.ok("status", "--json"))
+    assert (status["runs"], status["directories"], status["sidecars"]) == ([], [], [])
+
+
+def test_a_stop_does_not_wait_for_an_activation(omac: Omac) -> None:
+    """SIGTERM while `--workdir` still comes online ends omac at once, not after the slow sidecar's own time-out."""
+    project = omac.root / "p"
+    meta = "name: mute\nsidecar:\n  command: [sleep, '600']\n  mount: mute\n  health: {timeout_ms: 120000}\n"
+    omac.skill(project, "mute", meta)
+    omac.approve(project, "mute")
+    server = omac.start("serve", "--no-inner", "--json", "--root", str(omac.root), "--workdir", str(project))
+    eventually(lambda: any(b"sleep" in _arguments(pid) for pid in omac.left()), 15.0, "the sidecar to start")
+    assert server.end(seconds=10.0) == 0, server.said()
+    assert omac.left() == []
+
+
+def test_sidecars_outlive_idleness_but_not_omac(idle: Idle) -> None:
+    """Idle for 30 s, a sidecar is the same process still; started through shells that ignore signals, it is gone
+    within a second of omac's kill -9."""
+    passed = time.monotonic() - idle.since
+    stays(lambda: idle.pids == _living(idle.pids), max(30.0 - passed, 0.1), "every process of the sidecars")
+    assert _processes(idle.server) == idle.pids
+    for base in idle.bases:
+        assert curl(f"{base}/status").status == 200
+    idle.server.end(signal.SIGKILL)
+    eventually(lambda: not _living(idle.pids), 1.0, "the end of every process of the sidecars")
+
+
+def _processes(server: Serving) -> set[int]:
+    """All processes of all sidecars of a server."""
+    return {pid for one in server.call("status").json()["sidecars"] for pid in tree(one["pid"])}
+
+
+def _arguments(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _living(pids: set[int]) -> set[int]:
+    found = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        except OSError:
+            continue
+        if state not in (b"Z", b"X"):
+            found.add(pid)
+    return found
+
+
+def test_commands_mean_the_journal_of_the_server_that_runs(omac: Omac) -> None:
+    """With `--journal` given to the server alone, approve and audit need not be told; without a server, they do."""
+    elsewhere = omac.folder / "elsewhere" / "other.db"
+    project = omac.project("p")
+    serving = omac.serve("--journal", str(elsewhere))
+    assert omac.ok("journal", "path").strip() == str(elsewhere)
+    serving.activate(project)
+    omac.approve(project)
+    skill = eventually(lambda: (s := serving.skill(project))["state"] == "ready" and s, 5.0, "the approved skill")
+    assert curl(f"{skill['base']}/status").status == 200
+    eventually(lambda: [row["outcome"] for row in omac.audit()] == ["completed"], 2.0, "the access in the audit")
+    assert serving.end() == 0
+    assert omac.ok("journal", "path").strip() == str(omac.state / "journal.db")
