@@ -25,7 +25,7 @@ class MetaError(Exception):
         self.problem = problem
 
 
-class Health(msgspec.Struct, frozen=True):
+class Health(msgspec.Struct, frozen=True, array_like=True):
     """How to learn that a sidecar is ready: GET `path` until 2xx, for at most `timeout_ms`.
 
     `interval_ms` bounds the pause between two tries; omac asks sooner at first.

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notification, StoredEvent
 
-from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, refusal_of
+from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, damaged, refusal_of
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -85,6 +85,8 @@ class SqlRecorder(ApplicationRecorder):
                 connection.execute(sa.update(HEAD).values(position=last))
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
+        except sa.exc.NoResultFound as error:
+            raise damaged(self.path, "it has no head") from error
         self._ids |= new
         return results
 
@@ -158,7 +160,9 @@ class SqlRecorder(ApplicationRecorder):
         with self._read() as connection:
             found = connection.execute(query).all()
             name = self._name_lookup(connection, found)
-        return [Row(p, name(s), v, name(k), at, name(r), name(a), c, z, b) for p, s, v, k, at, r, a, c, z, b in found]
+            return [
+                Row(p, name(s), v, name(k), at, name(r), name(a), c, z, b) for p, s, v, k, at, r, a, c, z, b in found
+            ]
 
     def select_events(
         self,
@@ -244,6 +248,8 @@ class _Reading:
         self._connection.close()
         if isinstance(error, sa.exc.DBAPIError):
             raise refusal_of(error, self._path) from error
+        if isinstance(error, sa.exc.NoResultFound | KeyError):
+            raise damaged(self._path, f"something it refers to is missing ({error})") from error
 
 
 _COLUMNS = (

@@ -7,6 +7,7 @@ for proofs; this version leaves them empty.
 
 import contextlib
 import os
+import shlex
 import sqlite3
 import stat
 from typing import Any
@@ -122,16 +123,32 @@ def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
     """What a database error means for the person who runs omac."""
     text = str(error.orig)
     if "readonly" in text or "read-only" in text:
-        fix = [f"ls -l {path}", "omac serve --journal PATH  # somewhere you can write"]
+        fix = [f"ls -l {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"]
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
     if "full" in text:
-        return Refusal("journal-unavailable", f"the disk of the journal {path} is full", fix=[f"df -h {path}"])
+        return Refusal(
+            "journal-unavailable", f"the disk of the journal {path} is full", fix=[f"df -h {shlex.quote(path)}"]
+        )
     if "malformed" in text or "not a database" in text or "no such table" in text or "no such column" in text:
-        fix = [f"sqlite3 {path} 'pragma integrity_check'", "omac serve --journal PATH  # begins a new journal there"]
-        return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {text}", fix=fix)
+        return damaged(path, text)
     if "locked" in text or "busy" in text:
-        return Refusal("journal-unavailable", f"the journal {path} is locked by another program", fix=[f"fuser {path}"])
-    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[f"ls -l {path}"])
+        return Refusal(
+            "journal-unavailable",
+            f"the journal {path} is locked by another program",
+            fix=[f"fuser {shlex.quote(path)}"],
+        )
+    return Refusal(
+        "journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[f"ls -l {shlex.quote(path)}"]
+    )
+
+
+def damaged(path: str, what: str) -> Refusal:
+    """The refusal of a file that is no journal, or no whole one."""
+    fix = [
+        f"sqlite3 {shlex.quote(path)} 'pragma integrity_check'",
+        "omac serve --journal PATH  # begins a new journal there",
+    ]
+    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=fix)
 
 
 def _create_file(path: str) -> None:
@@ -150,7 +167,7 @@ def _create_file(path: str) -> None:
         raise Refusal(
             reason,
             f"the journal {path} cannot be opened for writing: {error.strerror}",
-            fix=[f"ls -ld {path}", "omac serve --journal PATH  # somewhere you can write"],
+            fix=[f"ls -ld {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"],
         ) from error
     _check_regular(path, mode)
 
@@ -169,10 +186,12 @@ def _create_folders(path: str) -> None:
 def _check_regular(path: str, mode: int) -> None:
     if stat.S_ISLNK(mode):
         raise Refusal(
-            "state-unusable", f"the journal {path} is a symbolic link; name the file itself", fix=[f"ls -l {path}"]
+            "state-unusable",
+            f"the journal {path} is a symbolic link; name the file itself",
+            fix=[f"ls -l {shlex.quote(path)}"],
         )
     if not stat.S_ISREG(mode):
-        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=[f"ls -l {path}"])
+        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=[f"ls -l {shlex.quote(path)}"])
 
 
 def _look_first(path: str) -> None:

@@ -123,7 +123,7 @@ class StateDir:
                 lock.hold(path)
             except lock.Locked as locked:
                 who = f" (pid {locked.pid})" if locked.pid else ""
-                fix = ["omac status", f"kill {locked.pid}" if locked.pid else f"fuser {path}"]
+                fix = ["omac status", f"kill {locked.pid}" if locked.pid else f"fuser {shlex.quote(path)}"]
                 raise Refusal(
                     "journal-in-use", f"another omac serve{who} uses the journal {journal}", fix=fix
                 ) from None
@@ -177,7 +177,7 @@ class _Usable:
             raise Refusal(
                 "state-unusable",
                 f"the state directory {self._path} cannot be used: {error}",
-                fix=[f"ls -ld {self._path}", "export OMAC_STATE_DIR=PATH  # somewhere you can write"],
+                fix=[f"ls -ld {shlex.quote(self._path)}", "export OMAC_STATE_DIR=PATH  # somewhere you can write"],
             ) from error
 
 

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shlex
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +52,7 @@ def ask(environment: Mapping[str, str], method: str, path: str, document: object
         return None
     except (OSError, http.client.HTTPException) as error:
         raise Refusal(
-            "state-unusable", f"the server at {server} did not answer: {error}", fix=[f"fuser {server}"]
+            "state-unusable", f"the server at {server} did not answer: {error}", fix=[f"fuser {shlex.quote(server)}"]
         ) from error
     finally:
         connection.close()

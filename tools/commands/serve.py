@@ -1,6 +1,7 @@
 """omac serve: from what a person typed to a server that runs."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
@@ -81,7 +82,9 @@ def _directory(path: str, flag: str) -> str:
     canonical = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(canonical):
         reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
-        raise Refusal(reason, f"{flag} {path}: there is no directory {canonical}", fix=[f"ls -ld {canonical}"])
+        raise Refusal(
+            reason, f"{flag} {path}: there is no directory {canonical}", fix=[f"ls -ld {shlex.quote(canonical)}"]
+        )
     return canonical
 
 
