@@ -306,7 +306,8 @@ def settle(plan: Plan | None, sidecars: dict[str, Sidecar], state: Directory) ->
     events: list[Event] = []
     routes = dict(state.routes)
     waiting = False
-    for name in plan.specs if plan else [n for n, route in routes.items() if route.why is None]:
+    mounted_now = [name for name, route in routes.items() if route.why is None]
+    for name in [name for name in plan.specs if name in state.skills] if plan else mounted_now:
         sidecar = sidecars[name]
         if sidecar.status == "gave-up" and (plan is None or sidecar.generation == state.generation):
             stub = _gave_up(name, state, sidecar)

@@ -308,7 +308,8 @@ def evolve(state: Sidecar, event: Event) -> Sidecar:
     match event:
         case SpawnRequested(spec, generation, attempt):
             failures = state.failures if state.status == "backoff" else 0
-            return Sidecar(status, spec, generation, None, failures, attempt, 0, state.detail)
+            detail = state.detail if state.status == "backoff" else ""
+            return Sidecar(status, spec, generation, None, failures, attempt, 0, detail)
         case Started(birth):
             return replace(state, status=status, birth=birth)
         case Healthy():

@@ -109,10 +109,12 @@ class Activation:
     async def _bring_up(self, stream: StreamId, state: Directory) -> None:
         try:
             plan = await self._plan(state)
-        except (Refusal, OSError) as problem:
+        except Exception as problem:  # whatever is wrong with one directory, the others are unharmed
             if isinstance(problem, Refusal) and problem.reason in JOURNAL_AWAY:
                 raise
-            await self._execute(stream, directory.FailActivation(str(problem)))
+            if not isinstance(problem, Refusal | OSError):
+                _log.exception("%s: its skills cannot be looked at", state.path)
+            await self._execute(stream, directory.FailActivation(str(problem) or type(problem).__name__))
             return
         await self._execute(stream, directory.AdoptPlan(plan))
         while True:

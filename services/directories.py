@@ -3,6 +3,8 @@
 Routing tokens are minted here and live in memory only; the journal and the projections know their digests.
 """
 
+import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -24,6 +26,8 @@ from omac.domain.refusal import Refusal
 from omac.projections.status import SkillStatus, skills_of
 from omac.services.engine import Engine
 from omac.services.ports import SkillFolders
+
+_log = logging.getLogger("omac.directories")
 
 SESSION_MAX = 200  # characters of a session's name
 DIRECTORY_MAX = 1_024  # characters of a refused directory that are recorded
@@ -81,7 +85,7 @@ class Directories:
         Callers for one directory share one activation. Raises Refusal: bad-request, directory-missing,
         not-a-directory, outside-roots, activation-failed, directory-offline (taken offline meanwhile).
         """
-        with _Refusals(self, "activate", path, caller) as call:
+        async with _Refusals(self, "activate", path, caller) as call:
             _check_session(session)
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
@@ -100,7 +104,7 @@ class Directories:
 
     async def deactivate(self, path: str, caller: Caller) -> str:
         """Take a directory offline; return its canonical path. One that is not online stays so."""
-        with _Refusals(self, "deactivate", path, caller) as call:
+        async with _Refusals(self, "deactivate", path, caller) as call:
             try:
                 canonical = await self._folders.canonical(path, self._roots)
             except Refusal as refusal:
@@ -116,7 +120,7 @@ class Directories:
 
     async def reload(self, path: str, caller: Caller) -> Manifest:
         """Look at a directory's skills again; its tokens stay. Raises Refusal (directory-offline) when it is not up."""
-        with _Refusals(self, "reload", path, caller) as call:
+        async with _Refusals(self, "reload", path, caller) as call:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             before = self._state(stream).generation
@@ -131,11 +135,16 @@ class Directories:
         raise AssertionError("the block returned or raised")
 
     async def deactivate_all(self, why: str) -> None:
-        """Take every directory of this run offline."""
+        """Take every directory of this run offline; one whose end cannot be recorded is left to the next start."""
         mine = [s for s, e in self._engine.system.directories.entries.items() if e.run == self._engine.run]
+        ending = []
         for stream in mine:
-            await self._execute(stream, directory.RequestDeactivation(why), None)
-        for stream in mine:
+            try:
+                await self._execute(stream, directory.RequestDeactivation(why), None)
+                ending.append(stream)
+            except Refusal as refusal:
+                _log.error("%s: %s", self._state(stream).path, refusal.message)
+        for stream in ending:
             await self._offline(stream)
 
     def listing(self) -> list[dict[str, str]]:
@@ -248,14 +257,15 @@ class _Refusals:
         event = ControlCalled(self._action, canonical, self._caller.listener)
         return (Draft(ids.control_stream(self._engine.host), None, event),)
 
-    def __enter__(self) -> "_Refusals":
+    async def __aenter__(self) -> "_Refusals":
         return self
 
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+    async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, Refusal):
             path = self._path[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
             event = ControlRefused(self._action, path, self._caller.listener, error.reason)
-            self._engine.writer.append_soon([Draft(ids.control_stream(self._engine.host), None, event)], self.cause())
+            with contextlib.suppress(Refusal):  # the journal is away: what its caller is told stays the first reason
+                await self._engine.record(Draft(ids.control_stream(self._engine.host), None, event), self.cause())
 
 
 def _check_session(session: str | None) -> None:

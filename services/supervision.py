@@ -26,6 +26,10 @@ _log = logging.getLogger("omac.supervision")
 Result = TypeVar("Result")
 
 
+class _Changed(Exception):
+    """The files of a skill are not those that were judged."""
+
+
 class Supervision:
     """Owns every sidecar process of this run."""
 
@@ -103,26 +107,30 @@ class Supervision:
 
     async def _spawn(self, stream: StreamId, state: Sidecar) -> SidecarProcess | None:
         assert state.spec is not None
-        problem = await self._changed(state.spec)
-        if problem is None:
-            try:
-                return await self._host.spawn(_label(stream), state.spec)
-            except SpawnFailed as failed:
-                problem = str(failed)
-            await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, self._policy))
-        else:  # trying again would not help: its approval is for other code
-            await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, RestartPolicy(limit=0)))
+        policy = self._policy
+        try:
+            await self._require_unchanged(state.spec)
+            return await self._host.spawn(_label(stream), state.spec)
+        except _Changed as changed:  # trying again would not help: it was judged by other files
+            problem, policy = str(changed), RestartPolicy(limit=0)
+        except SpawnFailed as failed:
+            problem = str(failed)
+        except OSError as error:
+            problem = f"its files cannot be read: {error}"
+        except Exception as error:  # whatever is wrong with one sidecar, the others are unharmed
+            _log.exception("%s cannot be started", stream)
+            problem = f"it cannot be started: {error!r}"
+        await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, policy))
         return None
 
-    async def _changed(self, spec: SidecarSpec) -> str | None:
-        """Why the skill's files are not those that were judged, if so."""
+    async def _require_unchanged(self, spec: SidecarSpec) -> None:
+        """Raises _Changed when the skill's files are not those that were judged, OSError when they cannot be read."""
         try:
             found = await self._folders.bundle_hash(spec.source)
-        except OSError as error:
-            return f"its files cannot be read: {error}"
+        except FileNotFoundError as gone:
+            raise _Changed(f"its files cannot be read: {gone}") from gone
         if found != spec.bundle_hash:
-            return f"its files in {spec.source} changed after they were looked at; reload the directory"
-        return None
+            raise _Changed(f"its files in {spec.source} changed after they were looked at; reload the directory")
 
     async def _await_health(
         self,
@@ -167,8 +175,8 @@ class Supervision:
                     self._engine.system.sidecars, stream, lambda state: sidecar.decide(command, state)
                 )
             except Refusal as refusal:
-                if refusal.reason == "stopping":
-                    return
+                if refusal.reason == "stopping":  # nothing is recorded any more: this task is about to be cancelled
+                    await trio.sleep_forever()
                 _log.error("%s cannot be recorded yet: %s", stream, refusal.message)
                 await trio.sleep(RETRY_S)
             else:

@@ -242,9 +242,10 @@ class Server:
         version = self.engine.system.runs[stream].version + 1
         await self.engine.writer.append([Draft(stream, version, event)], Cause("person"))
 
-    def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
+    async def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
         event = ControlRefused(path.rsplit("/", 1)[-1][:64], "", listener, reason)
-        self.engine.writer.append_soon([Draft(ids.control_stream(self.engine.host), None, event)], Cause("bridge"))
+        with contextlib.suppress(Refusal):  # the journal is away: nothing is granted, and that is said anyway
+            await self.engine.record(Draft(ids.control_stream(self.engine.host), None, event), Cause("bridge"))
 
 
 def raise_descriptor_limit() -> None:

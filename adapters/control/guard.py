@@ -24,13 +24,14 @@ KNOWN_ORIGIN = re.compile(f"https?://{LOOPBACK}", re.IGNORECASE | re.ASCII)
 Scope = dict[str, Any]  # the ASGI message types
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
+Refused = Callable[[str, str], Awaitable[None]]  # path and reason
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
     """Wraps an ASGI app for one listener. `token` is wanted on TCP; `refused` is told of every refusal here."""
 
-    def __init__(self, app: object, listener: Listener, token: str | None, refused: Callable[[str, str], None]) -> None:
+    def __init__(self, app: object, listener: Listener, token: str | None, refused: Refused) -> None:
         self._app = cast(App, app)
         self._listener = listener
         self._token = token
@@ -40,12 +41,12 @@ class Guard:
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
         if scope["type"] != "http":  # no WebSocket is offered
-            self._refused(scope["path"], "bad-request")
+            await self._refused(scope["path"], "bad-request")
             return await send({"type": "websocket.close"})  # before it is accepted: 403
         try:
             self._check(scope)
         except Refusal as refusal:
-            self._refused(scope["path"], refusal.reason)
+            await self._refused(scope["path"], refusal.reason)
             return await _answer(refusal, send)
         return await self._app({**scope, SCOPE_LISTENER: self._listener}, receive, _shielded(send))
 

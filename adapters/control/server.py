@@ -2,7 +2,8 @@
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 from hypercorn.config import Config
@@ -19,7 +20,7 @@ BACKLOG = 1024  # callers that may wait to be accepted; a Unix socket turns away
 async def serve_control(
     app: object,
     listeners: dict[Listener, tuple[socket.socket, str | None]],
-    refused: Callable[[Listener, str, str], None],
+    refused: Callable[[Listener, str, str], Awaitable[None]],
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `app` on each listener until cancelled. A listener is a bound socket and the token it wants, if any.
@@ -28,17 +29,13 @@ async def serve_control(
     """
     async with trio.open_nursery() as nursery:
         for listener, (bound, token) in listeners.items():
-            guard = Guard(app, listener, token, _for(refused, listener))
+            guard = Guard(app, listener, token, partial(refused, listener))
             await nursery.start(_serve, guard, _config(bound))
         task_status.started()
 
 
 async def _serve(guard: Guard, config: Config, task_status: trio.TaskStatus[list[str]]) -> None:
     await serve(guard, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]  # looser than ASGI's TypedDicts
-
-
-def _for(refused: Callable[[Listener, str, str], None], listener: Listener) -> Callable[[str, str], None]:
-    return lambda path, reason: refused(listener, path, reason)
 
 
 def _config(bound: socket.socket) -> Config:

@@ -71,7 +71,11 @@ class LinuxSidecarHost(SidecarHost):
             raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {path}") from problem
         finally:
             os.close(log)
-        return LinuxSidecarProcess(child, self._birth(child.pid, port, isolated, path), init)
+        try:
+            return LinuxSidecarProcess(child, self._birth(child.pid, port, isolated, path), init)
+        except OSError as problem:  # it runs, but there is no descriptor left to watch it by
+            await launch.destroy(child)
+            raise SpawnFailed(f"cannot watch {argv[0]}: {problem}; see {path}") from problem
 
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""

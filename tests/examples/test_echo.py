@@ -16,11 +16,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from ruamel.yaml import YAML
 
 from omac.domain.skill import Config, Limits, Meta, Secret
+from omac.domain.skill_contract import parse_meta
 
 SKILL = Path(__file__).parents[2] / "examples" / "skills" / "echo"
 READY_S_MAX = 5.0
@@ -150,7 +150,7 @@ def test_omac_yaml_holds_the_documented_values() -> None:
 
 def test_omac_yaml_has_the_shape_of_the_contract() -> None:
     """Every field of omac.yaml is one that omac knows, with the type that omac expects."""
-    meta = msgspec.convert(omac_yaml(), Meta)
+    meta = parse_meta(omac_yaml())
     assert meta.sidecar is not None
     assert meta.sidecar.limits == Limits(max_body_bytes=64 * MIB)
     assert [type(field) for field in (*meta.sidecar.config, *meta.sidecar.secrets)] == [Config, Secret]
