@@ -24,6 +24,7 @@ class Way(msgspec.Struct, frozen=True):
     session: str | None
     port: int
     max_body_bytes: int
+    digest: TokenDigest  # of the token that leads there
 
 
 def find_way(system: System, host: ids.HostId, digest: TokenDigest, mount: str) -> Way:
@@ -41,7 +42,7 @@ def find_way(system: System, host: ids.HostId, digest: TokenDigest, mount: str) 
         raise Refusal(
             "sidecar-down", f"{name}: {down_detail(sidecar)}", fix=(reload_command(directory.path),), skill=name
         )
-    return Way(directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes)
+    return Way(directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes, digest)
 
 
 def find_skill(system: System, digest: TokenDigest, mount: str) -> tuple[Directory, str | None, Route | None]:

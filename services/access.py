@@ -4,9 +4,9 @@ from omac.domain import ids
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.recorded import Cause, Draft, Event
 from omac.domain.refusal import Refusal
-from omac.projections.routes import find_skill, find_way
+from omac.projections.routes import Way, find_skill, find_way
 from omac.services.engine import Engine
-from omac.services.gate import Answer, Request, Target
+from omac.services.gate import Answer, Request
 
 PATH_MAX = 1_024  # characters of a path, and of a mount, that are recorded
 
@@ -18,22 +18,18 @@ class AccessGate:
         self._engine = engine
         self._stream = ids.access_stream(engine.host)
 
-    def resolve(self, token: str, mount: str) -> Target:
+    def resolve(self, token: str, mount: str) -> Way:
         """See Gate."""
-        digest = ids.token_digest(token)
-        way = find_way(self._engine.system, self._engine.host, digest, mount)
-        return Target(way.dir, way.skill, mount, way.session, way.port, way.max_body_bytes, digest)
+        return find_way(self._engine.system, self._engine.host, ids.token_digest(token), mount)
 
-    async def admit(self, target: Target, request: Request) -> int:
+    async def admit(self, way: Way, request: Request) -> int:
         """See Gate. What changed while the record was made durable counts: the way is looked up again."""
-        event = AccessRequested(
-            target.dir, target.skill, target.mount, target.session, request.method, request.path[:PATH_MAX]
-        )
+        event = AccessRequested(way.dir, way.skill, way.mount, way.session, request.method, request.path[:PATH_MAX])
         recorded = await self._engine.record(Draft(self._stream, None, event), Cause("agent"))
         try:
-            way = find_way(self._engine.system, self._engine.host, ids.TokenDigest(target.digest), target.mount)
-            if way.port != target.port:
-                raise Refusal("sidecar-down", f"{target.skill}: its sidecar was started anew; try again")
+            now = find_way(self._engine.system, self._engine.host, way.digest, way.mount)
+            if now.port != way.port:
+                raise Refusal("sidecar-down", f"{way.skill}: its sidecar was started anew; try again")
         except Refusal as refusal:
             self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
             raise

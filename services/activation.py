@@ -20,6 +20,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Approved, Code
 from omac.domain.skill import FoundSkill
 from omac.services.engine import Engine, together
+from omac.services.owners import Owners
 from omac.services.ports import SkillFolders
 
 RETRY_S = 0.5  # between two tries while the journal is away
@@ -44,33 +45,22 @@ class Activation:
         self._harness = harness
         self._unapproved = unapproved
         self._environment = environment
-        self._owned: set[StreamId] = set()
-        self._nursery: trio.Nursery | None = None
+        self._owners = Owners(self._own)
         engine.observe(self._notice)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own directories until cancelled."""
-        try:
-            async with trio.open_nursery() as self._nursery:
-                task_status.started()
-                await trio.sleep_forever()
-        finally:
-            self._nursery = None  # a closed nursery takes no more tasks: what is recorded from now on has no owner
+        await self._owners.run(task_status)
 
     def _notice(self, recorded: Recorded) -> None:
-        stream, nursery = recorded.stream, self._nursery
-        if nursery is None:
-            return
         if isinstance(recorded.event, ActivationRequested) and recorded.run == self._engine.run:
-            if stream not in self._owned:
-                self._owned.add(stream)
-                nursery.start_soon(self._own, stream)
+            self._owners.need(recorded.stream)
         elif isinstance(recorded.event, Approved):
-            _, host, scope, _, _ = stream.split("/")
-            approved = StreamId(f"directory/{host}/{scope}")
-            if approved in self._owned:
+            _, host, scope, _, _ = recorded.stream.split("/")
+            approved = ids.directory_stream(ids.HostId(host), ids.WorkdirId(scope))
+            if approved in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
-                nursery.start_soon(self._reload, approved, self._state(approved).generation, cause)
+                self._owners.also(self._reload, approved, self._state(approved).generation, cause)
 
     async def _own(self, stream: StreamId) -> None:
         while (state := self._state(stream)).status != "offline":
@@ -89,7 +79,7 @@ class Activation:
                     raise
                 _log.error("%s: %s", state.path, refusal.message)
                 await trio.sleep(RETRY_S)
-        self._owned.discard(stream)  # no checkpoint since the look at the state: a new request finds no owner
+        self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
 
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
         """A person approved a skill of this directory: look at it again, once `generation` has settled."""

@@ -4,17 +4,7 @@ from typing import Protocol
 
 import msgspec
 
-
-class Target(msgspec.Struct, frozen=True):
-    """Where a request goes: the sidecar's loopback `port`, and what is recorded about the way there."""
-
-    dir: str
-    skill: str
-    mount: str
-    session: str | None
-    port: int
-    max_body_bytes: int
-    digest: str = ""  # of the token that led here
+from omac.projections.routes import Way
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -36,13 +26,13 @@ class Answer(msgspec.Struct, frozen=True):
 class Gate(Protocol):
     """What the facade asks before it forwards a byte, and what it must say afterwards."""
 
-    def resolve(self, token: str, mount: str) -> Target:
+    def resolve(self, token: str, mount: str) -> Way:
         """Where `/<token>/<mount>/` leads right now.
 
         Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down.
         """
 
-    async def admit(self, target: Target, request: Request) -> int:
+    async def admit(self, way: Way, request: Request) -> int:
         """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal."""
 
     def completed(self, access: int, answer: Answer) -> None:

@@ -17,6 +17,7 @@ from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
 from omac.services.engine import Engine
+from omac.services.owners import Owners
 from omac.services.ports import ProbeFailed, SidecarHost, SidecarProcess, SkillFolders, SpawnFailed
 
 STOP_GRACE_MS = 5_000
@@ -44,26 +45,16 @@ class Supervision:
         self._host = host
         self._folders = folders
         self._policy = policy
-        self._owned: set[StreamId] = set()
-        self._nursery: trio.Nursery | None = None
+        self._owners = Owners(self._own)
         engine.observe(self._notice)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own sidecars until cancelled; whatever still runs then is stopped before this returns."""
-        try:
-            async with trio.open_nursery() as self._nursery:
-                task_status.started()
-                await trio.sleep_forever()
-        finally:
-            self._nursery = None  # a closed nursery takes no more tasks: what is recorded from now on has no owner
+        await self._owners.run(task_status)
 
     def _notice(self, recorded: Recorded) -> None:
-        stream, nursery = recorded.stream, self._nursery
-        if not isinstance(recorded.event, SpawnRequested) or recorded.run != self._engine.run:
-            return
-        if stream not in self._owned and nursery is not None:
-            self._owned.add(stream)
-            nursery.start_soon(self._own, stream)
+        if isinstance(recorded.event, SpawnRequested) and recorded.run == self._engine.run:
+            self._owners.need(recorded.stream)
 
     async def _own(self, stream: StreamId) -> None:
         process: SidecarProcess | None = None
@@ -99,7 +90,7 @@ class Supervision:
                         await self._report(stream, sidecar.ReportStopped())
                     case _:
                         raise AssertionError(f"{stream} is {state.status} and this run has no process for it")
-            self._owned.discard(stream)  # no checkpoint since the look at the state: a new request finds no owner
+            self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
         finally:
             if process is not None:
                 with trio.CancelScope(shield=True):

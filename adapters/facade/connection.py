@@ -11,7 +11,8 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.proxy import Exchange, body_too_large, fate_of_unfinished
 from omac.adapters.facade.wire import ClientGone, Wire
 from omac.domain.refusal import Refusal
-from omac.services.gate import Gate, Request, Target
+from omac.projections.routes import Way
+from omac.services.gate import Gate, Request
 
 PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128
@@ -68,30 +69,30 @@ class Connection:
         close = head.framing.has_body or not head.keep_alive
         try:
             token, mount, rest, query = split_target(head.target)
-            target = self._gate.resolve(token, mount)
-            if (head.framing.content_length or 0) > target.max_body_bytes:
-                raise body_too_large(target.max_body_bytes)
+            way = self._gate.resolve(token, mount)
+            if (head.framing.content_length or 0) > way.max_body_bytes:
+                raise body_too_large(way.max_body_bytes)
         except Refusal as refusal:
             await self._refuse(refusal, (head.method, head.target), method=head.method, close=close)
             return not close
         try:
             # shielded: a client or a stop that interrupts it would leave a record without an outcome
             with trio.CancelScope(shield=True):
-                access = await self._gate.admit(target, Request(head.method, _recorded_path(rest, token)))
+                access = await self._gate.admit(way, Request(head.method, _recorded_path(rest, token)))
         except Refusal as refusal:
-            await self._answer(refusal, method=head.method, close=close, skill=target.skill)
+            await self._answer(refusal, method=head.method, close=close, skill=way.skill)
             return not close
         path = rest if query is None else f"{rest}?{query}"
-        exchange = Exchange(self._client, head, target, path, token, self._limits)
-        return await self._relay(exchange, access, started, head, target)
+        exchange = Exchange(self._client, head, way, path, token, self._limits)
+        return await self._relay(exchange, access, started, head, way)
 
-    async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, target: Target) -> bool:
+    async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, way: Way) -> bool:
         """Run an admitted exchange and tell the gate its one fate."""
         try:
             await exchange.run()
             if exchange.refusal is not None:
                 exchange.status = exchange.refusal.status
-                answer = refusal_answer(exchange.refusal, close=True, skill=target.skill, method=head.method)
+                answer = refusal_answer(exchange.refusal, close=True, skill=way.skill, method=head.method)
                 await self._send(answer)
         finally:
             result = exchange.answer(self._clock() - started)

@@ -17,7 +17,8 @@ from omac.adapters.facade.http1 import RequestHead, ResponseHead, parse_response
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.refusal import Refusal
-from omac.services.gate import Answer, Target
+from omac.projections.routes import Way
+from omac.services.gate import Answer
 
 INTERIM_HEADS_MAX = 16
 
@@ -33,12 +34,10 @@ class Exchange:
     `reason` says why it ended early, `refusal` what the client is told about it when no answer had begun.
     """
 
-    def __init__(
-        self, client: Wire, head: RequestHead, target: Target, path: str, token: str, limits: FacadeLimits
-    ) -> None:
+    def __init__(self, client: Wire, head: RequestHead, way: Way, path: str, token: str, limits: FacadeLimits) -> None:
         self._client = client
         self._head = head
-        self._target = target
+        self._way = way
         self._path = path
         self._token = token
         self._limits = limits
@@ -85,11 +84,9 @@ class Exchange:
 
     async def _relay(self, upstream: Wire) -> None:
         head = self._head
-        target = self._target
+        way = self._way
         try:
-            await upstream.send(
-                upstream_head(head, self._path, port=target.port, mount=target.mount, token=self._token)
-            )
+            await upstream.send(upstream_head(head, self._path, port=way.port, mount=way.mount, token=self._token))
             if head.expect_continue:  # before anything else can be on its way to the client
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except UpstreamError as error:
@@ -108,7 +105,7 @@ class Exchange:
         connected = False
         try:
             with trio.move_on_after(self._limits.connect_timeout_s) as waited:
-                await sock.connect(("127.0.0.1", self._target.port))
+                await sock.connect(("127.0.0.1", self._way.port))
                 # a connection to an unused ephemeral port can meet itself (simultaneous open) and would echo
                 connected = sock.getsockname() != sock.getpeername()
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -149,8 +146,8 @@ class Exchange:
                 raise ClientGone("the body ended early")
             piece = b"".join(body.feed(data))
             self._bytes_in += len(piece)
-            if self._bytes_in > self._target.max_body_bytes:
-                raise body_too_large(self._target.max_body_bytes)
+            if self._bytes_in > self._way.max_body_bytes:
+                raise body_too_large(self._way.max_body_bytes)
             self._moved()
             try:
                 await upstream.send(encode_body(piece, "chunked", last=body.finished) if chunked else piece)

@@ -21,8 +21,8 @@ def system_of(history: Any) -> System:
 def test_an_open_way(shop: Any, host: HostId) -> None:
     """To the port of the sidecar, with its limit, and whose token it is."""
     system = system_of(shop)
-    assert find_way(system, host, LAUNCH, "ready") == Way("/w/shop", "ready", "ready", None, 40_001, 7)
-    assert find_way(system, host, S1, "ready") == Way("/w/shop", "ready", "ready", "s1", 40_001, 7)
+    assert find_way(system, host, LAUNCH, "ready") == Way("/w/shop", "ready", "ready", None, 40_001, 7, LAUNCH)
+    assert find_way(system, host, S1, "ready") == Way("/w/shop", "ready", "ready", "s1", 40_001, 7, S1)
 
 
 @pytest.mark.parametrize(

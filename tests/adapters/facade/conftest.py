@@ -8,8 +8,10 @@ import trio
 
 from omac.adapters.facade.server import Facade, FacadeLimits
 from omac.adapters.linux import listen
+from omac.domain.ids import token_digest
 from omac.domain.refusal import Refusal
-from omac.services.gate import Answer, Request, Target
+from omac.projections.routes import Way
+from omac.services.gate import Answer, Request
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -18,7 +20,7 @@ class RecordingGate:
     """Says yes to TOKEN, and writes down every question and every outcome in the order they came."""
 
     def __init__(self, port: int, max_body_bytes: int = 1 << 30) -> None:
-        self.target = Target("/work", "fast", "fast", None, port, max_body_bytes)
+        self.target = Way("/work", "fast", "fast", None, port, max_body_bytes, token_digest("t"))
         self.transcript: list[tuple[Any, ...]] = []
         self.resolve_error: Exception | None = None
         self.admit_error: Exception | None = None
@@ -26,14 +28,14 @@ class RecordingGate:
         self.durable: trio.Event | None = None
         self.admitted = 0
 
-    def resolve(self, token: str, mount: str) -> Target:
+    def resolve(self, token: str, mount: str) -> Way:
         if self.resolve_error is not None:
             raise self.resolve_error
         if (token, mount) != (TOKEN, "fast"):
             raise Refusal("unknown-mount", "No skill is mounted here.")
         return self.target
 
-    async def admit(self, target: Target, request: Request) -> int:
+    async def admit(self, way: Way, request: Request) -> int:
         self.transcript.append(("admit", request.method, request.path))
         if self.durable is not None:
             await self.durable.wait()
