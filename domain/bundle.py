@@ -1,7 +1,10 @@
 """A skill's bundle: the files that make it what it is, and the hash that stands for them.
 
 Two skills with the same hash have the same content under the same names. Caches, build output and editors' leavings
-are left out, so that running a skill does not change it. Modes, times and links are not covered.
+are left out, so that running a skill does not change it. Modes and times are not covered.
+
+The bundle hash is a contract with other programs. It leaves out links and compiled Python, which can change what a
+skill does; where a folder has any, `code_hash` says so.
 """
 
 import hashlib
@@ -52,3 +55,16 @@ def bundle_hash(files: Iterable[tuple[str, bytes]]) -> str:
     for relpath, digest in sorted((relpath.encode(errors="surrogateescape"), digest) for relpath, digest in files):
         outer.update(relpath + b"\0" + digest + b"\0")
     return f"sha256:{outer.hexdigest()}"
+
+
+def unhashed(relpath: str) -> bool:
+    """Whether the file at `relpath` is compiled Python that the bundle hash leaves out, though it can be imported."""
+    *folders, name = relpath.split("/")
+    return PRUNED_FOLDERS.isdisjoint(folders) and name.endswith((".pyc", ".pyo"))
+
+
+def code_hash(files: Iterable[tuple[str, bytes]], others: Iterable[tuple[str, bytes]]) -> str:
+    """The bundle hash of `files`; with "+" and 16 hex digits for `others` (links, compiled Python) if there are any."""
+    others = tuple(others)
+    beside = f"+{bundle_hash(others)[7:23]}" if others else ""
+    return bundle_hash(files) + beside

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from omac.domain.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill
+from omac.domain.harness import DEFAULT_HARNESS
 from omac.domain.registration import Code, Registration
 from omac.domain.sidecar import SidecarSpec, Variable
 from omac.domain.skill import MOUNT, Config, FoundSkill, Secret, SidecarMeta
@@ -24,11 +25,15 @@ Unapproved = Literal["refuse", "allow"]
 def plan(
     found: Sequence[FoundSkill],
     workdir: str,
+    harness: str,
     registrations: Mapping[str, Registration],
     unapproved: Unapproved,
     host: Mapping[str, str],
 ) -> Plan:
-    """What an activation of `workdir` wants. `registrations` by skill name; `host` is omac's own environment."""
+    """What an activation of `workdir` for `harness` wants.
+
+    `registrations` by skill name; `host` is omac's own environment.
+    """
     result = Plan({}, {}, {}, {})
     mounts: dict[str, str] = {}
     for skill in found:
@@ -38,15 +43,16 @@ def plan(
         own = "" if taken else mount
         result.skills[skill.name] = Skill(skill.name, skill.base, skill.source, skill.bundle_hash, own)
         approved = registrations[skill.name].approves(Code(skill.source, skill.bundle_hash))
+        approve = approve_command(skill, workdir, harness)
         stub: RouteStubbed | None = None
         if sidecar is None or skill.problem is not None:
             stub = _broken(skill, own, skill.problem or "it has no sidecar", ())
         elif taken:
             stub = _broken(skill, "", f"its mount {mount!r} is already that of the skill {taken!r}", ())
         elif not approved and unapproved == "refuse":
-            stub = _not_approved(skill, own, registrations[skill.name], workdir)
+            stub = _not_approved(skill, own, registrations[skill.name], approve)
         else:
-            stub = _pending(skill, sidecar, approved, host, workdir)
+            stub = _pending(skill, sidecar, host, None if approved else approve)
         if own:
             mounts[own] = skill.name
         if stub is not None:
@@ -58,10 +64,11 @@ def plan(
     return result
 
 
-def approve_command(skill: FoundSkill, workdir: str) -> str:
-    """The command that approves a skill as it is now."""
-    harness = "" if skill.base == "agents" else f" --harness {skill.base}"
-    return f"omac approve {shlex.quote(skill.name)} --workdir {shlex.quote(workdir)}{harness}"
+def approve_command(skill: FoundSkill, workdir: str, harness: str) -> str:
+    """The command that approves this skill and this code: not another that `harness` does not see, nor a later one."""
+    named = "" if harness == DEFAULT_HARNESS.name else f" --harness {harness}"
+    where = f"--workdir {shlex.quote(workdir)}{named}"
+    return f"omac approve {shlex.quote(skill.name)} {where} --hash {shlex.quote(skill.bundle_hash)}"
 
 
 def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) -> RouteStubbed:
@@ -75,28 +82,29 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 
-def _not_approved(skill: FoundSkill, mount: str, registration: Registration, workdir: str) -> RouteStubbed:
+def _not_approved(skill: FoundSkill, mount: str, registration: Registration, approve: str) -> RouteStubbed:
     detail = "not host-approved: nobody has vouched for its code on this machine"
     if registration.approved is not None:
         detail = (
             f"not host-approved: its code is not what was approved (approved {registration.approved.bundle_hash} in "
             f"{registration.approved.source}, found {skill.bundle_hash} in {skill.source})"
         )
-    return _broken(skill, mount, detail, (approve_command(skill, workdir),))
+    return _broken(skill, mount, detail, (approve,))
 
 
 def _pending(
-    skill: FoundSkill, sidecar: SidecarMeta, approved: bool, host: Mapping[str, str], workdir: str
+    skill: FoundSkill, sidecar: SidecarMeta, host: Mapping[str, str], approve: str | None
 ) -> RouteStubbed | None:
+    """`approve` is the command without which the skill gets nothing of the host; None: it is approved."""
     missing: list[str] = []
     fix: list[str] = []
     fields: tuple[Secret | Config, ...] = (*sidecar.secrets, *sidecar.config)
     for field in fields:
         default = field.default if isinstance(field, Config) else None
-        given = approved and field.default_from_env and host.get(field.default_from_env)
+        given = not approve and field.default_from_env and host.get(field.default_from_env)
         if field.required and default is None and not given:
             missing.append(field.name)
-            fix += _ways_to_give(skill, field, approved, host, workdir)
+            fix += _ways_to_give(skill, field, host, approve)
     if not missing:
         return None
     detail = f"required values are missing: {', '.join(missing)}"
@@ -104,13 +112,11 @@ def _pending(
     return RouteStubbed(skill.name, sidecar.mount, "pending-credentials", detail, tuple(missing), tuple(fix))
 
 
-def _ways_to_give(
-    skill: FoundSkill, field: Secret | Config, approved: bool, host: Mapping[str, str], workdir: str
-) -> list[str]:
+def _ways_to_give(skill: FoundSkill, field: Secret | Config, host: Mapping[str, str], approve: str | None) -> list[str]:
     variable = field.default_from_env
     if not variable:
         return [f"${{EDITOR:-vi}} {shlex.quote(skill.source + '/omac.yaml')}  # give {field.name} a default_from_env"]
-    fix = [] if approved else [approve_command(skill, workdir)]  # before that, it gets nothing of the host
+    fix = [approve] if approve else []
     if not host.get(variable):
         fix.append(f"export {variable}=...  # where omac serve is started, then start it again")
     return fix

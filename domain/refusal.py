@@ -38,6 +38,7 @@ REASONS: dict[str, Outcome] = {
     "skill-without-sidecar": Outcome(400, 2),
     "skill-ambiguous": Outcome(400, 2),
     "skill-invalid": Outcome(400, 3),
+    "skill-changed": Outcome(409, 9),
     "pending-credentials": Outcome(409, 9),
     "skill-broken": Outcome(502, 6),
     "sidecar-down": Outcome(503, 6),

@@ -127,7 +127,7 @@ class Activation:
             if skill.problem is None
         )
         registrations = {name: self._engine.system.registrations[stream].state for name, stream in streams.items()}
-        return planning.plan(found, state.path, registrations, self._unapproved, self._environment)
+        return planning.plan(found, state.path, self._harness.name, registrations, self._unapproved, self._environment)
 
     def _registration(self, state: Directory, skill: FoundSkill) -> StreamId:
         return ids.registration_stream(self._engine.host, ids.workdir_id(state.path), skill.base, skill.name)

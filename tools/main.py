@@ -120,6 +120,7 @@ def approve(
     skill: Annotated[str, typer.Argument(help="The skill's name.")],
     workdir: Workdir = ".",
     harness: Harness = "opencode",
+    bundle_hash: Annotated[str | None, typer.Option("--hash", help="Only if its code has this hash.")] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -128,9 +129,9 @@ def approve(
     \b
     omac approve echo --workdir ~/projects/shop
     """
-    from omac.tools.commands.approve import run
+    from omac.tools.commands.approve import Asked, run
 
-    return run(skill, workdir, harness, journal, json, os.environ, time.time_ns)
+    return run(Asked(skill, workdir, harness, bundle_hash, journal, json), os.environ, time.time_ns)
 
 
 @app.command()

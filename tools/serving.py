@@ -19,7 +19,7 @@ from functools import partial
 import msgspec
 import trio
 
-from omac.adapters.control.app import control_app
+from omac.adapters.control.app import CALLS, ROOT, control_app
 from omac.adapters.control.server import serve_control
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
@@ -243,7 +243,8 @@ class Server:
         await self.engine.writer.append([Draft(stream, version, event)], Cause("person"))
 
     async def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
-        event = ControlRefused(path.rsplit("/", 1)[-1][:64], "", listener, reason)
+        action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token
+        event = ControlRefused(action if action in CALLS else "", "", listener, reason)
         with contextlib.suppress(Refusal):  # the journal is away: nothing is granted, and that is said anyway
             await self.engine.record(Draft(ids.control_stream(self.engine.host), None, event), Cause("bridge"))
 

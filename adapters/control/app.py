@@ -13,6 +13,8 @@ from omac.domain.refusal import Refusal
 from omac.services.directories import Caller, Directories
 
 BODY_BYTES_MAX = 64 * 1024
+ROOT = "/__omac__/"
+CALLS = ("activate", "deactivate", "reload", "dirs", "global", "status")
 SCOPE_LISTENER = "omac.listener"  # set by the guard: which listener a request came in by
 
 _log = logging.getLogger("omac.control")
@@ -30,30 +32,30 @@ def control_app(directories: Directories, status: Callable[[], object], correlat
         scope: Mapping[str, Any] = dict(request.scope)
         return directory, session, Caller(scope[SCOPE_LISTENER], correlate())
 
-    @app.post("/__omac__/activate")
+    @app.post(ROOT + "activate")
     async def activate() -> Response:
         directory, session, caller = await call()
         return _json(await directories.activate(directory, caller, session))
 
-    @app.post("/__omac__/deactivate")
+    @app.post(ROOT + "deactivate")
     async def deactivate() -> Response:
         directory, _, caller = await call()
         return _json({"dir": await directories.deactivate(directory, caller), "status": "deactivated"})
 
-    @app.post("/__omac__/reload")
+    @app.post(ROOT + "reload")
     async def reload() -> Response:
         directory, _, caller = await call()
         return _json(await directories.reload(directory, caller))
 
-    @app.get("/__omac__/dirs")
+    @app.get(ROOT + "dirs")
     async def dirs() -> Response:
         return _json({"dirs": directories.listing()})
 
-    @app.get("/__omac__/global")
+    @app.get(ROOT + "global")
     async def global_skills() -> Response:
         return _json({"skills": directories.global_skills()})
 
-    @app.get("/__omac__/status")
+    @app.get(ROOT + "status")
     async def projected() -> Response:
         return _json(status())
 

@@ -15,12 +15,13 @@ import msgspec
 import trio
 
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml, read_yaml_bytes
-from omac.domain.bundle import PRUNED_FOLDERS, bundle_hash, considered
+from omac.domain.bundle import PRUNED_FOLDERS, code_hash, considered, unhashed
 from omac.domain.refusal import Refusal
 from omac.domain.skill import SKILL_NAME, FoundSkill, MetaError
 from omac.domain.skill_contract import parse_meta
 
 META_FILE = "omac.yaml"
+LINK = "\0link"  # no file name ends like this
 SKILLS_PER_BASE_MAX = 256
 ENTRIES_PER_BASE_MAX = 10_000
 BUNDLE_ENTRIES_MAX = 100_000
@@ -167,7 +168,7 @@ class _Base:
         try:
             # The hash covers the very bytes that `meta` was read from, whatever the file holds by now: otherwise
             # a folder that changes in between would pair one command with the hash of another.
-            digest = bundle_hash(_digests(source, {META_FILE: hashlib.sha256(content).digest()}))
+            digest = _code_hash(source, {META_FILE: hashlib.sha256(content).digest()})
         except OSError as error:
             culprit = _readable(str(error.filename))
             return self._invalid(
@@ -202,11 +203,20 @@ def _entry_names(path: str) -> list[str]:
 
 
 def _bundle_hash_of(source: str) -> str:
-    return bundle_hash(_digests(source, {}))
+    return _code_hash(source, {})
+
+
+def _code_hash(source: str, known: Mapping[str, bytes]) -> str:
+    """The hash of a skill's code; `known` files are not read again. Raises OSError."""
+    files: list[tuple[str, bytes]] = []
+    others: list[tuple[str, bytes]] = []
+    for relpath, digest in _digests(source, known):
+        (files if considered(relpath) and not relpath.endswith(LINK) else others).append((relpath, digest))
+    return code_hash(files, others)
 
 
 def _digests(source: str, known: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """`(relpath, SHA-256)` of each considered file below `source`; `known` ones are not read again. Raises OSError."""
+    """`(relpath, SHA-256)` of each file below `source` that counts, `(relpath + LINK, ...)` of each link's target."""
     entries_left, bytes_left = BUNDLE_ENTRIES_MAX, BUNDLE_BYTES_MAX
     waiting = [""]
     while waiting:
@@ -222,7 +232,10 @@ def _digests(source: str, known: Mapping[str, bytes]) -> Iterator[tuple[str, byt
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in PRUNED_FOLDERS:
                         waiting.append(relpath + "/")
-                elif entry.is_file(follow_symlinks=False) and considered(relpath):
+                elif entry.is_symlink():
+                    target = os.readlink(entry.name, dir_fd=folder)
+                    yield relpath + LINK, hashlib.sha256(os.fsencode(target)).digest()
+                elif entry.is_file(follow_symlinks=False) and (considered(relpath) or unhashed(relpath)):
                     digest = known.get(relpath)
                     if digest is None:
                         digest, size = _file_digest(entry.name, folder, os.path.join(source, relpath), bytes_left)

@@ -28,10 +28,14 @@ def code(skill: FoundSkill) -> Code:
 
 
 def planned(
-    *skills: FoundSkill, approved: bool = True, unapproved: Unapproved = "refuse", host: dict[str, str] | None = None
+    *skills: FoundSkill,
+    approved: bool = True,
+    unapproved: Unapproved = "refuse",
+    host: dict[str, str] | None = None,
+    harness: str = "opencode",
 ) -> Plan:
     known = {one.name: Registration(code(one), code(one) if approved else None) for one in skills}
-    return plan(skills, W, known, unapproved, host or {})
+    return plan(skills, W, harness, known, unapproved, host or {})
 
 
 def test_an_approved_skill_runs() -> None:
@@ -100,11 +104,11 @@ def test_of_two_with_one_mount_the_first_has_it() -> None:
 
 def test_an_unapproved_skill_does_not_run() -> None:
     """Rule 3: and the command that approves it is at hand."""
-    result = planned(found(base="claude"), approved=False)
+    result = planned(found(), approved=False, harness="claude")
     assert result.specs == {}
     assert result.stubs["echo"] == RouteStubbed(
         "echo", "echo", "skill-broken", "not host-approved: nobody has vouched for its code on this machine", (),
-        (f"omac approve echo --workdir {W} --harness claude",),
+        (f"omac approve echo --workdir {W} --harness claude --hash sha256:1",),
     )  # fmt: skip
 
 
@@ -112,7 +116,7 @@ def test_an_unapproved_skill_does_not_run() -> None:
 def test_code_that_drifted_does_not_run(approved: Code) -> None:
     """An approval is for one folder and one hash; both are named, so that a person can compare."""
     skill = found()
-    result = plan([skill], W, {"echo": Registration(code(skill), approved)}, "refuse", {})
+    result = plan([skill], W, "opencode", {"echo": Registration(code(skill), approved)}, "refuse", {})
     assert result.stubs["echo"].detail == (
         f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in {approved.source}, "
         f"found sha256:1 in {skill.source})"
@@ -133,7 +137,7 @@ def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
 KEY = Secret("KEY", default_from_env="HOST_KEY")
 EXPORT = "export HOST_KEY=...  # where omac serve is started, then start it again"
 EDIT = f"${{EDITOR:-vi}} {W}/.agents/skills/echo/omac.yaml  # give KEY a default_from_env"
-APPROVE = f"omac approve echo --workdir {W}"
+APPROVE = f"omac approve echo --workdir {W} --hash sha256:1"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,8 @@ def test_what_lacks_a_required_value_is_pending(
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_the_approve_command_survives_a_shell(path: str) -> None:
     """Spaces, quotes, dollars: pasted into a shell, it is the command that is meant."""
-    assert shlex.split(approve_command(found(), path)) == ["omac", "approve", "echo", "--workdir", path]
+    command = shlex.split(approve_command(found(), path, "opencode"))
+    assert command == ["omac", "approve", "echo", "--workdir", path, "--hash", "sha256:1"]
 
 
 def test_a_plan_covers_every_skill_once() -> None:

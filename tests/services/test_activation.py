@@ -53,7 +53,7 @@ async def test_unapproved_skills_are_stubbed_and_never_started(serving: Serving,
         manifest = await omac.activate()
         (told,) = manifest.skills
         assert (manifest.state, told["state"]) == ("active_partial", "broken")
-        assert told["fix"] == ["omac approve echo --workdir /w/shop"]
+        assert told["fix"] == [f"omac approve echo --workdir /w/shop --hash {skill('echo').bundle_hash}"]
         assert omac.host.transcript == []
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import sqlite3
 from itertools import takewhile
 from pathlib import Path
@@ -77,12 +78,26 @@ def test_approving(house: Omac, server: Serving) -> None:
         "dir": str(project),
         "source": str(project / ".agents" / "skills" / "echo"),
         "bundle_hash": "",
+        "command": ["python3", "sidecar.py"],
+        "variables": ["ECHO_PASSTHROUGH"],
         "new": True,
     }
     assert re.fullmatch("sha256:[0-9a-f]{64}", told["bundle_hash"])
     head = json.loads(house.ok("journal", "stats", "--json"))["events"]
     assert json.loads(house.ok(*command)) == told | {"new": False}
     assert json.loads(house.ok("journal", "stats", "--json"))["events"] == head
+
+
+def test_approving_other_code_than_was_meant(house: Omac, server: Serving) -> None:
+    """`--hash`, as the pasted fix has it, holds the approval to the code that was shown."""
+    project = house.project("meant")
+    (fix,) = server.skill(project)["fix"]
+    assert " --hash sha256:" in fix
+    (project / ".agents/skills/echo/sidecar.py").write_text("raise SystemExit('planted')\n")
+    done = house.run(*shlex.split(fix)[1:])
+    assert done.status == 9
+    assert "not the code that was meant" in done.err
+    assert server.skill(project)["state"] == "broken"
 
 
 def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:

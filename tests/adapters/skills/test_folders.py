@@ -373,22 +373,42 @@ def write_vector(path: Path) -> Path:
 
 
 async def test_the_hash_of_a_folder(tmp_path: Path, folders: SkillFolders) -> None:
-    """Only regular files count: no links, no FIFOs, no modes, no build output, no empty folders."""
+    """Regular files count: no FIFOs, no modes, no build output, no empty folders."""
     skill = write_vector(tmp_path / "dist")  # the skill's own folder may bear any name
     assert await folders.bundle_hash(str(skill)) == VECTOR_HASH
     (skill / "dist").mkdir()
     (skill / "dist" / "ignored").touch()
-    (skill / "a.pyc").touch()
     (skill / "empty").mkdir()
     (skill / "scripts" / "run.sh").chmod(0o755)
-    (skill / "link").symlink_to("/etc/passwd")
-    (skill / "link-to-folder").symlink_to("/etc")
-    (skill / "up").symlink_to("..")
     os.mkfifo(skill / "fifo")
     with trio.fail_after(10):
         assert await folders.bundle_hash(str(skill)) == VECTOR_HASH
     (skill / "scripts" / "more").touch()
     assert await folders.bundle_hash(str(skill)) != VECTOR_HASH
+
+
+async def test_what_the_contract_leaves_out_but_python_imports_counts_beside_it(
+    tmp_path: Path, folders: SkillFolders
+) -> None:
+    """A link or compiled Python that appears, or leads elsewhere, is other code, though the bundle hash is the same."""
+    skill = write_vector(tmp_path / "skill")
+    seen = {VECTOR_HASH}
+    changes = (
+        lambda: (skill / "json.pyc").write_bytes(b"planted"),
+        lambda: (skill / "json.pyc").write_bytes(b"planted anew"),
+        lambda: (skill / "json.py").symlink_to("SKILL.md"),
+        lambda: ((skill / "json.py").unlink(), (skill / "json.py").symlink_to("omac.yaml")),
+        lambda: (skill / "__pycache__").symlink_to("/etc"),
+    )
+    for change in changes:
+        change()
+        found = await folders.bundle_hash(str(skill))
+        assert found.startswith(VECTOR_HASH + "+")
+        assert found not in seen
+        seen.add(found)
+    for name in ("json.pyc", "json.py", "__pycache__"):
+        (skill / name).unlink()
+    assert await folders.bundle_hash(str(skill)) == VECTOR_HASH
 
 
 async def test_large_files_and_odd_names_are_hashed(tmp_path: Path, folders: SkillFolders) -> None:
