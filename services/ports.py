@@ -25,6 +25,9 @@ class SidecarProcess(Protocol):
     async def probe(self, health: Health) -> None:
         """Return once it answers 2xx on its own port and owns that port. Raises ProbeFailed."""
 
+    def listens(self) -> bool:
+        """Whether it, and nobody else, still listens on its port."""
+
     async def wait(self) -> Exit:
         """Return when it has ended; any number of tasks may wait, and cancelling a wait leaves it running."""
 

@@ -21,6 +21,8 @@ from omac.services.owners import Owners
 from omac.services.ports import ProbeFailed, SidecarHost, SidecarProcess, SkillFolders, SpawnFailed
 
 STOP_GRACE_MS = 5_000
+WATCH_S = 5.0  # between two looks whether a healthy sidecar still listens
+DOUBT_S = 0.5
 RETRY_S = 0.5  # between two tries to record a fact while the journal is away
 
 _log = logging.getLogger("omac.supervision")
@@ -71,9 +73,11 @@ class Supervision:
                     case "started" if process:
                         await self._await_health(stream, state, process, started_at, moved)
                     case "healthy" if process:
-                        ended = await self._first(process.wait, moved)
+                        ended = await self._first(process.wait, moved, partial(_deaf, process))
                         if isinstance(ended, Exit):
                             await self._report_exit(stream, ended, started_at)
+                        elif isinstance(ended, str):
+                            await self._report_exit(stream, await process.stop(STOP_GRACE_MS), started_at, ended)
                     case "backoff":
                         if process is not None:
                             await process.stop(STOP_GRACE_MS)  # what it left behind
@@ -88,8 +92,9 @@ class Supervision:
                             await self._report_exit(stream, ended, started_at)
                             process = None
                         await self._report(stream, sidecar.ReportStopped())
-                    case _:
-                        raise AssertionError(f"{stream} is {state.status} and this run has no process for it")
+                    case _:  # never seen; one sidecar without a process is no reason to end all the others
+                        _log.error("%s is %s and this run has no process for it", stream, state.status)
+                        await self._report_exit(stream, Exit(), started_at, "omac lost sight of it")
             self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
         finally:
             if process is not None:
@@ -189,6 +194,19 @@ class Supervision:
             for number in range(len(waits)):
                 nursery.start_soon(wait, number)
         return ended[min(ended)]
+
+
+async def _deaf(process: SidecarProcess) -> str:
+    """Return, with what there is to say, when it has stopped listening on its port though it lives.
+
+    A wrapper can outlive its server; then the port is anybody's, and requests must not go there.
+    """
+    while True:
+        await trio.sleep(WATCH_S)
+        if not process.listens():
+            await trio.sleep(DOUBT_S)  # a server may open its listener anew
+            if not process.listens():
+                return "it no longer listens on its port"
 
 
 def _label(stream: StreamId) -> str:

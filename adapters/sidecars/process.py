@@ -57,6 +57,10 @@ class LinuxSidecarProcess(SidecarProcess):
         """
         await health_check.probe(health, self._birth.port, self._pids)
 
+    def listens(self) -> bool:
+        """Whether it, and nobody else, still listens on its port."""
+        return process.owns_listener(self._pids(), self._birth.port)
+
     async def wait(self) -> Exit:
         """Return when nothing of it is left; any number of tasks may wait, and cancelling a wait leaves it running.
 

@@ -85,6 +85,9 @@ class ScriptedProcess:
         if self.skill in self._host.unhealthy:
             raise ProbeFailed("it answered 500")
 
+    def listens(self) -> bool:
+        return self.skill not in self._host.deaf
+
     async def wait(self) -> Exit:
         await self._ended.wait()
         return self._exit
@@ -116,6 +119,7 @@ class ScriptedHost:
         self.held: set[str] = set()  # take their time to start
         self.silent: set[str] = set()  # do not answer their probe yet
         self.unhealthy: set[str] = set()  # answer it badly
+        self.deaf: set[str] = set()  # live, and no longer listen
         self.stubborn: set[str] = set()  # do not end when told to
         self.before_spawn: Callable[[str, SidecarSpec], None] = lambda label, spec: None
         self.before_orphan: Callable[[Birth], Awaitable[None]] | None = None

@@ -11,6 +11,8 @@ import trio
 from omac.domain import sidecar
 from omac.domain.sidecar import Exit, RestartPolicy, SidecarSpec, SpawnRequested
 from omac.domain.skill import FoundSkill
+from omac.journal.opening import read_journal
+from omac.services import supervision
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 MakeSkill = Callable[..., FoundSkill]
@@ -35,6 +37,14 @@ def spawned(skill: MakeSkill) -> Callable[..., Any]:
 async def command(omac: Any, asked: sidecar.Command) -> None:
     stream = omac.sidecar_stream("echo")
     await omac.engine.execute(omac.engine.system.sidecars, stream, partial(sidecar.decide, asked))
+
+
+def events_of(omac: Any, kind: type) -> list[Any]:
+    journal = read_journal(str(omac.path))
+    try:
+        return [record.event for record in journal.records() if isinstance(record.event, kind)]
+    finally:
+        journal.close()
 
 
 async def reach(omac: Any, status: str) -> None:
@@ -135,6 +145,25 @@ async def test_an_unhealthy_sidecar_is_ended_and_started_again(serving: Serving,
         assert omac.host.transcript == ["spawn echo", "stop echo", "stopped echo"]
         assert kinds(omac.path)[-3:] == ["sidecar.unhealthy", "sidecar.exited", "sidecar.gave-up"]
         assert "it answered 500; its output is in 100.log" in omac.sidecar("echo").detail
+
+
+async def test_a_sidecar_that_stops_listening_is_ended_and_started_again(
+    serving: Serving, spawned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper that outlives its server holds no route: its port could be anybody's by now."""
+    monkeypatch.setattr(supervision, "WATCH_S", 0.01)
+    monkeypatch.setattr(supervision, "DOUBT_S", 0.01)
+    async with serving() as omac:
+        await spawned(omac)
+        await reach(omac, "healthy")
+        first = omac.host.process("echo")
+        omac.host.deaf.add("echo")
+        await omac.until(lambda: not first.runs)
+        omac.host.deaf.discard("echo")
+        await omac.until(lambda: omac.sidecar("echo").status == "healthy" and omac.host.process("echo") is not first)
+        assert "it no longer listens on its port" in [
+            event.detail.partition(";")[0] for event in events_of(omac, sidecar.Exited)
+        ]
 
 
 async def test_a_sidecar_that_ends_while_starting(serving: Serving, spawned: Any) -> None:

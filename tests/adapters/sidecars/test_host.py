@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -476,3 +477,28 @@ def _fails(line: list[str], environment: dict[str, str]) -> bool:
         return subprocess.run(line, env=environment, capture_output=True, check=False).returncode != 0
     except OSError:
         return True
+
+
+SERVES_ONCE = r"""
+import os, socket
+listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
+connection, _ = listener.accept()
+connection.recv(4096)
+connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+connection.close()
+listener.close()
+"""
+
+
+async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn, tmp_path: Path) -> None:
+    """It lives, and yet its port is free for anybody: that can be seen, also when a stranger has taken it."""
+    program = tmp_path / "serves-once.py"
+    program.write_text(SERVES_ONCE)
+    sidecar = await spawn("sh", "-c", f"{sys.executable} {program}; sleep 99")
+    with trio.fail_after(10):
+        await sidecar.probe(Health(interval_ms=20))
+        while sidecar.listens():
+            await trio.sleep(0.01)
+        with socket.create_server(("127.0.0.1", sidecar.birth.port)):
+            assert not sidecar.listens()
+        await sidecar.stop(0)
