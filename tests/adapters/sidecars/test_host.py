@@ -480,12 +480,14 @@ def _fails(line: list[str], environment: dict[str, str]) -> bool:
 
 
 SERVES_ONCE = r"""
-import os, socket
+import os, socket, sys, time
 listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
 connection, _ = listener.accept()
 connection.recv(4096)
 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 connection.close()
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
 listener.close()
 """
 
@@ -494,9 +496,11 @@ async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn, tmp_pat
     """It lives, and yet its port is free for anybody: that can be seen, also when a stranger has taken it."""
     program = tmp_path / "serves-once.py"
     program.write_text(SERVES_ONCE)
-    sidecar = await spawn("sh", "-c", f"{sys.executable} {program}; sleep 99")
+    sidecar = await spawn("sh", "-c", f"{sys.executable} {program} {tmp_path}/enough; sleep 99")
     with trio.fail_after(10):
         await sidecar.probe(Health(interval_ms=20))
+        assert sidecar.listens()
+        (tmp_path / "enough").touch()
         while sidecar.listens():
             await trio.sleep(0.01)
         with socket.create_server(("127.0.0.1", sidecar.birth.port)):
