@@ -3,14 +3,17 @@
 Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what a group commit needs.
 """
 
+import os
+import shlex
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notification, StoredEvent
 
+from omac.domain.refusal import Refusal
 from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, damaged, refusal_of
 
 
@@ -53,6 +56,7 @@ class SqlRecorder(ApplicationRecorder):
         self._reader = reader
         self._writer = writer
         self._statement = _insert_statement(writer) if writer else ""
+        self._file = _identity(path)
         self._ids: dict[str, int] = {}  # interned names, as committed
         self._texts: dict[int, str] = {}
 
@@ -74,15 +78,24 @@ class SqlRecorder(ApplicationRecorder):
 
         Positions are gapless and ascend in the order of the groups.
         """
+        try:
+            return self._insert_groups(groups, _insert_at_once)
+        except sa.exc.IntegrityError:  # rare: find the ones in conflict, keep the others
+            return self._insert_groups(groups, _insert_one_by_one)
+
+    def _insert_groups(self, groups: Sequence[Group], insert: "Insert") -> list[Sequence[int] | IntegrityError]:
         assert self._writer is not None, "opened for reading"
+        self._require_same_file()
         new: dict[str, int] = {}
         try:
             with self._writer.begin() as connection:
                 top = connection.execute(sa.select(HEAD.c.position)).scalar_one()
                 self._intern(connection, groups, new)
-                results = self._insert(connection, top, groups, new)
+                results = insert(connection, top, groups, self._ids | new if new else self._ids, self._statement)
                 last = max((done[-1] for done in results if not isinstance(done, Exception) and done), default=top)
                 connection.execute(sa.update(HEAD).values(position=last))
+        except sa.exc.IntegrityError:
+            raise
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
         except sa.exc.NoResultFound as error:
@@ -107,27 +120,6 @@ class SqlRecorder(ApplicationRecorder):
             if text not in new:
                 new[text] = connection.execute(sa.insert(NAME).values(text=text).returning(NAME.c.id)).scalar_one()
 
-    def _insert(
-        self, connection: sa.Connection, top: int, groups: Sequence[Group], new: dict[str, int]
-    ) -> list[Sequence[int] | IntegrityError]:
-        ids = self._ids if not new else self._ids | new
-        try:
-            with connection.begin_nested():
-                return list(_insert_rows(connection, top, groups, ids, self._statement))
-        except sa.exc.IntegrityError:
-            pass  # rare: find the ones in conflict, keep the others
-        results: list[Sequence[int] | IntegrityError] = []
-        for group in groups:
-            try:
-                with connection.begin_nested():
-                    (positions,) = _insert_rows(connection, top, [group], ids, self._statement)
-            except sa.exc.IntegrityError as error:
-                results.append(IntegrityError(str(error.orig)))
-            else:
-                results.append(positions)
-                top = positions[-1] if positions else top
-        return results
-
     def checkpoint(self) -> None:
         """Move what is in the write-ahead log to the journal file, as far as no reader is in the way.
 
@@ -142,10 +134,26 @@ class SqlRecorder(ApplicationRecorder):
             except sqlite3.Error as error:
                 raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), self.path) from error
 
+    def _require_same_file(self) -> None:
+        """What is written to a file that was removed or replaced is lost. Raises Refusal (journal-unavailable)."""
+        if _identity(self.path) != self._file:
+            message = f"the journal {self.path} was removed or replaced while omac had it open; put it back"
+            raise Refusal("journal-unavailable", message, fix=[f"ls -l {shlex.quote(self.path)}"])
+
     def head(self) -> int:
         """The last position; 0 for an empty journal."""
+        self._require_same_file()
         with self._read() as connection:
             return int(connection.execute(sa.select(HEAD.c.position)).scalar_one())
+
+    def position_at(self, moment: int) -> int:
+        """The last position recorded at `moment` (nanoseconds since 1970 UTC) or before; 0 when there is none.
+
+        A clock may be set back: events between two that qualify belong to the past, whatever they say.
+        """
+        with self._read() as connection:
+            query = sa.select(sa.func.max(EVENT.c.position)).where(EVENT.c.at <= moment)
+            return int(connection.execute(query).scalar() or 0)
 
     def journal_id(self) -> str:
         """The random name the journal got when it was created."""
@@ -305,3 +313,38 @@ def _insert_rows(
     if rows:
         connection.exec_driver_sql(statement, rows)
     return positions
+
+
+Insert = Callable[
+    [sa.Connection, int, Sequence[Group], dict[str, int], str], list[Sequence[int] | IntegrityError]
+]  # connection, last position, groups, interned names, statement
+
+
+def _insert_at_once(
+    connection: sa.Connection, top: int, groups: Sequence[Group], ids: dict[str, int], statement: str
+) -> list[Sequence[int] | IntegrityError]:
+    return list(_insert_rows(connection, top, groups, ids, statement))
+
+
+def _insert_one_by_one(
+    connection: sa.Connection, top: int, groups: Sequence[Group], ids: dict[str, int], statement: str
+) -> list[Sequence[int] | IntegrityError]:
+    results: list[Sequence[int] | IntegrityError] = []
+    for group in groups:
+        try:
+            with connection.begin_nested():
+                (positions,) = _insert_rows(connection, top, [group], ids, statement)
+        except sa.exc.IntegrityError as error:
+            results.append(IntegrityError(str(error.orig)))
+        else:
+            results.append(positions)
+            top = positions[-1] if positions else top
+    return results
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

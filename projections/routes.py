@@ -34,7 +34,7 @@ def find_way(system: System, host: ids.HostId, digest: TokenDigest, mount: str) 
     """
     directory, name, route = find_skill(system, digest, mount)
     if name is None or route is None:
-        raise Refusal("unknown-mount", "omac: unknown skill mount")
+        raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
     if route.why is not None:
         raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
     sidecar = system.sidecars[ids.sidecar_stream(host, ids.workdir_id(directory.path), name)].state

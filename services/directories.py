@@ -3,7 +3,6 @@
 Routing tokens are minted here and live in memory only; the journal and the projections know their digests.
 """
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -105,12 +104,9 @@ class Directories:
     async def deactivate(self, path: str, caller: Caller) -> str:
         """Take a directory offline; return its canonical path. One that is not online stays so."""
         async with _Refusals(self, "deactivate", path, caller) as call:
-            try:
+            canonical = path  # what is online goes offline by that name, whatever an agent has put in its place
+            if self._state(self._stream(path)).status == "offline":
                 canonical = await self._folders.canonical(path, self._roots)
-            except Refusal as refusal:
-                if refusal.reason != "directory-missing" or self._state(self._stream(path)).status == "offline":
-                    raise
-                canonical = path  # it was online and is gone from the disk
             stream = self._stream(canonical)
             command = directory.RequestDeactivation("asked for")
             await self._execute(stream, command, call.cause(), beside=call.granted(canonical))
@@ -264,8 +260,7 @@ class _Refusals:
         if isinstance(error, Refusal):
             path = self._path[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
             event = ControlRefused(self._action, path, self._caller.listener, error.reason)
-            with contextlib.suppress(Refusal):  # the journal is away: what its caller is told stays the first reason
-                await self._engine.record(Draft(ids.control_stream(self._engine.host), None, event), self.cause())
+            await self._engine.record_refusal(Draft(ids.control_stream(self._engine.host), None, event), self.cause())
 
 
 def _check_session(session: str | None) -> None:

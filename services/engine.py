@@ -69,6 +69,13 @@ class Engine:
         """Append one event to a log without versions; return once it is durable. Raises Refusal."""
         return (await self.writer.append((draft,), cause))[0]
 
+    async def record_refusal(self, draft: Draft, cause: Cause) -> None:
+        """Append that something was refused; while the journal is away it is owed, and the refusal stands anyway."""
+        try:
+            await self.record(draft, cause)
+        except Refusal:
+            self.writer.append_soon((draft,), cause)
+
     async def moved(self, streams: Iterable[StreamId], seen: int | None = None) -> None:
         """Return when one of these aggregates gets an event after position `seen`, at once if it has one already.
 

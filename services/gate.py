@@ -39,7 +39,7 @@ class Gate(Protocol):
         """The answer of the skill was relayed to its end. Kept until recorded; never raises."""
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        """It ended early: client-gone, sidecar-down, timeout, upstream-error, body-too-large, stopping."""
+        """It ended early: client-gone, bad-request, body-too-large, sidecar-down, timeout, upstream-error, stopping."""
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """Record a request that was not forwarded. Raises Refusal when the journal cannot be written."""

@@ -8,6 +8,7 @@ from omac.domain.refusal import Refusal
 
 AGO = re.compile(r"(\d{1,9})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+SHOWN_NS = 1_000  # times are shown to the microsecond: one that was pasted from here means all of it
 FORM = "%Y-%m-%dT%H:%M:%S"
 
 

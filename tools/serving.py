@@ -245,8 +245,7 @@ class Server:
     async def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
         action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token
         event = ControlRefused(action if action in CALLS else "", "", listener, reason)
-        with contextlib.suppress(Refusal):  # the journal is away: nothing is granted, and that is said anyway
-            await self.engine.record(Draft(ids.control_stream(self.engine.host), None, event), Cause("bridge"))
+        await self.engine.record_refusal(Draft(ids.control_stream(self.engine.host), None, event), Cause("bridge"))
 
 
 def raise_descriptor_limit() -> None:

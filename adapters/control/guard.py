@@ -6,7 +6,6 @@ nothing behind it runs for a caller who may not.
 """
 
 import hmac
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -14,12 +13,9 @@ import msgspec
 import trio
 
 from omac.adapters.control.app import SCOPE_LISTENER, refusal_body
+from omac.domain import loopback
 from omac.domain.control import Listener
 from omac.domain.refusal import Refusal
-
-LOOPBACK = r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?"  # no name but this one is sure to be loopback
-KNOWN_HOST = re.compile(LOOPBACK, re.IGNORECASE | re.ASCII)
-KNOWN_ORIGIN = re.compile(f"https?://{LOOPBACK}", re.IGNORECASE | re.ASCII)
 
 Scope = dict[str, Any]  # the ASGI message types
 Receive = Callable[[], Awaitable[Any]]
@@ -55,15 +51,15 @@ class Guard:
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         hosts = headers.get("host", [])
-        if len(hosts) != 1 or not KNOWN_HOST.fullmatch(hosts[0]):
+        if len(hosts) != 1 or not loopback.HOST.fullmatch(hosts[0]):
             raise Refusal("misdirected-host", "the control plane answers to 127.0.0.1 and localhost only")
         origins = headers.get("origin", [])
-        foreign = any(not KNOWN_ORIGIN.fullmatch(origin) for origin in origins)
+        foreign = any(not loopback.ORIGIN.fullmatch(origin) for origin in origins)
         if foreign or "cross-site" in headers.get("sec-fetch-site", []):
             raise Refusal("foreign-origin", "the control plane does not answer web pages")
         if self._token is not None and not _bears(headers, self._token):
-            fix = ['curl -H "Authorization: Bearer $(cat $CONTROL_TOKEN_FILE)" ...  # or use the control socket']
-            raise Refusal("unauthorized", "the control plane wants its bearer token on TCP", fix=fix)
+            message = "the control plane wants its bearer token on TCP; its Unix socket wants none"
+            raise Refusal("unauthorized", message, fix=["omac status  # goes by the socket"])
 
 
 def _bears(headers: Mapping[str, list[str]], token: str) -> bool:

@@ -17,6 +17,7 @@ import httptools
 import msgspec
 
 from omac.adapters.facade.bodies import Framing, UpstreamError, bad_request
+from omac.domain import loopback
 from omac.domain.refusal import Refusal
 
 HEAD_BYTES_MAX = 65536
@@ -29,9 +30,6 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
-_LOOPBACK = rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?"
-_KNOWN_HOST = re.compile(_LOOPBACK, re.IGNORECASE)
-_KNOWN_ORIGIN = re.compile(rb"https?://" + _LOOPBACK, re.IGNORECASE)
 _DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
 
@@ -200,11 +198,11 @@ def _judge_caller(fields: Fields) -> None:
     hosts = [value for name, value in fields if name.lower() == b"host"]
     if len(hosts) != 1:
         raise bad_request("a request names exactly one Host")  # a MUST of RFC 9112 section 3.2
-    if not _KNOWN_HOST.fullmatch(hosts[0]):
+    if not loopback.HOST.fullmatch(hosts[0].decode("latin-1")):
         raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field")
     for name, value in fields:
         lower = name.lower()
-        if lower == b"origin" and not _KNOWN_ORIGIN.fullmatch(value):
+        if lower == b"origin" and not loopback.ORIGIN.fullmatch(value.decode("latin-1")):
             raise Refusal("foreign-origin", "a page of another origin may not call a skill; see the Origin field")
         if lower == b"sec-fetch-site" and value.lower() == b"cross-site":
             raise Refusal("foreign-origin", "a page of another site may not call a skill; see Sec-Fetch-Site")

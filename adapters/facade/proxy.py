@@ -112,10 +112,10 @@ class Exchange:
             if waited.cancelled_caught:
                 self._stop("timeout", Refusal("timeout", "the skill did not accept a connection in time"))
             elif not connected:
-                self._stop("sidecar-down", Refusal("sidecar-down", "the skill is not listening"))
+                self._stop("sidecar-down", _down("the skill is not listening"))
         except OSError:
             connected = False
-            self._stop("sidecar-down", Refusal("sidecar-down", "the skill does not accept connections"))
+            self._stop("sidecar-down", _down("the skill does not accept connections"))
         finally:
             if not connected:
                 sock.close()
@@ -136,7 +136,7 @@ class Exchange:
             if not self._last_bytes:
                 self._stop("client-gone")
         except Refusal as refusal:
-            self._stop("body-too-large" if refusal.reason == "body-too-large" else "client-gone", refusal)
+            self._stop(refusal.reason, refusal)
 
     async def _send_body(self, upstream: Wire) -> None:
         body, chunked = self._body, self._head.framing.chunked
@@ -223,6 +223,10 @@ class Exchange:
             self.reason = reason
             self.refusal = refusal if self.status is None else None
         self._scope.cancel()
+
+
+def _down(what: str) -> Refusal:
+    return Refusal("sidecar-down", what, fix=("omac status",))
 
 
 def fate_of_unfinished() -> str:

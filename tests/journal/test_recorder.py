@@ -10,9 +10,10 @@ import pytest
 import sqlalchemy as sa
 from contract.journals import python, sqlite_recorder
 from contract.recorder import RecorderContract, Store, assert_whole, everything, group, log, versions
+from eventsourcing.persistence import StoredEvent
 
 from omac.domain.refusal import Refusal
-from omac.journal.recorder import SqlRecorder
+from omac.journal.recorder import Meta, SqlRecorder
 from omac.journal.schema import open_for_reading
 
 
@@ -92,6 +93,19 @@ def test_a_store_that_cannot_be_reached_any_more(recorder: SqlRecorder, path: Pa
     finally:
         os.rename(path.with_name("elsewhere.db"), path)
         reading.close()
+
+
+def test_a_journal_that_is_removed_takes_nothing_more(recorder: SqlRecorder, path: Path) -> None:
+    """What went into a removed file would be lost without a word; put back, it goes on."""
+    one = ([StoredEvent("log", None, "kind", b"x")], Meta(1, "run", "actor"))  # type: ignore[arg-type]
+    recorder.insert_groups([one])
+    elsewhere = path.with_name("elsewhere.db")
+    os.rename(path, elsewhere)
+    with pytest.raises(Refusal, match="removed or replaced") as refused:
+        recorder.insert_groups([one])
+    assert refused.value.reason == "journal-unavailable"
+    os.rename(elsewhere, path)
+    assert [list(positions) for positions in recorder.insert_groups([one])] == [[2]]
 
 
 UNTIL_KILLED = """

@@ -28,9 +28,9 @@ def test_an_open_way(shop: Any, host: HostId) -> None:
 @pytest.mark.parametrize(
     ("digest", "mount", "reason", "message", "fix", "skill"),
     [
-        (DEAD, "ready", "unknown-mount", "omac: unknown skill mount", (), None),
-        (LAUNCH, "nope", "unknown-mount", "omac: unknown skill mount", (), None),
-        (LAUNCH, "", "unknown-mount", "omac: unknown skill mount", (), None),
+        (DEAD, "ready", "unknown-mount", "omac: unknown skill mount", ("omac status",), None),
+        (LAUNCH, "nope", "unknown-mount", "omac: unknown skill mount", ("omac status",), None),
+        (LAUNCH, "", "unknown-mount", "omac: unknown skill mount", ("omac status",), None),
         (LAUNCH, "pending", "pending-credentials", "pending: KEY is missing", ("export KEY=...",), "pending"),
         (LAUNCH, "broken", "skill-broken", "broken: it fell", ("omac reload /w/shop",), "broken"),
         (

@@ -10,10 +10,8 @@ from omac.adapters.linux.state import StateDir
 from omac.domain.refusal import Refusal
 from omac.journal.opening import read_journal
 from omac.projections.accesses import AuditRow, Outcome, audit_rows
-from omac.tools.moments import parse_moment, rfc3339
+from omac.tools.moments import SHOWN_NS, parse_moment, rfc3339
 from omac.tools.render import show_audit
-
-SHOWN_NS = 1_000  # times are shown to the microsecond: one that was pasted from here means all of it
 
 
 class Filter(NamedTuple):

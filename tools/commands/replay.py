@@ -12,11 +12,11 @@ from omac.journal.application import Journal
 from omac.journal.opening import read_journal
 from omac.projections.status import status_of
 from omac.projections.system import System
-from omac.tools.moments import parse_moment
+from omac.tools.moments import SHOWN_NS, parse_moment
 from omac.tools.render import show_status, show_timeline
 
+POSITION_DIGITS_MAX = 18
 LED_THERE = 20  # events shown to people
-SHOWN_NS = 1_000  # times are shown to the microsecond: one that was pasted from here means all of it
 
 
 def run(
@@ -43,13 +43,14 @@ def run(
 def _up_to(journal: Journal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
     if at.isascii() and at.isdigit():
         head = journal.store.head()
+        if len(at) > POSITION_DIGITS_MAX:
+            raise Refusal(
+                "misuse", f"--at {at[:POSITION_DIGITS_MAX]}... is no position", fix=[f"omac replay --at {head}"]
+            )
         if int(at) > head:
             raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
         if int(at) > 0:
             yield from journal.records(0, int(at))
         return
-    moment = parse_moment(at, clock)
-    for recorded in journal.records():
-        if recorded.at // SHOWN_NS > moment // SHOWN_NS:
-            return
-        yield recorded
+    moment = parse_moment(at, clock) // SHOWN_NS * SHOWN_NS + SHOWN_NS - 1
+    yield from journal.records(0, journal.store.position_at(moment))

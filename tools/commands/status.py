@@ -1,5 +1,6 @@
 """omac status: the projected state, from the server that runs, else folded from the journal."""
 
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -9,7 +10,7 @@ from omac.journal.opening import read_journal
 from omac.projections.status import Status, status_of
 from omac.projections.system import System
 from omac.tools.commands.control import ask
-from omac.tools.render import show_status
+from omac.tools.render import say, show_status
 
 
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -18,7 +19,9 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     if answer is None:
         journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
         try:
-            answer = msgspec.json.encode(status_of(System().replay(journal.records())))
+            system = System().replay(journal.records())
+            answer = msgspec.json.encode(status_of(system))
+            say(f"no server is running here; this is what the journal says, up to {system.position}", sys.stderr)
         finally:
             journal.close()
     if as_json:

@@ -173,7 +173,7 @@ def test_loopback_names_are_known(host: bytes) -> None:
         b"127.0.0.1.example.com",
         b"localhost.example.com",
         b"example.com:127.0.0.1",
-        b"127.0.0.2",
+        b"128.0.0.1",
         b"0.0.0.0",
         b"::1",
         b"[::2]",

@@ -255,7 +255,7 @@ async def test_a_malformed_chunked_body_is_cut(build: Build, read_request: Any) 
     client = await house.client()
     await client.ask("POST", "/", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\nnonsense\r\n")
     assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
-    assert (await house.gate.until("aborted"))[2::3] == (400, "client-gone")
+    assert (await house.gate.until("aborted"))[2::3] == (400, "bad-request")
 
 
 UPSTREAM_FAILURES = {
@@ -591,7 +591,7 @@ async def test_every_access_has_exactly_one_outcome(build: Build, read_request: 
     outcomes = [entry[1] for entry in house.gate.transcript if entry[0] in ("completed", "aborted")]
     assert sorted(outcomes) == list(range(1, house.gate.admitted + 1))
     reasons = {entry[-1] for entry in house.gate.transcript if entry[0] == "aborted"}
-    assert reasons == {"client-gone", "upstream-error", "body-too-large", "timeout", "stopping"}
+    assert reasons == {"client-gone", "upstream-error", "body-too-large", "bad-request", "timeout", "stopping"}
 
 
 async def test_a_stop_during_the_admission_loses_no_outcome(build: Build, replies: Replies) -> None:
