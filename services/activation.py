@@ -19,10 +19,11 @@ from omac.domain.recorded import Cause, Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Approved, Code
 from omac.domain.skill import FoundSkill
-from omac.services.engine import Engine, together
+from omac.services.engine import Engine, first, together
 from omac.services.owners import Owners
 from omac.services.ports import SkillFolders
 
+LOOK_S = 60.0  # for finding and hashing the skills of one directory
 RETRY_S = 0.5  # between two tries while the journal is away
 JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")
 
@@ -98,13 +99,15 @@ class Activation:
 
     async def _bring_up(self, stream: StreamId, state: Directory) -> None:
         try:
-            plan = await self._plan(state)
+            plan = await self._plan_unless_called_off(stream, state)
         except Exception as problem:  # whatever is wrong with one directory, the others are unharmed
             if isinstance(problem, Refusal) and problem.reason in JOURNAL_AWAY:
                 raise
             if not isinstance(problem, Refusal | OSError):
                 _log.exception("%s: its skills cannot be looked at", state.path)
             await self._execute(stream, directory.FailActivation(str(problem) or type(problem).__name__))
+            return
+        if plan is None:
             return
         await self._execute(stream, directory.AdoptPlan(plan))
         while True:
@@ -116,6 +119,26 @@ class Activation:
             settled = await self._settle(stream, plan)
             if not steered and not settled:
                 await self._engine.moved([stream, *self._sidecars(stream, plan.specs)], seen)
+
+    async def _plan_unless_called_off(self, stream: StreamId, state: Directory) -> Plan | None:
+        """The plan; None when the activation was called off meanwhile. Raises Refusal when it takes too long."""
+
+        async def look() -> Plan | Exception:
+            try:
+                return await self._plan(state)
+            except Exception as problem:  # as a value: it is not the race that failed
+                return problem
+
+        async def called_off() -> None:
+            while self._state(stream).status == "activating":
+                await self._engine.moved([stream])
+
+        with trio.move_on_after(LOOK_S):
+            found = await first(called_off, look)
+            if isinstance(found, Exception):
+                raise found
+            return found
+        raise Refusal("activation-failed", f"its skills could not be looked at within {LOOK_S:g} s")
 
     async def _plan(self, state: Directory) -> Plan:
         """Find the skills, register what is new or changed, and judge them."""

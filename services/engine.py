@@ -19,6 +19,7 @@ from omac.projections.aggregates import Aggregates
 from omac.projections.system import System
 
 State = TypeVar("State")
+Result = TypeVar("Result")
 Observer = Callable[[Recorded], None]
 
 
@@ -135,3 +136,17 @@ async def together(calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
             nursery.start_soon(make, call)
     if refusals:
         raise refusals[0]
+
+
+async def first(*waits: Callable[[], Awaitable[Result]]) -> Result:
+    """The result of whichever wait ends first (the earliest named, if several do); the others are cancelled."""
+    ended: dict[int, Result] = {}
+    async with trio.open_nursery() as nursery:
+
+        async def wait(number: int) -> None:
+            ended[number] = await waits[number]()
+            nursery.cancel_scope.cancel()
+
+        for number in range(len(waits)):
+            nursery.start_soon(wait, number)
+    return ended[min(ended)]

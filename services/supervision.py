@@ -7,7 +7,6 @@ came of it. It ends when the sidecar is idle or has given up.
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 
 import trio
 
@@ -16,7 +15,7 @@ from omac.domain.ids import StreamId
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
-from omac.services.engine import Engine
+from omac.services.engine import Engine, first
 from omac.services.owners import Owners
 from omac.services.ports import ProbeFailed, SidecarHost, SidecarProcess, SkillFolders, SpawnFailed
 
@@ -26,7 +25,6 @@ DOUBT_S = 0.5
 RETRY_S = 0.5  # between two tries to record a fact while the journal is away
 
 _log = logging.getLogger("omac.supervision")
-Result = TypeVar("Result")
 
 
 class _Changed(Exception):
@@ -73,7 +71,7 @@ class Supervision:
                     case "started" if process:
                         await self._await_health(stream, state, process, started_at, moved)
                     case "healthy" if process:
-                        ended = await self._first(process.wait, moved, partial(_deaf, process))
+                        ended = await first(process.wait, moved, partial(_deaf, process))
                         if isinstance(ended, Exit):
                             await self._report_exit(stream, ended, started_at)
                         elif isinstance(ended, str):
@@ -146,7 +144,7 @@ class Supervision:
                 return str(failed)
             return ""
 
-        seen = await self._first(process.wait, probe, moved)
+        seen = await first(process.wait, probe, moved)
         if isinstance(seen, Exit):
             await self._report_exit(stream, seen, started_at)
         elif seen == "":
@@ -180,20 +178,6 @@ class Supervision:
 
     def _state(self, stream: StreamId) -> Sidecar:
         return self._engine.system.sidecars[stream].state
-
-    @staticmethod
-    async def _first(*waits: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of whichever wait ends first (the earliest named, if several do); the others are cancelled."""
-        ended: dict[int, Result] = {}
-        async with trio.open_nursery() as nursery:
-
-            async def wait(number: int) -> None:
-                ended[number] = await waits[number]()
-                nursery.cancel_scope.cancel()
-
-            for number in range(len(waits)):
-                nursery.start_soon(wait, number)
-        return ended[min(ended)]
 
 
 async def _deaf(process: SidecarProcess) -> str:

@@ -86,7 +86,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """One `omac serve`. `observe` is called with every record that is folded, live or not yet seen by anyone."""
+    """One `omac serve`, from its start to its end."""
 
     def __init__(self, options: ServeOptions, environment: Mapping[str, str]) -> None:
         self._options = options

@@ -73,6 +73,7 @@ class Connection:
             if (head.framing.content_length or 0) > way.max_body_bytes:
                 raise body_too_large(way.max_body_bytes)
         except Refusal as refusal:
+            close = close or refusal.reason == "unknown-mount"  # who knows no token keeps no connection
             await self._refuse(refusal, (head.method, head.target), method=head.method, close=close)
             return not close
         try:

@@ -26,7 +26,6 @@ class Facade:
         self._gate = gate
         self._limits = limits
         self._clock = clock
-        self._slots = trio.Semaphore(limits.connections_max)
 
     async def serve(
         self, listeners: list[trio.SocketListener], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -38,6 +37,8 @@ class Facade:
             task_status.started()
 
     async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        # of its own: who fills up TCP, which every user of the machine can reach, does not fill up the private socket
+        slots = trio.Semaphore(self._limits.connections_max)
         async with listener:
             while True:
                 try:
@@ -50,13 +51,13 @@ class Facade:
                     continue
                 # the kernel's queue holds back the others
                 try:
-                    await self._slots.acquire()
+                    await slots.acquire()
                 except BaseException:
                     stream.socket.close()
                     raise
-                nursery.start_soon(self._serve_connection, stream)
+                nursery.start_soon(self._serve_connection, stream, slots)
 
-    async def _serve_connection(self, stream: trio.SocketStream) -> None:
+    async def _serve_connection(self, stream: trio.SocketStream, slots: trio.Semaphore) -> None:
         wire = Wire(stream.socket, ClientGone)
         try:
             await Connection(wire, self._gate, self._limits, self._clock).run()
@@ -65,7 +66,7 @@ class Facade:
             _LOG.error("a connection failed: %s", "; ".join(_places(error)))
         finally:
             wire.close()
-            self._slots.release()
+            slots.release()
 
 
 def _places(error: BaseException) -> Iterator[str]:

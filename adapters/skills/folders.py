@@ -10,6 +10,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import msgspec
 import trio
@@ -25,7 +26,8 @@ LINK = "\0link"  # no file name ends like this
 SKILLS_PER_BASE_MAX = 256
 ENTRIES_PER_BASE_MAX = 10_000
 BUNDLE_ENTRIES_MAX = 100_000
-BUNDLE_BYTES_MAX = 4 * 2**30
+BUNDLE_BYTES_MAX = 2**30
+THREADS_MAX = 16
 BUNDLE_DEPTH_MAX = 64
 CHUNK_BYTES = 1024 * 1024
 
@@ -43,15 +45,23 @@ class DiskSkillFolders:
 
     async def canonical(self, path: str, roots: Sequence[str]) -> str:
         """As in the port. A directory that may not be read, or whose name is not UTF-8, is a bad-request."""
-        return await trio.to_thread.run_sync(_canonical, path, tuple(roots), abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(_canonical, path, tuple(roots), abandon_on_cancel=True, limiter=_threads())
 
     async def discover(self, workdir: str, bases: Sequence[str]) -> list[FoundSkill]:
         """As in the port; `workdir` must be canonical. What keeps a skill from being read becomes its `problem`."""
-        return await trio.to_thread.run_sync(_discover, workdir, tuple(bases), abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(
+            _discover, workdir, tuple(bases), abandon_on_cancel=True, limiter=_threads()
+        )
 
     async def bundle_hash(self, source: str) -> str:
         """As in the port; `source` must be canonical: a link on the way raises OSError too."""
-        return await trio.to_thread.run_sync(_bundle_hash_of, source, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(_bundle_hash_of, source, abandon_on_cancel=True, limiter=_threads())
+
+
+@cache
+def _threads() -> trio.CapacityLimiter:
+    """A slow disk holds up looks at folders, and nothing else."""
+    return trio.CapacityLimiter(THREADS_MAX)
 
 
 def _canonical(path: str, roots: tuple[str, ...]) -> str:

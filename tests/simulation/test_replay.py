@@ -16,20 +16,22 @@ from omac.projections.system import System
 EVENTS_MIN = 500
 COMPARED_BY_CLI = 10
 
-# Another process that keeps appending to the same journal: approvals of skills whose code keeps changing.
+# Another process that keeps appending to the same streams as the server: it approves other code of the same skills,
+# and then the true code again.
 APPROVER = """
 import sys, time
 from omac.domain import ids, registration
 from omac.domain.recorded import Cause
 from omac.journal.opening import open_journal
 journal = open_journal(sys.argv[1], "other", time.time_ns)
-for number in range(40):
-    for skill in ("one", "two", "other"):
-        code = registration.Code(f"/elsewhere/{skill}", f"sha256:{number:064x}")
+for number in range(20):
+    for skill in ("one", "two"):
         stream = ids.registration_stream(ids.HostId(sys.argv[2]), sys.argv[3], "agents", skill)
-        decide = lambda state: registration.decide(registration.Approve(code), state)
-        journal.execute(stream, registration.Registration(), registration.evolve, decide, Cause("person"))
-    time.sleep(0.02)
+        state, _ = journal.load(stream, registration.Registration(), registration.evolve)
+        for code in (registration.Code(f"/elsewhere/{skill}", f"sha256:{number:064x}"), state.approved):
+            decide = lambda state: registration.decide(registration.Approve(code), state)
+            journal.execute(stream, registration.Registration(), registration.evolve, decide, Cause("person"))
+            time.sleep(0.03)
 journal.close()
 """
 
@@ -104,7 +106,7 @@ async def keep_appending(here: World, project: Path) -> None:
     """Run the other process to its end."""
     scope = ids.workdir_id(str(project))
     host = here.server.engine.host
-    await trio.run_process([sys.executable, "-c", APPROVER, here.ready.journal, host, f"{scope[:-1]}x"])
+    await trio.run_process([sys.executable, "-c", APPROVER, here.ready.journal, host, scope])
 
 
 async def approve_all(here: World, projects: list[Path]) -> None:

@@ -86,14 +86,14 @@ async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_reque
     await client.ask("GET", "/slow")
     await client.ask("POST", "/length", "Content-Length: 3", body=b"abc\r\n")
     await client.ask("POST", "/chunked", "Transfer-Encoding: chunked", body=b"3\r\nxyz\r\n0\r\nT: x\r\n\r\n")
-    await client.send(b"GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await client.ask("GET", "/last")
+    await client.send(b"GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await client.until(b"/slow=")
     await client.until(b"/length=abc")
     assert b"3\r\nxyz\r\n0\r\n\r\n" in await client.until(b"0\r\n\r\n")
-    assert b"404 Not Found" in await client.until(b"unknown-mount\r\n")
     await client.until(b"/last=")
-    await house.gate.until("completed", 4)
+    assert b"404 Not Found" in await client.until(b"unknown-mount\r\n")
+    await house.gate.until("refused")
     kinds = [entry[:3] if entry[0] == "admit" else entry[:2] for entry in house.gate.transcript]
     assert kinds == [
         ("admit", "GET", "/slow"),
@@ -102,9 +102,9 @@ async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_reque
         ("completed", 2),
         ("admit", "POST", "/chunked"),
         ("completed", 3),
-        ("refused", ""),
         ("admit", "GET", "/last"),
         ("completed", 4),
+        ("refused", ""),
     ]
 
 
@@ -209,11 +209,20 @@ async def test_refusals_are_recorded_and_answered(
 async def test_a_refused_request_leaves_the_connection_usable_unless_a_body_follows(build: Build, token: str) -> None:
     """Without body the next request is served; with one the connection closes after the answer, without reset."""
     house = await build(None)
+    house.gate.resolve_error = Refusal("skill-broken", "nobody approved it")
     client = await house.client()
     for _ in range(2):
         await client.send(b"HEAD /x/y HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"Connection: close" not in await client.until(b"\r\n\r\n")
     await client.send(b"POST /x/y HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n" + b"x" * 500000)
+    assert b"Connection: close" in await client.rest()
+
+
+async def test_who_knows_no_token_keeps_no_connection(build: Build) -> None:
+    """A stranger on loopback cannot hold on to a place that a skill's client needs."""
+    house = await build(None)
+    client = await house.client()
+    await client.send(b"HEAD /x/y HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b"Connection: close" in await client.rest()
 
 
