@@ -43,11 +43,7 @@ def run(
 def _up_to(journal: Journal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
     if at.isascii() and at.isdigit():
         head = journal.store.head()
-        if len(at) > POSITION_DIGITS_MAX:
-            raise Refusal(
-                "misuse", f"--at {at[:POSITION_DIGITS_MAX]}... is no position", fix=[f"omac replay --at {head}"]
-            )
-        if int(at) > head:
+        if len(at) > POSITION_DIGITS_MAX or int(at) > head:
             raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
         if int(at) > 0:
             yield from journal.records(0, int(at))
