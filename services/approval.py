@@ -1,9 +1,11 @@
 """Approval: a person vouches for the code of one skill, as it is now, on this host."""
 
+import shlex
 from collections.abc import Sequence
 from functools import partial
 
 from omac.domain import ids, registration
+from omac.domain.harness import DEFAULT_HARNESS
 from omac.domain.ids import HostId
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
@@ -23,7 +25,11 @@ async def find_skill(folders: SkillFolders, workdir: str, bases: Sequence[str], 
             return skill
     looked = ", ".join(f"{workdir}/.{base}/skills" for base in bases)
     there = ", ".join(skill.name for skill in found) or "none"
-    raise Refusal("skill-not-found", f"no skill {name!r} with a sidecar in {looked}; there are: {there}")
+    harness = "" if bases[0] == DEFAULT_HARNESS.base else f" --harness {bases[0]}"
+    where = f"--workdir {shlex.quote(workdir)}{harness}"
+    fix = [f"omac approve {skill.name} {where}" for skill in found if skill.problem is None]
+    message = f"no skill {name!r} with a sidecar in {looked}; there are: {there}"
+    raise Refusal("skill-not-found", message, fix=fix or [f"ls -la {shlex.quote(workdir)}/.{bases[-1]}/skills"])
 
 
 def approve(journal: Journal, host: HostId, workdir: str, skill: FoundSkill) -> bool:

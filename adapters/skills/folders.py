@@ -74,9 +74,13 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
         found = os.path.realpath(path, strict=True)
         os.close(os.open(found, _FOLDER_FLAGS))
     except FileNotFoundError:
-        raise Refusal("directory-missing", f"{shown} does not exist; create it or give another path") from None
+        raise Refusal(
+            "directory-missing", f"{shown} does not exist; create it or give another path", fix=[_list_parent(path)]
+        ) from None
     except NotADirectoryError:
-        raise Refusal("not-a-directory", f"not a directory: {shown}; give the directory that holds it") from None
+        raise Refusal(
+            "not-a-directory", f"not a directory: {shown}; give the directory that holds it", fix=[_list_parent(path)]
+        ) from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise Refusal("bad-request", f"{shown} cannot be read ({reason}); give a directory omac may read") from None
@@ -88,6 +92,11 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
         text = f"{_readable(found)} is not under any allowed --root (allowed: {allowed})"
         raise Refusal("outside-roots", text, fix=[f"{shlex.join(command)}  # in place of the server that runs"])
     return found
+
+
+def _list_parent(path: str) -> str:
+    """The command that shows what there is instead."""
+    return f"ls -la {shlex.quote(_readable(os.path.dirname(path.rstrip('/')) or '/'))}"
 
 
 def _discover(workdir: str, bases: tuple[str, ...]) -> list[FoundSkill]:
