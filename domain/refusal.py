@@ -44,6 +44,18 @@ REASONS: dict[str, Outcome] = {
     "sidecar-down": Outcome(503, 6),
     "upstream-error": Outcome(502, 6),
     "timeout": Outcome(504, 6),
+    # values and where secrets are kept
+    "value-refused": Outcome(400, 9),
+    "keychain-locked": Outcome(409, 8),
+    "keychain-unavailable": Outcome(503, 8),
+    "keychain-timeout": Outcome(504, 8),
+    "keychain-failed": Outcome(502, 8),
+    "vault-locked": Outcome(409, 8),
+    "vault-key-wrong": Outcome(409, 8),
+    "vault-unusable": Outcome(503, 8),
+    "vault-damaged": Outcome(503, 10),
+    "vault-exists": Outcome(409, 2),
+    "prompt-ended": Outcome(400, 9),
     # the journal
     "journal-unavailable": Outcome(503, 5),
     "journal-read-only": Outcome(503, 5),

@@ -14,6 +14,7 @@ HOST_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")  # that it finds, as
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 ConfigType = Literal["string", "bool", "int", "enum"]
+SkillScope = Literal["workdir", "global"]
 
 
 class MetaError(Exception):
@@ -91,11 +92,20 @@ class Meta(msgspec.Struct, frozen=True):
     sidecar: SidecarMeta | None = None
 
 
+class Guide(msgspec.Struct, frozen=True):
+    """The front matter of a SKILL.md; `problem` says what is wrong with it, if anything is."""
+
+    name: str = ""
+    description: str = ""
+    problem: str | None = None
+
+
 class FoundSkill(msgspec.Struct, frozen=True):
     """A skill folder with an omac.yaml as discovery saw it: `meta`, or the `problem` that keeps it from being read.
 
     `base` names the folder it was found under ("agents", or a harness: "opencode", "claude", ...), `skills_dir`
-    is that folder's absolute path, `source` the skill's own, `bundle_hash` is "sha256:" and 64 hex digits.
+    is that folder's absolute path, `source` the skill's own, `bundle_hash` is "sha256:" and 64 hex digits. `scope` says
+    whether it belongs to one project or to this user, `guide` what its SKILL.md says, if there is one.
     """
 
     name: str
@@ -105,3 +115,5 @@ class FoundSkill(msgspec.Struct, frozen=True):
     bundle_hash: str = ""
     meta: Meta | None = None
     problem: str | None = None
+    scope: SkillScope = "workdir"
+    guide: Guide | None = None

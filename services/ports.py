@@ -1,8 +1,11 @@
 """Ports: what the services ask of the outside world. Adapters implement these protocols; nothing else is shared."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
+from omac.domain.hidden import Hidden
 from omac.domain.sidecar import Birth, Exit, SidecarSpec
 from omac.domain.skill import FoundSkill, Health
 
@@ -55,7 +58,61 @@ class SkillFolders(Protocol):
         """
 
     async def discover(self, workdir: str, bases: Sequence[str]) -> list[FoundSkill]:
-        """Skills with a sidecar (an omac.yaml), first hit per name wins, in the order of `bases`."""
+        """Skills of a project with a sidecar (an omac.yaml), first hit per name wins, in the order of `bases`."""
+
+    async def discover_global(self, bases: Sequence[str]) -> list[FoundSkill]:
+        """Skills of this user, shared by all projects, in the same way: their `scope` is "global"."""
 
     async def bundle_hash(self, source: str) -> str:
         """The bundle hash of a skill folder as it is now. Raises OSError."""
+
+    async def digest(self, source: str) -> str:
+        """The digest over every file of a skill folder as it is now: that of a copy frozen now. Raises OSError."""
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """An approved copy: the bundle hash of what was copied, and the digest over every file, which addresses it."""
+
+    bundle_hash: str
+    digest: str
+
+
+class CopyDamaged(Exception):
+    """An approved copy is not there, or not what its digest says; the text tells which file."""
+
+
+class FrozenSkills(Protocol):
+    """Read-only copies of approved skills, in the state directory, addressed by digest."""
+
+    async def freeze(self, source: str) -> Frozen:
+        """Copy a skill folder as it is now; nothing is copied twice.
+
+        Raises Refusal (skill-invalid) naming the file that cannot be in a copy, OSError.
+        """
+
+    async def checked(self, digest: str, source: str) -> str:
+        """The path of the copy made of `source`, found unchanged. Raises CopyDamaged, OSError."""
+
+    async def prune(self, kept: Collection[str]) -> list[str]:
+        """Remove copies whose digest is not `kept`, unless they are new; returns the digests removed."""
+
+
+class Secrets(Protocol):
+    """Stores for the values of secrets: "keychain" (the system's) and "vault" (omac's own encrypted file).
+
+    A value is found by store, service ("omac/<workdir id>/<skill>", "omac/<skill>" or "omac/__defaults__/<skill>") and
+    name. Every method raises Refusal (keychain-locked, keychain-unavailable, keychain-timeout, keychain-failed,
+    vault-locked, vault-key-wrong, vault-unusable, vault-damaged) whose `fix` says how to mend it; none prompts.
+    """
+
+    async def chosen(self) -> str:
+        """The store that takes new values on this machine."""
+
+    async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
+        """The values of these names, read together; what is not there is left out."""
+
+    async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
+        """Keep these values, in place of earlier ones."""
+
+    async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
+        """Forget these values; what is not there is no error."""
