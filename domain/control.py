@@ -11,7 +11,7 @@ from typing import Literal
 
 from omac.domain.recorded import Event
 
-Action = Literal["activate", "deactivate", "reload"]
+Action = Literal["activate", "deactivate", "reload", "unlock"]
 Listener = Literal["socket", "tcp", "command-line"]  # how the caller came in: its authority
 
 

@@ -1,5 +1,8 @@
 """A directory: a project whose skills are brought online together, reached through routing tokens.
 
+What is shared by all projects is brought online in the same way, as the directory with the empty path; it has no tokens
+of its own.
+
 Rules
 
 1. Nothing leads to a directory that is not active: tokens are minted with an activation and dead from the moment
@@ -27,7 +30,7 @@ MAX_BODY_BYTES = 10 * 1024 * 1024  # when a skill names no limit of its own
 
 
 class ActivationRequested(Event, frozen=True):
-    """It shall come online for `harness`; `digest` is that of its first routing token."""
+    """It shall come online for `harness`; `digest` is that of its first routing token ("" if it has none)."""
 
     path: str
     harness: str
@@ -343,8 +346,16 @@ def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
 
 
 def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
-    fix = (f"omac reload {shlex.quote(state.path)}",)
-    return RouteStubbed(name, state.skills[name].mount, "skill-broken", sidecar.detail, (), fix)
+    mount, reload = state.skills[name].mount, reload_command(state.path)
+    if sidecar.missing:
+        fix = (*sidecar.fix, reload)
+        return RouteStubbed(name, mount, "pending-credentials", sidecar.detail, sidecar.missing, fix)
+    return RouteStubbed(name, mount, "skill-broken", sidecar.detail, (), (reload,))
+
+
+def reload_command(path: str) -> str:
+    """The command that looks at a directory's skills again; the empty path means those shared by all."""
+    return f"omac reload {shlex.quote(path)}" if path else "omac reload --global"
 
 
 def _stub_route(stub: RouteStubbed) -> Route:
@@ -356,7 +367,7 @@ def evolve(state: Directory, event: Event) -> Directory:
     status = TABLE[state.status, type(event)]
     match event:
         case ActivationRequested(path, harness, digest):
-            return Directory(path, harness, status, state.generation + 1, {digest: None})
+            return Directory(path, harness, status, state.generation + 1, {digest: None} if digest else {})
         case SessionAdmitted(session, digest):
             return replace(state, tokens={**state.tokens, digest: session})
         case ReloadRequested():

@@ -13,10 +13,17 @@ WorkdirId = NewType("WorkdirId", str)
 TokenDigest = NewType("TokenDigest", str)
 StreamId = NewType("StreamId", str)
 
+GLOBAL = WorkdirId("global")  # in the place of a workdir id: skills shared by all projects
+
 
 def workdir_id(path: str) -> WorkdirId:
     """The lasting identity of a canonical directory path: its SHA-256, 64 hex digits."""
     return WorkdirId(hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest())
+
+
+def scope_of(path: str) -> WorkdirId:
+    """To whom a skill belongs: the workdir id of a directory; GLOBAL for the empty path, which is every project's."""
+    return workdir_id(path) if path else GLOBAL
 
 
 def token_digest(token: str) -> TokenDigest:
@@ -30,13 +37,18 @@ def run_stream(host: HostId, run: RunId) -> StreamId:
 
 
 def directory_stream(host: HostId, workdir: WorkdirId) -> StreamId:
-    """The stream of one directory on one host."""
+    """The stream of one directory on one host, or, for GLOBAL, of what all directories share."""
     return StreamId(f"directory/{host}/{workdir}")
 
 
 def registration_stream(host: HostId, scope: str, harness: str, skill: str) -> StreamId:
-    """The stream of one registration; `scope` is a workdir id, `harness` the base folder the skill lies in."""
+    """The stream of one registration; `scope` is as of `scope_of`, `harness` the base folder the skill lies in."""
     return StreamId(f"registration/{host}/{scope}/{harness}/{skill}")
+
+
+def credential_stream(host: HostId, scope: str, skill: str) -> StreamId:
+    """The stream of the values given to one skill; `scope` is as of `scope_of`, or that of remembered defaults."""
+    return StreamId(f"credential/{host}/{scope}/{skill}")
 
 
 def sidecar_stream(host: HostId, workdir: WorkdirId, skill: str) -> StreamId:
@@ -47,6 +59,11 @@ def sidecar_stream(host: HostId, workdir: WorkdirId, skill: str) -> StreamId:
 def access_stream(host: HostId) -> StreamId:
     """The log of skill accesses of one host: a stream without versions."""
     return StreamId(f"access/{host}")
+
+
+def settings_stream(host: HostId) -> StreamId:
+    """The log of changes to omac's own settings on one host: a stream without versions."""
+    return StreamId(f"settings/{host}")
 
 
 def control_stream(host: HostId) -> StreamId:

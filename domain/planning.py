@@ -4,36 +4,66 @@ Rules
 
 1. A skill whose omac.yaml cannot be read is broken, and says where and why.
 2. Of two skills with one mount the later is broken and names the first.
-3. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets no
-   declared variable of the host.
-4. A skill that lacks a required value is pending and names what is missing; it is not started.
+3. A skill that nobody registered is broken where finding does not register.
+4. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets nothing
+   that was given to its name, and no declared variable of the host.
+5. A value is the one given to the skill here, else its `default`, else the host's variable it names. A skill that lacks
+   a required value, or has one that its rules refuse, is pending and names it; it is not started.
 """
 
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import msgspec
+
+from omac.domain.credential import Credential
 from omac.domain.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill
-from omac.domain.harness import DEFAULT_HARNESS
+from omac.domain.place import Place
 from omac.domain.registration import Code, Registration
 from omac.domain.sidecar import SidecarSpec, Variable
 from omac.domain.skill import MOUNT, Config, FoundSkill, Secret, SidecarMeta
+from omac.domain.values import ValueRefused, check_config, check_secret
 
 Unapproved = Literal["refuse", "allow"]
+Drift = Literal["refuse", "accept"]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How a run treats code that nobody approved, code that changed since, and skills it meets for the first time."""
+
+    unapproved: Unapproved = "refuse"
+    bundle_drift: Drift = "refuse"
+    auto_register: bool = True
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What this host knows of a skill: its registration, and the values given to it here."""
+
+    registration: Registration = Registration()
+    credential: Credential = Credential()
+
+
+class _Judged(msgspec.Struct, frozen=True):
+    """A skill on its way into the plan. `code` is the frozen code that it may run; None: nobody vouched for it."""
+
+    skill: FoundSkill
+    sidecar: SidecarMeta
+    place: Place
+    code: Code | None
+    given: Credential
+    host: Mapping[str, str]
 
 
 def plan(
     found: Sequence[FoundSkill],
-    workdir: str,
-    harness: str,
-    registrations: Mapping[str, Registration],
-    unapproved: Unapproved,
+    place: Place,
+    known: Mapping[str, Known],
+    policy: Policy,
     host: Mapping[str, str],
+    run: str,
 ) -> Plan:
-    """What an activation of `workdir` for `harness` wants.
-
-    `registrations` by skill name; `host` is omac's own environment.
-    """
+    """What an activation of `place` wants in this run. `known` by skill name; `host` is omac's own environment."""
     result = Plan({}, {}, {}, {})
     mounts: dict[str, str] = {}
     for skill in found:
@@ -42,33 +72,79 @@ def plan(
         taken = mounts.get(mount) if mount else None
         own = "" if taken else mount
         result.skills[skill.name] = Skill(skill.name, skill.base, skill.source, skill.bundle_hash, own)
-        approved = registrations[skill.name].approves(Code(skill.source, skill.bundle_hash))
-        approve = approve_command(skill, workdir, harness)
-        stub: RouteStubbed | None = None
-        if sidecar is None or skill.problem is not None:
-            stub = _broken(skill, own, skill.problem or "it has no sidecar", ())
-        elif taken:
-            stub = _broken(skill, "", f"its mount {mount!r} is already that of the skill {taken!r}", ())
-        elif not approved and unapproved == "refuse":
-            stub = _not_approved(skill, own, registrations[skill.name], approve)
-        else:
-            stub = _pending(skill, sidecar, host, None if approved else approve)
+        registration = known[skill.name].registration
+        code = registration.may_run(Code(skill.source, skill.bundle_hash), run)
         if own:
             mounts[own] = skill.name
-        if stub is not None:
-            result.stubs[skill.name] = stub
-        elif sidecar is not None:
-            result.specs[skill.name] = _spec(skill, sidecar, workdir, approved)
-            limit = sidecar.limits.max_body_bytes
-            result.max_body_bytes[skill.name] = MAX_BODY_BYTES if limit is None else limit
+        if sidecar is None or skill.problem is not None:
+            result.stubs[skill.name] = _broken(skill, own, skill.problem or "it has no sidecar", ())
+        elif taken:
+            result.stubs[skill.name] = _broken(skill, "", f"its mount {mount!r} is already that of {taken!r}", ())
+        elif code is None and policy.unapproved == "refuse":
+            result.stubs[skill.name] = _not_approved(skill, own, place, registration)
+        else:
+            given = known[skill.name].credential if code else Credential()
+            _add(result, _Judged(skill, sidecar, place, code, given, host))
     return result
 
 
-def approve_command(skill: FoundSkill, workdir: str, harness: str) -> str:
-    """The command that approves this skill and this code: not another that `harness` does not see, nor a later one."""
-    named = "" if harness == DEFAULT_HARNESS.name else f" --harness {harness}"
-    where = f"--workdir {shlex.quote(workdir)}{named}"
-    return f"omac approve {shlex.quote(skill.name)} {where} --hash {shlex.quote(skill.bundle_hash)}"
+def approve_command(skill: FoundSkill, place: Place) -> str:
+    """The command that approves this skill and this code: not another that the harness does not see, nor a later one."""
+    return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(skill.bundle_hash)}"
+
+
+def unmet(sidecar: SidecarMeta, given: Credential, host: Mapping[str, str]) -> dict[str, str]:
+    """Required values that an approved skill lacks, and values that are refused: by name, what is wrong."""
+    found: dict[str, str] = {}
+    for field in sidecar.fields:
+        problem = _problem(field, given, host)
+        if problem is not None:
+            found[field.name] = problem
+    return found
+
+
+def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str]) -> str | None:
+    from_host = host.get(field.default_from_env or "") or None
+    try:
+        if isinstance(field, Secret):
+            if field.name in given.secrets:
+                return None
+            if from_host is not None:
+                check_secret(field, from_host)
+        else:
+            value = next((v for v in (given.config.get(field.name), field.default, from_host) if v is not None), None)
+            if value is not None:
+                check_config(field, value)
+                return None
+    except ValueRefused as refused:
+        origin = f" (in ${field.default_from_env})" if from_host is not None else ""
+        return f"{refused.problem}{origin}"
+    if field.required and from_host is None:
+        return "its last writing was cut short" if field.name in given.writing else "not set"
+    return None
+
+
+def _add(result: Plan, judged: _Judged) -> None:
+    skill, sidecar = judged.skill, judged.sidecar
+    host = judged.host if judged.code else {}
+    missing = unmet(sidecar, judged.given, host)
+    if missing:
+        detail = ", ".join(f"{name} ({problem})" for name, problem in missing.items())
+        fix = [] if judged.code else [approve_command(skill, judged.place)]  # without it nothing given would be used
+        for field in sidecar.fields if judged.code else ():
+            if field.name in missing:
+                kind = "secrets" if isinstance(field, Secret) else "config"
+                value = " VALUE" if isinstance(field, Config) else ""
+                fix.append(f"omac {kind} set {shlex.quote(skill.name)} {field.name}{value} {judged.place.flags}")
+        stub = RouteStubbed(
+            skill.name, sidecar.mount, "pending-credentials", f"required values are missing or refused: {detail}",
+            tuple(missing), tuple(fix),
+        )  # fmt: skip
+        result.stubs[skill.name] = stub
+        return
+    result.specs[skill.name] = _spec(judged)
+    limit = sidecar.limits.max_body_bytes
+    result.max_body_bytes[skill.name] = MAX_BODY_BYTES if limit is None else limit
 
 
 def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) -> RouteStubbed:
@@ -82,59 +158,47 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 
-def _not_approved(skill: FoundSkill, mount: str, registration: Registration, approve: str) -> RouteStubbed:
+def _not_approved(skill: FoundSkill, mount: str, place: Place, registration: Registration) -> RouteStubbed:
+    approved = registration.approved
+    if registration.found is None:
+        detail = "not registered: nobody has registered it on this machine, and finding it does not"
+        return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
     detail = "not host-approved: nobody has vouched for its code on this machine"
-    if registration.approved is not None:
+    if approved is not None and approved.is_bundle(Code(skill.source, skill.bundle_hash)):
+        detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"
+    elif approved is not None:
         detail = (
-            f"not host-approved: its code is not what was approved (approved {registration.approved.bundle_hash} in "
-            f"{registration.approved.source}, found {skill.bundle_hash} in {skill.source})"
+            f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in "
+            f"{approved.source}, found {skill.bundle_hash} in {skill.source})"
         )
-    return _broken(skill, mount, detail, (approve,))
+    return _broken(skill, mount, detail, (approve_command(skill, place),))
 
 
-def _pending(
-    skill: FoundSkill, sidecar: SidecarMeta, host: Mapping[str, str], approve: str | None
-) -> RouteStubbed | None:
-    """`approve` is the command without which the skill gets nothing of the host; None: it is approved."""
-    missing: list[str] = []
-    fix: list[str] = []
-    fields: tuple[Secret | Config, ...] = (*sidecar.secrets, *sidecar.config)
-    for field in fields:
-        default = field.default if isinstance(field, Config) else None
-        given = not approve and field.default_from_env and host.get(field.default_from_env)
-        if field.required and default is None and not given:
-            missing.append(field.name)
-            fix += _ways_to_give(skill, field, host, approve)
-    if not missing:
-        return None
-    detail = f"required values are missing: {', '.join(missing)}"
-    fix = list(dict.fromkeys(fix))
-    return RouteStubbed(skill.name, sidecar.mount, "pending-credentials", detail, tuple(missing), tuple(fix))
-
-
-def _ways_to_give(skill: FoundSkill, field: Secret | Config, host: Mapping[str, str], approve: str | None) -> list[str]:
-    variable = field.default_from_env
-    if not variable:
-        return [f"${{EDITOR:-vi}} {shlex.quote(skill.source + '/omac.yaml')}  # give {field.name} a default_from_env"]
-    fix = [approve] if approve else []
-    if not host.get(variable):
-        fix.append(f"export {variable}=...  # where omac serve is started, then start it again")
-    return fix
-
-
-def _spec(skill: FoundSkill, sidecar: SidecarMeta, workdir: str, approved: bool) -> SidecarSpec:
-    secrets = [Variable(field.name, None, field.default_from_env, secret=True) for field in sidecar.secrets]
-    config = [Variable(field.name, field.default, field.default_from_env) for field in sidecar.config]
+def _spec(judged: _Judged) -> SidecarSpec:
+    skill, sidecar, given = judged.skill, judged.sidecar, judged.given
+    variables = []
+    for secret in sidecar.secrets:
+        stored = given.secrets.get(secret.name)
+        if stored is not None:
+            variables.append(
+                Variable(secret.name, secret=True, fingerprint=stored.fingerprint, store=stored.store)
+            )
+        else:
+            variables.append(Variable(secret.name, None, secret.default_from_env, secret=True))
+    for config in sidecar.config:
+        value = given.config.get(config.name, config.default)
+        variables.append(Variable(config.name, value, config.default_from_env))
     return SidecarSpec(
         skill.name,
         sidecar.mount,
-        workdir,
+        judged.place.workdir,
         skill.source,
         skill.skills_dir,
         skill.bundle_hash,
-        approved,
+        judged.code is not None,
         sidecar.command,
         sidecar.health,
         sidecar.env_passthrough,
-        (*secrets, *config),
+        tuple(variables),
+        judged.code.digest if judged.code else "",
     )

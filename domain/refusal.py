@@ -64,6 +64,7 @@ REASONS: dict[str, Outcome] = {
     "journal-in-use": Outcome(503, 5),
     "contention": Outcome(503, 5),
     # starting omac
+    "settings-invalid": Outcome(400, 3),
     "misuse": Outcome(400, 2),
     "port-taken": Outcome(503, 5),
     "state-unusable": Outcome(503, 5),

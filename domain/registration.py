@@ -3,8 +3,12 @@
 Rules
 
 1. Finding a skill registers it; registering never approves it.
-2. An approval holds for one source folder and one bundle hash. Other code under the same name inherits nothing.
-3. Code that differs from what was approved is recorded as drifted, once for each new hash.
+2. An approval holds for one source folder and one bundle hash, and for the copy that was frozen with it: that copy is
+   what runs. Other code under the same name inherits nothing; an approval without a copy approves nothing.
+3. Code that differs from what was approved is recorded as drifted, once for each new code. Where only files differ
+   that the bundle hash leaves out, the approved copy goes on running.
+4. Changed code may be accepted by one run, for itself; the next run starts from what was approved.
+5. Removing a registration revokes its approval.
 """
 
 from typing import assert_never
@@ -16,10 +20,12 @@ from omac.domain.recorded import Event
 
 
 class AutoRegistered(Event, frozen=True):
-    """An activation found it."""
+    """An activation found it. `workdir` is empty for a skill shared by all projects."""
 
     source: str
     bundle_hash: str
+    workdir: str = ""
+    digest: str = ""
 
 
 class Registered(Event, frozen=True):
@@ -27,81 +33,168 @@ class Registered(Event, frozen=True):
 
     source: str
     bundle_hash: str
+    workdir: str = ""
+    digest: str = ""
 
 
 class Approved(Event, frozen=True):
-    """A person approved this code in this folder."""
+    """A person approved this code in this folder; `digest` addresses the copy that was frozen."""
 
     source: str
     bundle_hash: str
+    digest: str = ""
+
+
+class ApprovalRevoked(Event, frozen=True):
+    """No code of it may run any more; `why` in a few words."""
+
+    why: str
 
 
 class Drifted(Event, frozen=True):
-    """Its code is no longer the approved code."""
+    """Its code is no longer the approved code. `accepted_by` names the run that runs it all the same, if one does."""
 
     source: str
     bundle_hash: str
+    digest: str = ""
+    accepted_by: str = ""
+
+
+class Deregistered(Event, frozen=True):
+    """A person removed it."""
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Which code: the skill's canonical folder and its bundle hash."""
+    """Which code: the skill's canonical folder, its bundle hash, and the digest over every file ("" if not taken)."""
 
     source: str
     bundle_hash: str
+    digest: str = ""
+
+    def is_bundle(self, other: "Code | None") -> bool:
+        """Whether both have the same folder and the same bundle hash."""
+        return other is not None and (self.source, self.bundle_hash) == (other.source, other.bundle_hash)
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """`found` is the code seen last, `approved` the code that may run; None when there is none."""
+    """`found` is the code seen last, `approved` the code that may run; None when there is none.
+
+    `accepted` is changed code that the run `accepted_by` runs too. `workdir` is empty for a skill shared by all.
+    """
 
     found: Code | None = None
     approved: Code | None = None
+    workdir: str = ""
+    accepted: Code | None = None
+    accepted_by: str = ""
 
-    def approves(self, code: Code) -> bool:
-        """Whether exactly this code was approved."""
-        return self.approved == code
+    def may_run(self, code: Code, run: str) -> Code | None:
+        """The frozen code that stands for `code` in this run; None when nobody vouched for it."""
+        if self.approved is not None and self.approved.digest and self.approved.is_bundle(code):
+            return self.approved
+        if self.accepted is not None and self.accepted_by == run and self.accepted.is_bundle(code):
+            return self.accepted
+        return None
 
 
 class Discover(msgspec.Struct, frozen=True):
     """Command: an activation found this code."""
 
     code: Code
+    workdir: str
+
+
+class Accept(msgspec.Struct, frozen=True):
+    """Command: this run was told to accept changed code; `code` is its frozen copy."""
+
+    code: Code
+    run: str
+
+
+class Register(msgspec.Struct, frozen=True):
+    """Command: a person wants this skill known."""
+
+    code: Code
+    workdir: str
 
 
 class Approve(msgspec.Struct, frozen=True):
-    """Command: a person vouches for this code."""
+    """Command: a person vouches for this code, of which there is a copy."""
 
     code: Code
+    workdir: str
 
 
-Command = Discover | Approve
+class Revoke(msgspec.Struct, frozen=True):
+    """Command: a person no longer vouches for it."""
+
+    why: str
+
+
+class Deregister(msgspec.Struct, frozen=True):
+    """Command: a person wants it forgotten."""
+
+
+Command = Discover | Accept | Register | Approve | Revoke | Deregister
 
 
 def decide(command: Command, state: Registration) -> list[Event]:
     """The events that `command` means in `state`; none when nothing is new."""
-    source, bundle_hash = command.code.source, command.code.bundle_hash
     match command:
-        case Discover(code):
-            if state.found == code:
+        case Discover(code, workdir):
+            if state.found == code or (state.found and not code.digest and code.is_bundle(state.found)):
                 return []
-            if state.approved not in (None, code):
-                return [Drifted(source, bundle_hash)]
-            return [AutoRegistered(source, bundle_hash)]
-        case Approve(code):
-            known: list[Event] = [] if state.found == code else [Registered(source, bundle_hash)]
-            return [] if state.approved == code else [*known, Approved(source, bundle_hash)]
+            if state.approved is not None and not _same(state.approved, code):
+                return [Drifted(code.source, code.bundle_hash, code.digest)]
+            return [AutoRegistered(code.source, code.bundle_hash, workdir, code.digest)]
+        case Accept(code, run):
+            if state.approved is None or (state.accepted == code and state.accepted_by == run):
+                return []
+            return [Drifted(code.source, code.bundle_hash, code.digest, run)]
+        case Register(code, workdir):
+            return [] if code.is_bundle(state.found) and state.workdir == workdir else _registered(code, workdir)
+        case Approve(code, workdir):
+            if state.approved == code:
+                return []
+            known = [] if code.is_bundle(state.found) and state.workdir == workdir else _registered(code, workdir)
+            return [*known, Approved(code.source, code.bundle_hash, code.digest)]
+        case Revoke(why):
+            return [] if state.approved is None else [ApprovalRevoked(why)]
+        case Deregister():
+            if state.found is None and state.approved is None:
+                return []
+            return [*decide(Revoke("deregistered"), state), Deregistered()]
         case _:
             assert_never(command)
+
+
+def _registered(code: Code, workdir: str) -> list[Event]:
+    return [Registered(code.source, code.bundle_hash, workdir, code.digest)]
+
+
+def _same(approved: Code, found: Code) -> bool:
+    return approved.is_bundle(found) and found.digest in ("", approved.digest)
 
 
 def evolve(state: Registration, event: Event) -> Registration:
     """The state after `event`. Any of its events may follow any other."""
     match event:
-        case AutoRegistered(source, bundle_hash) | Registered(source, bundle_hash) | Drifted(source, bundle_hash):
-            return replace(state, found=Code(source, bundle_hash))
-        case Approved(source, bundle_hash):
-            return replace(state, approved=Code(source, bundle_hash))
+        case AutoRegistered(source, bundle_hash, workdir, digest) | Registered(source, bundle_hash, workdir, digest):
+            return replace(state, found=Code(source, bundle_hash, digest), workdir=workdir or state.workdir)
+        case Drifted(source, bundle_hash, digest, accepted_by):
+            code = Code(source, bundle_hash, digest)
+            if accepted_by:
+                return replace(state, found=code, accepted=code, accepted_by=accepted_by)
+            return replace(state, found=code)
+        case Approved(source, bundle_hash, digest):
+            code = Code(source, bundle_hash, digest)
+            return replace(state, found=code, approved=code, accepted=None, accepted_by="")
+        case ApprovalRevoked():
+            return replace(state, approved=None, accepted=None, accepted_by="")
+        case Deregistered():
+            return Registration()
         case _:
             raise KeyError(type(event).__name__)
 
 
-EVENTS: tuple[type[Event], ...] = (AutoRegistered, Registered, Approved, Drifted)
+EVENTS: tuple[type[Event], ...] = (AutoRegistered, Registered, Approved, ApprovalRevoked, Drifted, Deregistered)

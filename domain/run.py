@@ -12,7 +12,8 @@ from omac.domain.recorded import Event
 
 
 class RunStarted(Event, frozen=True):
-    """omac serves. `start_ticks` and `boot_id` identify the process beyond the reuse of its pid."""
+    """omac serves. `start_ticks` and `boot_id` identify the process beyond the reuse of its pid; `policy` says how it
+    treats skills (`omac.domain.planning.Policy`, by field)."""
 
     harness: str
     version: str
@@ -20,6 +21,7 @@ class RunStarted(Event, frozen=True):
     start_ticks: int
     boot_id: str
     roots: tuple[str, ...]
+    policy: dict[str, str | bool] = {}
 
 
 class RunRecovered(Event, frozen=True):
@@ -45,6 +47,7 @@ class Run(msgspec.Struct, frozen=True):
     version: str = ""
     pid: int = 0
     roots: tuple[str, ...] = ()
+    policy: dict[str, str | bool] = {}
 
 
 TABLE: dict[tuple[str, type[Event]], str] = {
@@ -58,7 +61,7 @@ def evolve(state: Run, event: Event) -> Run:
     """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
     status = TABLE[state.status, type(event)]
     match event:
-        case RunStarted(harness, version, pid, _, _, roots):
-            return Run(status, harness, version, pid, roots)
+        case RunStarted(harness, version, pid, _, _, roots, policy):
+            return Run(status, harness, version, pid, roots, policy)
         case _:
             return msgspec.structs.replace(state, status=status)

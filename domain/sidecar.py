@@ -10,29 +10,36 @@ Rules
 5. A new spawn request begins a new generation: the activation or reload that wanted it.
 """
 
+from collections.abc import Mapping
 from typing import Literal, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
+from omac.domain.hidden import Hidden
 from omac.domain.recorded import Event
 from omac.domain.skill import Health
 
 
 class Variable(msgspec.Struct, frozen=True, array_like=True):
-    """A declared variable and where its value comes from. Values of secrets are never recorded."""
+    """A declared variable and where its value comes from: the text `default`, the host's variable `from_env`, or, with
+    a `fingerprint`, the secret in `store`. Values of secrets are never recorded.
+    """
 
     name: str
     default: str | None = None
     from_env: str | None = None
     secret: bool = False
+    fingerprint: str = ""
+    store: str = ""
 
 
 class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
     """All that is needed to start a sidecar, again and again, without looking at the skill's files.
 
-    `command` may contain ${SIDECAR_PORT}; `source` is the skill's folder (its working directory),
-    `skills_dir` the folder above it, `passthrough` the host variables an approved skill may see.
+    `command` may contain ${SIDECAR_PORT}; `source` is the skill's folder, `skills_dir` the folder above it,
+    `passthrough` the host variables an approved skill may see. `digest` addresses the approved copy that it runs from;
+    it is empty for a skill that nobody approved, which runs from `source`. `workdir` is empty for a shared skill.
     """
 
     skill: str
@@ -46,6 +53,16 @@ class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
     health: Health = Health()
     passthrough: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
+    digest: str = ""
+
+    @property
+    def stored(self) -> dict[str, dict[str, str]]:
+        """The secrets it needs from stores: by store, names with the fingerprints that their values must have."""
+        found: dict[str, dict[str, str]] = {}
+        for variable in self.variables:
+            if variable.fingerprint:
+                found.setdefault(variable.store, {})[variable.name] = variable.fingerprint
+        return found
 
 
 class Birth(msgspec.Struct, frozen=True, array_like=True):
@@ -70,27 +87,31 @@ class Exit(msgspec.Struct, frozen=True, array_like=True):
     signal: int | None = None
 
 
-def environment(spec: SidecarSpec, port: int, host: dict[str, str]) -> dict[str, str]:
+def environment(
+    spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: Mapping[str, Hidden]
+) -> dict[str, str]:
     """The whole environment of a sidecar, built from nothing but what is named here.
 
     `host` is omac's own environment: PATH and the locale come from it, and, for an approved skill only, what the
-    skill declared. Nothing else does.
+    skill declared. Nothing else does. `secrets` are values from stores, which only an approved skill gets.
     """
     found = {name: host[name] for name in BASE_VARIABLES if name in host}
     if spec.approved:
         found |= {name: host[name] for name in spec.passthrough if name in host}
     for variable in spec.variables:
-        value = host.get(variable.from_env) if variable.from_env and spec.approved else None
-        value = value or variable.default
+        value = variable.default
+        if value is None and spec.approved and variable.from_env:
+            value = host.get(variable.from_env) or None
+        if spec.approved and variable.name in secrets:
+            value = secrets[variable.name].reveal()
         if value is not None:
             found[variable.name] = value
     found |= {
         "SIDECAR_PORT": str(port),
         "SIDECAR_SKILL": spec.skill,
-        "OMAC_WORKDIR": spec.workdir,
         "OMAC_HARNESS_SKILLS_DIR": spec.skills_dir,
     }
-    return found
+    return found | ({"OMAC_WORKDIR": spec.workdir} if spec.workdir else {})
 
 
 BASE_VARIABLES = (
@@ -159,13 +180,19 @@ class Stopped(Event, frozen=True):
 
 
 class GaveUp(Event, frozen=True):
-    """It failed too often; a reload tries again."""
+    """It failed too often, or what it needs is not to be had; a reload tries again. `missing` names values that could
+    not be read, `fix` what mends that."""
 
     detail: str
+    missing: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
 
 
 class Sidecar(msgspec.Struct, frozen=True):
-    """Everything a decision needs to know. `failures` counts unasked ends in a row, `detail` tells of the last one."""
+    """Everything a decision needs to know. `failures` counts unasked ends in a row, `detail` tells of the last one.
+
+    `missing` and `fix` are those of the last `GaveUp`.
+    """
 
     status: Status = "idle"
     spec: SidecarSpec | None = None
@@ -175,6 +202,8 @@ class Sidecar(msgspec.Struct, frozen=True):
     attempt: int = 0
     delay_ms: int = 0
     detail: str = ""
+    missing: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -237,12 +266,14 @@ class ReportUnhealthy(msgspec.Struct, frozen=True):
 
 
 class ReportExit(msgspec.Struct, frozen=True):
-    """Command: the process ended, or could not be started."""
+    """Command: the process ended, or could not be started; `missing` and `fix` as in `GaveUp`."""
 
     exit: Exit
     uptime_ms: int
     detail: str
     policy: RestartPolicy = RestartPolicy()
+    missing: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -295,6 +326,8 @@ def _decide_exit(command: ReportExit, state: Sidecar) -> list[Event]:
     exited = Exited(command.exit, command.uptime_ms, command.detail)
     if state.status == "stopping":
         return [exited]
+    if command.missing:  # trying again would not help
+        return [exited, GaveUp(command.detail, command.missing, command.fix)]
     failures = 1 if command.uptime_ms >= command.policy.stable_ms else state.failures + 1
     if failures > command.policy.limit:
         return [exited, GaveUp(f"gave up after {failures} failures in a row; the last: {command.detail}")]
@@ -320,8 +353,10 @@ def evolve(state: Sidecar, event: Event) -> Sidecar:
             return replace(state, status=status, failures=attempt - 1, attempt=attempt, delay_ms=delay_ms)
         case Unhealthy(detail):
             return replace(state, status=status, detail=detail)
-        case GaveUp(detail):
-            return replace(state, status=status, failures=state.failures + 1, detail=detail)
+        case GaveUp(detail, missing, fix):
+            return replace(
+                state, status=status, failures=state.failures + 1, detail=detail, missing=missing, fix=fix
+            )
         case Stopped():
             return replace(state, status=status, birth=None)
         case _:

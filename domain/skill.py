@@ -82,6 +82,11 @@ class SidecarMeta(msgspec.Struct, frozen=True):
     install_scripts: dict[str, str] = {}
     protocols: tuple[str, ...] = ()
 
+    @property
+    def fields(self) -> "tuple[Secret | Config, ...]":
+        """Every value it wants given: secrets, then settings."""
+        return (*self.secrets, *self.config)
+
 
 class Meta(msgspec.Struct, frozen=True):
     """A whole omac.yaml."""

@@ -7,6 +7,9 @@ later omac keeps working.
 import re
 from typing import TypeVar, get_args
 
+from msgspec.structs import replace
+
+from omac.domain.patterns import PatternError, check_pattern
 from omac.domain.skill import (
     HOST_VARIABLE,
     MOUNT,
@@ -21,17 +24,12 @@ from omac.domain.skill import (
     Secret,
     SidecarMeta,
 )
+from omac.domain.values import ValueRefused, check_config, has_64_bits, is_text, shown
 
-PATTERN_CHARS_MAX = 512
 DELAY_MS_MAX = 600_000
 BODY_BYTES_MAX = 2**40
 IDLE_SECS_MAX = 2**31 - 1
-INTEGER_MAX = 2**63 - 1  # settings are read back by programs in any language: 64 bits, signed
 
-BOOL_WORDS = {
-    **dict.fromkeys(("true", "t", "yes", "y", "1", "on"), "true"),
-    **dict.fromkeys(("false", "f", "no", "n", "0", "off"), "false"),
-}
 # Names that belong to omac, and those by which a value would become code in every process that sees it.
 RESERVED_VARIABLES = frozenset({"SIDECAR_PORT", "SIDECAR_SKILL"})
 RESERVED_PREFIXES = ("OMAC_", "LD_", "DYLD_")
@@ -50,7 +48,7 @@ def parse_meta(document: object) -> Meta:
     if name is None:
         raise MetaError("name", "is missing: give the skill a name")
     if not SKILL_NAME.fullmatch(name):
-        raise MetaError("name", f"{_shown(name)} must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit")
+        raise MetaError("name", f"{shown(name)} must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit")
     sidecar = top.section("sidecar")
     return Meta(
         name=name,
@@ -68,8 +66,8 @@ def _sidecar(section: "_Section", skill_name: str) -> SidecarMeta:
     if not MOUNT.fullmatch(skill_name if mount is None else mount):
         rule = "must be 1 to 63 of a-z 0-9 - and begin with a letter or digit"
         if mount is None:
-            rule = f"the name {_shown(skill_name)} cannot serve as the mount: give a mount, which {rule}"
-        raise MetaError(section.at("mount"), rule if mount is None else f"{_shown(mount)} {rule}")
+            rule = f"the name {shown(skill_name)} cannot serve as the mount: give a mount, which {rule}"
+        raise MetaError(section.at("mount"), rule if mount is None else f"{shown(mount)} {rule}")
     names = _Names()
     passed = tuple(
         names.declare(where, _as_text(where, value), HOST_VARIABLE) for where, value in section.items("env_passthrough")
@@ -111,17 +109,16 @@ def _config(section: "_Section", names: "_Names") -> Config:
         raise MetaError(section.at("choices"), f"is only for settings of type enum, and this one is {_a(kind)}")
     if "" in choices or len(set(choices)) != len(choices):
         raise MetaError(section.at("choices"), "must be different from each other, and none of them empty")
-    default = section.scalar("default")
-    return Config(
+    config = Config(
         name=name,
         description=section.text("description") or "",
         type=kind,
         required=section.flag("required", default=True),
-        default=None if default is None else _default(section.at("default"), default, kind, choices),
         default_from_env=_host_variable(section),
         pattern=pattern,
         choices=choices,
     )
+    return _checked_default(section, config)
 
 
 def _config_type(section: "_Section") -> ConfigType:
@@ -132,27 +129,18 @@ def _config_type(section: "_Section") -> ConfigType:
             return kind
     if text is None:
         return "string"
-    raise MetaError(section.at("type"), f"{_shown(text)} must be one of string, bool, int, enum")
+    raise MetaError(section.at("type"), f"{shown(text)} must be one of string, bool, int, enum")
 
 
-def _default(where: str, text: str, kind: ConfigType, choices: tuple[str, ...]) -> str:
-    """`text` in the one spelling that a sidecar will see."""
-    match kind:
-        case "string":
-            return text
-        case "bool":
-            word = BOOL_WORDS.get(text.strip().lower())
-            if word is None:
-                raise MetaError(where, f"{_shown(text)} must be true or false")
-            return word
-        case "int":
-            if not re.fullmatch(r"[+-]?[0-9]{1,40}", text.strip()):
-                raise MetaError(where, f"{_shown(text)} must be a whole number in base 10")
-            return _integer_text(where, int(text))
-        case "enum":
-            if text not in choices:
-                raise MetaError(where, f"{_shown(text)} must be one of the choices")
-            return text
+def _checked_default(section: "_Section", config: Config) -> Config:
+    """`config` with its default, which is held to the same rules as any other value."""
+    default = section.scalar("default")
+    if default is None:
+        return config
+    try:
+        return replace(config, default=check_config(config, default))
+    except ValueRefused as refused:
+        raise MetaError(section.at("default"), refused.problem) from None
 
 
 def _health(section: "_Section | None") -> Health:
@@ -161,9 +149,7 @@ def _health(section: "_Section | None") -> Health:
         return usual
     path = section.text("path")
     if path is not None and not re.fullmatch(r"/[!-~]*", path):
-        raise MetaError(
-            section.at("path"), f'{_shown(path)} must begin with "/" and hold only visible ASCII characters'
-        )
+        raise MetaError(section.at("path"), f'{shown(path)} must begin with "/" and hold only visible ASCII characters')
     return Health(
         path=usual.path if path is None else path,
         initial_delay_ms=section.integer("initial_delay_ms", 0, DELAY_MS_MAX, usual.initial_delay_ms),
@@ -191,7 +177,7 @@ def _install_scripts(section: "_Section | None") -> dict[str, str]:
             continue
         # It is printed for a person to run: what is shown has to be a file of this skill, in plain sight.
         if not script or not script.isprintable() or script.startswith("/") or ".." in script.split("/"):
-            raise MetaError(section.at(platform), f"{_shown(script)} must be a path inside the skill folder")
+            raise MetaError(section.at(platform), f"{shown(script)} must be a path inside the skill folder")
         scripts[platform] = script
     return scripts
 
@@ -200,14 +186,10 @@ def _pattern(section: "_Section") -> str | None:
     pattern = section.text("pattern")
     if pattern is None:
         return None
-    if len(pattern) > PATTERN_CHARS_MAX:
-        raise MetaError(section.at("pattern"), f"is {len(pattern)} characters long, at most {PATTERN_CHARS_MAX} may be")
     try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError, Warning) as error:  # a Warning where warnings are errors
-        raise MetaError(
-            section.at("pattern"), f"{_shown(pattern)} is not a regular expression ({_shown(str(error))})"
-        ) from None
+        check_pattern(pattern)
+    except PatternError as error:
+        raise MetaError(section.at("pattern"), f"{shown(pattern)} {error}") from None
     return pattern
 
 
@@ -221,7 +203,7 @@ def _host_variable(section: "_Section") -> str | None:
 def _check_variable(where: str, name: str, form: re.Pattern[str]) -> None:
     if not form.fullmatch(name):
         letters = "A-Z 0-9 _" if form is VARIABLE else "A-Z a-z 0-9 _"
-        raise MetaError(where, f"{_shown(name)} must be 1 to 128 of {letters} and not begin with a digit")
+        raise MetaError(where, f"{shown(name)} must be 1 to 128 of {letters} and not begin with a digit")
 
 
 class _Names:
@@ -307,9 +289,8 @@ def _as_text(where: str, value: object, *, empty: bool = True) -> str:
         raise MetaError(where, f"must be text, not {_kind(value)}{quoted}")
     if not value and not empty:
         raise MetaError(where, "must not be empty")
-    # NUL ends a string for the operating system, and a lone surrogate cannot be written as UTF-8.
-    if "\0" in value or not _is_utf8(value):
-        raise MetaError(where, f"{_shown(value)} holds NUL or an incomplete surrogate pair: remove it")
+    if not is_text(value):
+        raise MetaError(where, f"{shown(value)} holds NUL or an incomplete surrogate pair: remove it")
     return value
 
 
@@ -318,22 +299,10 @@ def _as_scalar(where: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return _integer_text(where, value)
+        if not has_64_bits(value):
+            raise MetaError(where, "is a number beyond 64 bits")
+        return str(value)
     return _as_text(where, value)
-
-
-def _integer_text(where: str, value: int) -> str:
-    if not -INTEGER_MAX - 1 <= value <= INTEGER_MAX:
-        raise MetaError(where, "is a number beyond 64 bits")
-    return str(value)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _kind(value: object) -> str:
@@ -356,8 +325,3 @@ def _kind(value: object) -> str:
 
 def _a(kind: ConfigType) -> str:
     return f"an {kind}" if kind in ("int", "enum") else f"a {kind}"
-
-
-def _shown(text: str) -> str:
-    """`text` as an error may print it: short, and without control characters."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")

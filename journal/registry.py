@@ -8,7 +8,7 @@ upcaster from the previous one; stored bytes are never rewritten.
 from collections.abc import Callable
 from typing import Any
 
-from omac.domain import access, control, directory, registration, run, sidecar
+from omac.domain import access, control, credential, directory, registration, run, settings, sidecar
 from omac.domain.recorded import Event
 
 KINDS: dict[str, tuple[int, type[Event]]] = {
@@ -31,7 +31,18 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "skill.auto-registered": (1, registration.AutoRegistered),
     "skill.registered": (1, registration.Registered),
     "skill.approved": (1, registration.Approved),
+    "skill.approval-revoked": (1, registration.ApprovalRevoked),
     "skill.drifted": (1, registration.Drifted),
+    "skill.deregistered": (1, registration.Deregistered),
+    "secret.write-requested": (1, credential.SecretWriteRequested),
+    "secret.written": (1, credential.SecretWritten),
+    "secret.removed": (1, credential.SecretRemoved),
+    "config.written": (1, credential.ConfigWritten),
+    "config.removed": (1, credential.ConfigRemoved),
+    "default.mirrored": (1, credential.DefaultMirrored),
+    "default.adopted": (1, credential.DefaultAdopted),
+    "default.purged": (1, credential.DefaultPurged),
+    "setting.changed": (1, settings.SettingChanged),
     "sidecar.spawn-requested": (1, sidecar.SpawnRequested),
     "sidecar.started": (1, sidecar.Started),
     "sidecar.healthy": (1, sidecar.Healthy),

@@ -1,4 +1,4 @@
-"""The audit log: every access once, from its request to its outcome.
+"""The audit log: every access once, from its request to its outcome, and every change of trust.
 
 `Accesses` is the live part, bounded by what is under way: open requests, and counts. `audit_rows` joins requests and
 outcomes into rows, in the order of requests, holding no more than what began since the oldest that is open.
@@ -12,8 +12,9 @@ import msgspec
 
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.recorded import Recorded
+from omac.projections.changes import Change, Changes
 
-Outcome = Literal["completed", "aborted", "refused", "open"]
+Outcome = Literal["completed", "aborted", "refused", "open", "done"]
 
 
 class Accesses:
@@ -43,7 +44,7 @@ class Accesses:
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """One access. `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds.
+    """One access, or one change of trust (then `kind` is that of the event, and `outcome` done or refused). `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds.
 
     `status` and `duration` are None where there was none; `bytes` counts towards the agent, `bytes_in` towards the
     skill; `reason` says why an access was refused or ended early.
@@ -62,10 +63,17 @@ class AuditRow(msgspec.Struct, frozen=True):
     duration: float | None
     outcome: Outcome
     reason: str | None
+    kind: str = "access"
+    actor: str = "agent"
+    detail: str = ""
 
 
 def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
-    """Each access among `records` once, in the order of requests; those without an outcome come as `open`."""
+    """Each access among `records` once, in the order of requests; those without an outcome come as `open`.
+
+    Changes of trust stand among them where they happened.
+    """
+    changes = Changes()
     waiting: OrderedDict[int, AuditRow] = OrderedDict()
     for recorded in records:
         event = recorded.event
@@ -86,11 +94,21 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
                     continue  # it has its outcome, or its request is not among the records
                 waiting[event.request] = _ended(row, event)
             case _:
-                continue
+                change = changes.of(recorded)
+                if change is None:
+                    continue
+                waiting[recorded.position] = _changed(recorded, change)
         while waiting and (first := next(iter(waiting.values()))).outcome != "open":
             del waiting[first.position]
             yield first
     yield from waiting.values()
+
+
+def _changed(recorded: Recorded, change: Change) -> AuditRow:
+    return AuditRow(
+        recorded.position, recorded.at, change.dir, change.skill, None, "", "", None, 0, 0, None,
+        "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
+    )  # fmt: skip
 
 
 def _ended(row: AuditRow, event: AccessCompleted | AccessAborted) -> AuditRow:

@@ -3,20 +3,21 @@
 A composition of read models, not one of its own: the token index, directories and sidecars stay the only truth.
 """
 
-import shlex
-
 import msgspec
 
 from omac.domain import ids
-from omac.domain.directory import Directory, Route
+from omac.domain.directory import Directory, Route, reload_command
 from omac.domain.ids import TokenDigest
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Sidecar
 from omac.projections.system import System
 
 
+SHARED = "__global__/"  # before the mount of a skill that all directories share; no token can look like it
+
+
 class Way(msgspec.Struct, frozen=True):
-    """A way that is open: to the sidecar of `skill` in `dir`, listening on loopback `port`."""
+    """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`."""
 
     dir: str
     skill: str
@@ -32,29 +33,45 @@ def find_way(system: System, host: ids.HostId, digest: TokenDigest, mount: str) 
 
     Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill.
     """
-    directory, name, route = find_skill(system, digest, mount)
+    directory, owner, name, route = _find(system, host, digest, mount)
     if name is None or route is None:
         raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
     if route.why is not None:
         raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
-    sidecar = system.sidecars[ids.sidecar_stream(host, ids.workdir_id(directory.path), name)].state
+    sidecar = system.sidecars[ids.sidecar_stream(host, ids.scope_of(owner.path), name)].state
     if sidecar.status != "healthy" or sidecar.birth is None:
-        raise Refusal(
-            "sidecar-down", f"{name}: {down_detail(sidecar)}", fix=(reload_command(directory.path),), skill=name
-        )
+        fix = (reload_command(owner.path),)
+        raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=fix, skill=name)
     return Way(directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes, digest)
 
 
-def find_skill(system: System, digest: TokenDigest, mount: str) -> tuple[Directory, str | None, Route | None]:
-    """The directory a token opens, and the skill and route behind a mount of it; None for what leads nowhere."""
+def find_skill(
+    system: System, host: ids.HostId, digest: TokenDigest, mount: str
+) -> tuple[Directory, str | None, Route | None]:
+    """The directory a token opens, and the skill and route behind a mount of it; None for what leads nowhere.
+
+    A mount that begins with SHARED is one of the skills that all directories share.
+    """
+    directory, _, name, route = _find(system, host, digest, mount)
+    return directory, name, route
+
+
+def _find(
+    system: System, host: ids.HostId, digest: TokenDigest, mount: str
+) -> tuple[Directory, Directory, str | None, Route | None]:
+    """Also the directory that the skill belongs to: the one with the empty path for a shared skill."""
     stream = system.tokens.streams.get(digest)
     if stream is None:
-        return Directory(), None, None
-    directory = system.directories[stream].state
-    for name, route in directory.routes.items():
+        return Directory(), Directory(), None, None
+    directory = owner = system.directories[stream].state
+    if mount.startswith(SHARED):
+        owner, mount = system.directories[ids.directory_stream(host, ids.GLOBAL)].state, mount.removeprefix(SHARED)
+        if not owner.reachable:
+            return directory, owner, None, None
+    for name, route in owner.routes.items():
         if mount and route.mount == mount:  # an empty one says that another skill has it
-            return directory, name, route
-    return directory, None, None
+            return directory, owner, name, route
+    return directory, owner, None, None
 
 
 def down_detail(sidecar: Sidecar) -> str:
@@ -64,8 +81,3 @@ def down_detail(sidecar: Sidecar) -> str:
     if sidecar.status in ("requested", "started"):
         return f"its sidecar is starting{', after: ' + sidecar.detail if sidecar.detail else ''}"
     return f"its sidecar is {sidecar.status}"
-
-
-def reload_command(path: str) -> str:
-    """The command that looks at a directory's skills again."""
-    return f"omac reload {shlex.quote(path)}"

@@ -7,10 +7,12 @@ nothing that is not in the journal.
 import msgspec
 
 from omac.domain import ids
-from omac.domain.directory import Directory
-from omac.projections.routes import down_detail, reload_command
+from omac.domain.credential import DEFAULTS
+from omac.domain.directory import Directory, reload_command
+from omac.projections.routes import down_detail
 from omac.projections.system import System
 
+ALL = "all projects"
 STATE_OF = {"pending-credentials": "pending_credentials", "skill-broken": "broken"}
 
 
@@ -50,7 +52,11 @@ class SidecarStatus(msgspec.Struct, frozen=True):
 
 
 class RegistrationStatus(msgspec.Struct, frozen=True):
-    """A skill this host knows; `approved` says whether the code seen last may run."""
+    """A skill this host knows; `approved` says whether the code seen last may run.
+
+    `dir` is empty for a skill that all directories share; `approved_hash` and `digest` are of the code that may run.
+    `secrets` are names; `since` is the position of the registration's last change.
+    """
 
     scope: str
     harness: str
@@ -58,6 +64,12 @@ class RegistrationStatus(msgspec.Struct, frozen=True):
     source: str
     bundle_hash: str
     approved: bool
+    dir: str
+    approved_hash: str
+    digest: str
+    secrets: tuple[str, ...]
+    config: dict[str, str]
+    since: int
 
 
 class RunStatus(msgspec.Struct, frozen=True):
@@ -71,13 +83,20 @@ class RunStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Everything, at `position`. Counts of accesses and control calls are since the journal began."""
+    """Everything, at `position`. Counts of accesses and control calls are since the journal began.
+
+    `shared` are skills of all directories; `defaults` are the names of remembered values, by skill; `settings` are what
+    was changed by `omac settings`.
+    """
 
     position: int
     runs: tuple[RunStatus, ...]
     directories: tuple[DirectoryStatus, ...]
+    shared: tuple[SkillStatus, ...] = msgspec.field(name="global")
     sidecars: tuple[SidecarStatus, ...]
     registry: tuple[RegistrationStatus, ...]
+    defaults: dict[str, tuple[str, ...]]
+    settings: dict[str, str | None]
     accesses: dict[str, int]
     control: dict[str, int]
 
@@ -88,8 +107,11 @@ def status_of(system: System) -> Status:
         system.position,
         tuple(_runs(system)),
         tuple(_directories(system)),
+        tuple(_shared(system)),
         tuple(_sidecars(system)),
-        tuple(_registry(system)),
+        tuple(registry_of(system)),
+        _defaults(system),
+        dict(sorted(system.settings.words.items())),
         {
             "open": len(system.accesses.open),
             "completed": system.accesses.completed,
@@ -110,13 +132,15 @@ def about_stream(system: System, stream: ids.StreamId) -> str:
     parts = stream.split("/")
     match parts[0]:
         case "directory":
-            return system.directories[stream].state.path or stream
+            return system.directories[stream].state.path or (ALL if parts[2] == ids.GLOBAL else stream)
         case "sidecar":
             spec = system.sidecars[stream].state.spec
-            return f"{spec.skill} of {spec.workdir}" if spec else stream
+            return f"{spec.skill} of {spec.workdir or ALL}" if spec else stream
         case "registration":
             code = system.registrations[stream].state.found
             return f"{parts[4]} in {code.source}" if code else parts[4]
+        case "credential":
+            return f"values of {parts[3]} in {_scope_shown(system, parts[2])}"
         case "run":
             return f"run {parts[2]}"
         case log:
@@ -126,14 +150,15 @@ def about_stream(system: System, stream: ids.StreamId) -> str:
 def _skill(system: System, host: ids.HostId, directory: Directory, name: str) -> SkillStatus:
     skill = directory.skills[name]
     route = directory.routes.get(name)
+    scope = "workdir" if directory.path else "global"
     if route is not None and route.why is not None:
         state, detail, missing, fix = STATE_OF[route.why], route.detail, route.missing, route.fix
-        return SkillStatus(name, "workdir", skill.mount, state, missing, fix, detail)
-    sidecar = system.sidecars[ids.sidecar_stream(host, ids.workdir_id(directory.path), name)].state
+        return SkillStatus(name, scope, skill.mount, state, missing, fix, detail)
+    sidecar = system.sidecars[ids.sidecar_stream(host, ids.scope_of(directory.path), name)].state
     if route is not None and sidecar.status == "healthy":
-        return SkillStatus(name, "workdir", skill.mount, "ready", (), (), "")
+        return SkillStatus(name, scope, skill.mount, "ready", (), (), "")
     fix = (reload_command(directory.path),)
-    return SkillStatus(name, "workdir", skill.mount, "restarting", (), fix, down_detail(sidecar))
+    return SkillStatus(name, scope, skill.mount, "restarting", (), fix, down_detail(sidecar))
 
 
 def _runs(system: System) -> list[RunStatus]:
@@ -149,7 +174,7 @@ def _directories(system: System) -> list[DirectoryStatus]:
     found = []
     for stream, entry in system.directories.entries.items():
         directory, host = entry.state, ids.HostId(stream.split("/")[1])
-        if directory.status != "offline":
+        if directory.path and directory.status != "offline":
             sessions = tuple(sorted(session for session in directory.tokens.values() if session is not None))
             skills = skills_of(system, host, directory)
             found.append(DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills))
@@ -172,12 +197,49 @@ def _sidecars(system: System) -> list[SidecarStatus]:
     return sorted(found, key=lambda one: (one.dir, one.skill))
 
 
-def _registry(system: System) -> list[RegistrationStatus]:
+def registry_of(system: System) -> list[RegistrationStatus]:
+    """Every skill that any host of this journal knows, by stream."""
     found = []
     for stream, entry in sorted(system.registrations.entries.items()):
-        _, _, scope, harness, skill = stream.split("/")
-        code = entry.state.found
-        if code is not None:
-            approved = entry.state.approves(code)
-            found.append(RegistrationStatus(scope, harness, skill, code.source, code.bundle_hash, approved))
+        _, host, scope, harness, skill = stream.split("/")
+        state = entry.state
+        if state.found is None:
+            continue
+        approved = state.approved
+        given = system.credentials[ids.credential_stream(ids.HostId(host), scope, skill)].state
+        found.append(
+            RegistrationStatus(
+                scope, harness, skill, state.found.source, state.found.bundle_hash,
+                approved is not None and approved.is_bundle(state.found), state.workdir,
+                approved.bundle_hash if approved else "", approved.digest if approved else "",
+                tuple(sorted(given.secrets)), dict(sorted(given.config.items())), entry.position,
+            )
+        )  # fmt: skip
     return found
+
+
+def _shared(system: System) -> list[SkillStatus]:
+    found: list[SkillStatus] = []
+    for stream, entry in sorted(system.directories.entries.items()):
+        if not entry.state.path and entry.state.reachable:
+            found += skills_of(system, ids.HostId(stream.split("/")[1]), entry.state)
+    return found
+
+
+def _defaults(system: System) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for stream, entry in sorted(system.credentials.entries.items()):
+        if entry.state.defaults:
+            found[stream.split("/")[3]] = tuple(sorted(entry.state.defaults))
+    return found
+
+
+def _scope_shown(system: System, scope: str) -> str:
+    if scope == ids.GLOBAL:
+        return ALL
+    if scope == DEFAULTS:
+        return "the defaults"
+    for stream, entry in system.registrations.entries.items():
+        if stream.split("/")[2] == scope and entry.state.workdir:
+            return entry.state.workdir
+    return scope

@@ -5,14 +5,16 @@
 
 from collections.abc import Callable, Iterable
 
-from omac.domain import directory, registration, run, sidecar
+from omac.domain import credential, directory, registration, run, sidecar
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain.credential import Credential
 from omac.domain.directory import Directory
 from omac.domain.recorded import Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
 from omac.domain.run import Run
+from omac.domain.settings import SettingChanged
 from omac.domain.sidecar import Sidecar
 from omac.projections.accesses import Accesses
 from omac.projections.aggregates import Aggregates
@@ -34,6 +36,17 @@ class Controls:
             self.refused += 1
 
 
+class Settings:
+    """omac's own settings, as people changed them from a command line: the last word for each."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, str | None] = {}
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one change."""
+        self.words[recorded.event.name] = recorded.event.value
+
+
 class System:
     """All read models at `position`."""
 
@@ -42,9 +55,11 @@ class System:
         self.runs: Aggregates[Run] = Aggregates(Run(), run.evolve)
         self.directories: Aggregates[Directory] = Aggregates(Directory(), directory.evolve)
         self.registrations: Aggregates[Registration] = Aggregates(Registration(), registration.evolve)
+        self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
         self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
         self.accesses = Accesses()
         self.controls = Controls()
+        self.settings = Settings()
         self.tokens = TokenIndex()
         self._folds = self._by_event_type()
 
@@ -73,9 +88,11 @@ class System:
             (self.runs.apply, {event for _, event in run.TABLE}),
             (self.directories.apply, {event for _, event in directory.TABLE}),
             (self.registrations.apply, registration.EVENTS),
+            (self.credentials.apply, credential.EVENTS),
             (self.sidecars.apply, {event for _, event in sidecar.TABLE}),
             (self.accesses.apply, (AccessRequested, AccessCompleted, AccessAborted, AccessRefused)),
             (self.controls.apply, (ControlCalled, ControlRefused)),
+            (self.settings.apply, (SettingChanged,)),
             (self.tokens.apply, TokenIndex.EVENTS),
         ]
         for fold, events in kinds:

@@ -27,7 +27,8 @@ class TokenIndex:
         """Fold one event that makes or ends tokens."""
         match recorded.event:
             case ActivationRequested(_, _, digest) | SessionAdmitted(_, digest):
-                self.streams[digest] = recorded.stream
+                if digest:
+                    self.streams[digest] = recorded.stream
             case _:
                 stream = recorded.stream
                 self.streams = {digest: other for digest, other in self.streams.items() if other != stream}

@@ -53,7 +53,7 @@ class AccessGate:
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """See Gate."""
         digest = ids.token_digest(token)
-        directory, skill, _ = find_skill(self._engine.system, digest, mount)
+        directory, skill, _ = find_skill(self._engine.system, self._engine.host, digest, mount)
         event = AccessRefused(
             directory.path or None,
             skill,

@@ -11,20 +11,30 @@ from functools import partial
 
 import trio
 
-from omac.domain import directory, ids, planning, registration, sidecar
+from omac.domain import directory, ids, sidecar
+from omac.domain.credential import ConfigRemoved, ConfigWritten, SecretRemoved, SecretWritten
 from omac.domain.directory import ActivationRequested, Directory, Plan
-from omac.domain.harness import Harness
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause, Event, Recorded
 from omac.domain.refusal import Refusal
-from omac.domain.registration import Approved, Code
-from omac.domain.skill import FoundSkill
+from omac.domain.registration import ApprovalRevoked, Approved, Deregistered, Registered
 from omac.services.engine import Engine, first, together
 from omac.services.owners import Owners
-from omac.services.ports import SkillFolders
+from omac.services.registrar import Registrar
 
 LOOK_S = 60.0  # for finding and hashing the skills of one directory
 RETRY_S = 0.5  # between two tries while the journal is away
+# What a person changes from another terminal, after which a directory is looked at again.
+CHANGES = (
+    Registered,
+    Approved,
+    ApprovalRevoked,
+    Deregistered,
+    SecretWritten,
+    SecretRemoved,
+    ConfigWritten,
+    ConfigRemoved,
+)
 JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")
 
 _log = logging.getLogger("omac.activation")
@@ -33,19 +43,10 @@ _log = logging.getLogger("omac.activation")
 class Activation:
     """Owns every directory that this run activated."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        folders: SkillFolders,
-        harness: Harness,
-        unapproved: planning.Unapproved,
-        environment: Mapping[str, str],
-    ) -> None:
+    def __init__(self, engine: Engine, registrar: Registrar, harness: str) -> None:
         self._engine = engine
-        self._folders = folders
+        self._registrar = registrar
         self._harness = harness
-        self._unapproved = unapproved
-        self._environment = environment
         self._owners = Owners(self._own)
         engine.observe(self._notice)
 
@@ -56,12 +57,12 @@ class Activation:
     def _notice(self, recorded: Recorded) -> None:
         if isinstance(recorded.event, ActivationRequested) and recorded.run == self._engine.run:
             self._owners.need(recorded.stream)
-        elif isinstance(recorded.event, Approved):
-            _, host, scope, _, _ = recorded.stream.split("/")
-            approved = ids.directory_stream(ids.HostId(host), ids.WorkdirId(scope))
-            if approved in self._owners:
+        elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
+            _, host, scope, *_ = recorded.stream.split("/")
+            changed = ids.directory_stream(ids.HostId(host), ids.WorkdirId(scope))
+            if changed in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
-                self._owners.also(self._reload, approved, self._state(approved).generation, cause)
+                self._owners.also(self._reload, changed, self._state(changed).generation, cause)
 
     async def _own(self, stream: StreamId) -> None:
         while (state := self._state(stream)).status != "offline":
@@ -83,8 +84,8 @@ class Activation:
         self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
 
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
-        """A person approved a skill of this directory: look at it again, once `generation` has settled."""
-        while (state := self._state(stream)).generation == generation:  # a later one has seen the approval
+        """A person changed something about this directory: look at it again, once `generation` has settled."""
+        while (state := self._state(stream)).generation == generation:  # a later one has seen the change
             if state.status == "activating":
                 await self._engine.moved([stream])
                 continue
@@ -96,6 +97,21 @@ class Activation:
                     return
                 _log.error("%s: %s", state.path, refusal.message)
                 await trio.sleep(RETRY_S)
+
+    async def look_at_shared(self, cause: Cause) -> None:
+        """Bring the skills that all directories share online, as soon as there are any, and look again when others
+        are found. Raises Refusal."""
+        stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
+        shared = self._state(stream)
+        try:
+            if shared.status in ("activating", "deactivating") or not await self._registrar.shared_differ(shared):
+                return
+        except OSError as problem:  # no reason to keep a directory from coming online
+            _log.warning("the skills that all directories share cannot be looked at: %s", problem)
+            return
+        offline = self._state(stream).status == "offline"
+        begin = directory.RequestActivation("", self._harness, ids.TokenDigest("")) if offline else None
+        await self._execute(stream, begin or directory.RequestReload(), cause)
 
     async def _bring_up(self, stream: StreamId, state: Directory) -> None:
         try:
@@ -109,6 +125,8 @@ class Activation:
             return
         if plan is None:
             return
+        if state.path:
+            await self.look_at_shared(self._cause(stream))
         await self._execute(stream, directory.AdoptPlan(plan))
         while True:
             seen = self._engine.system.position
@@ -125,7 +143,7 @@ class Activation:
 
         async def look() -> Plan | Exception:
             try:
-                return await self._plan(state)
+                return await self._registrar.look(state.path)
             except Exception as problem:  # as a value: it is not the race that failed
                 return problem
 
@@ -139,25 +157,6 @@ class Activation:
                 raise found
             return found
         raise Refusal("activation-failed", f"its skills could not be looked at within {LOOK_S:g} s")
-
-    async def _plan(self, state: Directory) -> Plan:
-        """Find the skills, register what is new or changed, and judge them."""
-        found = await self._folders.discover(state.path, self._harness.bases)
-        streams = {skill.name: self._registration(state, skill) for skill in found}
-        await together(
-            partial(self._register, streams[skill.name], Code(skill.source, skill.bundle_hash))
-            for skill in found
-            if skill.problem is None
-        )
-        registrations = {name: self._engine.system.registrations[stream].state for name, stream in streams.items()}
-        return planning.plan(found, state.path, self._harness.name, registrations, self._unapproved, self._environment)
-
-    def _registration(self, state: Directory, skill: FoundSkill) -> StreamId:
-        return ids.registration_stream(self._engine.host, ids.workdir_id(state.path), skill.base, skill.name)
-
-    async def _register(self, stream: StreamId, code: Code) -> None:
-        decide = partial(registration.decide, registration.Discover(code))
-        await self._engine.execute(self._engine.system.registrations, stream, decide, Cause("omac"))
 
     async def _steer(self, stream: StreamId, state: Directory, plan: Plan) -> bool:
         """Ask for the sidecars that the plan wants and for the end of those it does not; whether anything was asked."""

@@ -22,8 +22,8 @@ from omac.domain.directory import (
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.recorded import Cause, Draft, Recorded
 from omac.domain.refusal import Refusal
-from omac.projections.status import SkillStatus, skills_of
 from omac.services.engine import Engine
+from omac.services.manifest import Manifest, Reach, described, manifest_of, shared_skills
 from omac.services.ports import SkillFolders
 
 _log = logging.getLogger("omac.directories")
@@ -37,23 +37,6 @@ class Caller(msgspec.Struct, frozen=True):
 
     listener: Listener
     correlation: str
-
-
-class Reach(msgspec.Struct, frozen=True):
-    """Where the facade listens: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket."""
-
-    base: str
-    socket: str
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """A directory as its bridge sees it: each skill with its URLs, and variables for the agent's shell."""
-
-    dir: str
-    dir_token: str
-    state: str
-    skills: list[dict[str, Any]]  # the contract's skill objects: keys that do not apply are left out
-    env: dict[str, str]
 
 
 class Directories:
@@ -96,6 +79,7 @@ class Directories:
                         stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
                     )
             await self._settled(stream, self._state(stream).generation)
+            await self._shared_settled()
             if session is not None:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session)
@@ -112,6 +96,33 @@ class Directories:
             await self._execute(stream, command, call.cause(), beside=call.granted(canonical))
             await self._offline(stream)
             return canonical
+        raise AssertionError("the block returned or raised")
+
+    async def reload_shared(self, caller: Caller) -> dict[str, Any]:
+        """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
+        async with _Refusals(self, "reload", "", caller) as call:
+            stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
+            await self._shared_settled()
+            if not self._state(stream).reachable:
+                raise Refusal("directory-offline", "no skill is shared by all directories, or none was found yet")
+            await self._execute(stream, directory.RequestReload(), call.cause(), beside=call.granted(""))
+            await self._shared_settled()
+            return {"dir": "", "state": self._state(stream).status, "skills": self.global_skills()}
+        raise AssertionError("the block returned or raised")
+
+    async def unlocked(self, caller: Caller) -> list[str]:
+        """A store of secrets was unlocked: look again at every directory that waits for one. Returns their paths."""
+        async with _Refusals(self, "unlock", "", caller) as call:
+            await self._engine.record(call.granted("")[0], call.cause())
+            waiting = [
+                (stream, entry.state.path)
+                for stream, entry in self._engine.system.directories.entries.items()
+                if entry.run == self._engine.run
+                and any(route.why == "pending-credentials" for route in entry.state.routes.values())
+            ]
+            for stream, path in waiting:
+                await self._execute(stream, directory.RequestReload(path), call.cause())
+            return [path for _, path in waiting]
         raise AssertionError("the block returned or raised")
 
     async def reload(self, path: str, caller: Caller) -> Manifest:
@@ -148,12 +159,13 @@ class Directories:
         return [
             {"dir": entry.state.path, "state": entry.state.status}
             for stream, entry in sorted(self._engine.system.directories.entries.items())
-            if entry.state.status != "offline" and stream.split("/")[1] == self._engine.host
+            if entry.state.path and entry.state.status != "offline" and stream.split("/")[1] == self._engine.host
         ]
 
     def global_skills(self) -> list[dict[str, Any]]:
-        """Skills shared by all directories. None are discovered yet: every skill belongs to its directory."""
-        return []
+        """Skills shared by all directories; without URLs, which need the token of a directory."""
+        skills = shared_skills(self._engine.system, self._engine.host)
+        return [described(skill, None, self._reach) for skill in skills]
 
     def _stream(self, canonical: str) -> StreamId:
         return ids.directory_stream(self._engine.host, ids.workdir_id(canonical))
@@ -176,6 +188,11 @@ class Directories:
             if state.failure and state.generation == generation:
                 raise Refusal("activation-failed", f"{state.path} could not be activated: {state.failure}")
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
+
+    async def _shared_settled(self) -> None:
+        stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
+        while self._state(stream).status == "activating":
+            await self._engine.moved([stream])
 
     async def _offline(self, stream: StreamId) -> None:
         generation = self._state(stream).generation
@@ -209,32 +226,7 @@ class Directories:
         digest = next((digest for digest, holder in state.tokens.items() if holder == session), None)
         if digest is None:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
-        token = self._tokens[digest]
-        skills = skills_of(self._engine.system, self._engine.host, state)
-        env = {"OMAC_SKILLS": ",".join(skill.mount for skill in skills if skill.state == "ready")}
-        for skill in skills:
-            if skill.mount:
-                name = skill.mount.upper().replace("-", "_")
-                env[f"OMAC_{name}_BASE"] = f"{self._reach.base}/{token}/{skill.mount}"
-                env[f"OMAC_D_{token.upper()}_{name}_BASE"] = f"{self._reach.base}/{token}/{skill.mount}"
-        return Manifest(state.path, token, state.status, [self._skill(skill, token) for skill in skills], env)
-
-    def _skill(self, skill: SkillStatus, token: str) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "name": skill.name,
-            "scope": skill.scope,
-            "mount": skill.mount,
-            "state": skill.state,
-        }
-        if skill.state in ("ready", "restarting"):
-            socket = self._reach.socket.replace("%", "%25").replace("/", "%2F")
-            told["base"] = f"{self._reach.base}/{token}/{skill.mount}"
-            told["socket_base"] = f"http+unix://{socket}/{token}/{skill.mount}"
-        if skill.state != "ready":
-            told["missing"] = list(skill.missing)
-            told["fix"] = list(skill.fix)
-            told["detail"] = skill.detail
-        return told
+        return manifest_of(self._engine.system, self._engine.host, state, self._tokens[digest], self._reach)
 
 
 class _Refusals:

@@ -107,6 +107,7 @@ class Engine:
             system.directories,
             system.sidecars,
             system.registrations,
+            system.credentials,
             system.runs,
         )
         return max(aggregates[stream].position for aggregates in kinds)

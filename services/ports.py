@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from omac.domain.hidden import Hidden
+from omac.domain.planning import Policy
 from omac.domain.sidecar import Birth, Exit, SidecarSpec
 from omac.domain.skill import FoundSkill, Health
 
@@ -41,8 +42,13 @@ class SidecarProcess(Protocol):
 class SidecarHost(Protocol):
     """Starts sidecars, and ends those that an earlier run left behind."""
 
-    async def spawn(self, label: str, spec: SidecarSpec) -> SidecarProcess:
-        """Start it on a free loopback port; `label` names its log file. Raises SpawnFailed."""
+    async def spawn(
+        self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]
+    ) -> SidecarProcess:
+        """Start it in `folder` on a free loopback port, with `secrets` in its environment and nobody else's.
+
+        `label` names its log file. Raises SpawnFailed.
+        """
 
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""
@@ -57,10 +63,13 @@ class SkillFolders(Protocol):
         Raises Refusal: bad-request, directory-missing, not-a-directory, outside-roots.
         """
 
-    async def discover(self, workdir: str, bases: Sequence[str]) -> list[FoundSkill]:
-        """Skills of a project with a sidecar (an omac.yaml), first hit per name wins, in the order of `bases`."""
+    async def discover(self, workdir: str, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
+        """Skills of a project, first hit per name wins, in the order of `bases`.
 
-    async def discover_global(self, bases: Sequence[str]) -> list[FoundSkill]:
+        Those with a sidecar (an omac.yaml); with `guidance` also those that are nothing but a SKILL.md.
+        """
+
+    async def discover_global(self, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
         """Skills of this user, shared by all projects, in the same way: their `scope` is "global"."""
 
     async def bundle_hash(self, source: str) -> str:
@@ -68,6 +77,16 @@ class SkillFolders(Protocol):
 
     async def digest(self, source: str) -> str:
         """The digest over every file of a skill folder as it is now: that of a copy frozen now. Raises OSError."""
+
+
+class Policies(Protocol):
+    """How skills are treated."""
+
+    async def policy(self, workdir: str) -> Policy:
+        """In this directory: what was asked of this run, and what the project narrows it to.
+
+        The empty path means the skills that all directories share.
+        """
 
 
 class Frozen(msgspec.Struct, frozen=True):

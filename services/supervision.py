@@ -15,9 +15,18 @@ from omac.domain.ids import StreamId
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
+from omac.services.credentials import Credentials, SecretsMissing
 from omac.services.engine import Engine, first
 from omac.services.owners import Owners
-from omac.services.ports import ProbeFailed, SidecarHost, SidecarProcess, SkillFolders, SpawnFailed
+from omac.services.ports import (
+    CopyDamaged,
+    FrozenSkills,
+    ProbeFailed,
+    SidecarHost,
+    SidecarProcess,
+    SkillFolders,
+    SpawnFailed,
+)
 
 STOP_GRACE_MS = 5_000
 WATCH_S = 5.0  # between two looks whether a healthy sidecar still listens
@@ -39,11 +48,17 @@ class Supervision:
         engine: Engine,
         host: SidecarHost,
         folders: SkillFolders,
+        frozen: FrozenSkills,
+        credentials: Credentials,
+        harness: str,
         policy: RestartPolicy = RestartPolicy(),  # noqa: B008  # frozen
     ) -> None:
         self._engine = engine
         self._host = host
         self._folders = folders
+        self._frozen = frozen
+        self._credentials = credentials
+        self._harness = harness
         self._policy = policy
         self._owners = Owners(self._own)
         engine.observe(self._notice)
@@ -102,11 +117,16 @@ class Supervision:
     async def _spawn(self, stream: StreamId, state: Sidecar) -> SidecarProcess | None:
         assert state.spec is not None
         policy = self._policy
+        missing: tuple[str, ...] = ()
+        fix: tuple[str, ...] = ()
         try:
-            await self._require_unchanged(state.spec)
-            return await self._host.spawn(_label(stream), state.spec)
+            folder = await self._folder(state.spec)
+            secrets = await self._credentials.needed(state.spec, self._harness)
+            return await self._host.spawn(_label(stream), state.spec, folder, secrets)
         except _Changed as changed:  # trying again would not help: it was judged by other files
             problem, policy = str(changed), RestartPolicy(limit=0)
+        except SecretsMissing as absent:
+            problem, missing, fix = str(absent), absent.names, absent.fix
         except SpawnFailed as failed:
             problem = str(failed)
         except OSError as error:
@@ -114,17 +134,24 @@ class Supervision:
         except Exception as error:  # whatever is wrong with one sidecar, the others are unharmed
             _log.exception("%s cannot be started", stream)
             problem = f"it cannot be started: {error!r}"
-        await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, policy))
+        await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, policy, missing, fix))
         return None
 
-    async def _require_unchanged(self, spec: SidecarSpec) -> None:
-        """Raises _Changed when the skill's files are not those that were judged, OSError when they cannot be read."""
+    async def _folder(self, spec: SidecarSpec) -> str:
+        """Where it runs: the approved copy, else the skill's own folder. Raises _Changed when the files there are not
+        those that were judged, OSError when they cannot be read."""
+        if spec.digest:
+            try:
+                return await self._frozen.checked(spec.digest, spec.source)
+            except CopyDamaged as damaged:
+                raise _Changed(f"the approved copy is not what was approved: {damaged}; approve it again") from damaged
         try:
             found = await self._folders.bundle_hash(spec.source)
         except FileNotFoundError as gone:
             raise _Changed(f"its files cannot be read: {gone}") from gone
         if found != spec.bundle_hash:
             raise _Changed(f"its files in {spec.source} changed after they were looked at; reload the directory")
+        return spec.source
 
     async def _await_health(
         self,

@@ -255,7 +255,12 @@ class Omac:
 
     def audit(self, *arguments: str) -> list[dict[str, Any]]:
         """The accesses, as `omac audit --json` has them."""
-        return [json.loads(line) for line in self.ok("audit", "--json", *arguments).splitlines()]
+        return [json.loads(line) for line in self.ok("audit", "--kind", "access", "--json", *arguments).splitlines()]
+
+    def attempts(self) -> list[dict[str, Any]]:
+        """What was kept from running or happening, as `omac audit --json` has it; accesses are not among it."""
+        rows = [json.loads(line) for line in self.ok("audit", "--outcome", "refused", "--json").splitlines()]
+        return [row for row in rows if row["kind"] != "access"]
 
     def events(self, kind: type | None = None) -> list[Recorded]:
         """What is in the journal, or what is in it of one type of event."""

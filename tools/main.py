@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from omac.domain.refusal import Refusal
+from omac.tools import moving_cli, skills_cli, values_cli
 
 app = typer.Typer(
     name="omac",
@@ -24,19 +25,21 @@ app = typer.Typer(
 
 \b
 Examples:
-  omac serve --no-inner --root ~/projects      serve project directories, launch no agent
-  omac approve echo --workdir ~/projects/shop  vouch for the code of a skill
-  omac status                                  what is online
-  omac audit --since 1h                        who used which skill
-  omac replay --at 120                         the state as it was at position 120""",
+  omac serve --no-inner --root ~/projects     serve project directories, launch no agent
+  omac register slack --workdir ~/shop        vouch for a skill and give it what it needs
+  omac secrets set slack TOKEN                give one secret
+  omac status                                 what is online
+  omac audit --since 1h                       who used which skill, and who changed what may run
+  omac replay --at 120                        the state as it was at position 120""",
 )
 journal_app = typer.Typer(no_args_is_help=True, help="Where the journal is, and what is in it.")
 app.add_typer(journal_app, name="journal")
+skills_cli.add_to(app)
+values_cli.add_to(app)
+moving_cli.add_to(app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
-Harness = Annotated[str, typer.Option("--harness", help="The coding agent whose skills folder counts.")]
-Workdir = Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")]
 
 
 def main() -> NoReturn:
@@ -94,7 +97,10 @@ def serve(
     workdir: Annotated[str | None, typer.Option(help="Activate this directory at once.")] = None,
     no_inner: Annotated[bool, typer.Option("--no-inner", help="Launch no agent.")] = False,
     no_sandbox: Annotated[bool, typer.Option("--no-sandbox", help="Launch the agent without a sandbox.")] = False,
-    unapproved: Annotated[str, typer.Option(help="Skills nobody approved: refuse or allow.")] = "refuse",
+    unapproved: Annotated[str | None, typer.Option(help="Skills nobody approved: refuse, confine or allow.")] = None,
+    accept_skill_changes: Annotated[
+        bool, typer.Option("--accept-skill-changes", help="Run approved skills whose code has changed; this run only.")
+    ] = False,
     control_addr: Annotated[str, typer.Option(help="Where the control plane listens.")] = "127.0.0.1:0",
     facade_addr: Annotated[str, typer.Option(help="Where the facade listens.")] = "127.0.0.1:0",
     journal: JournalPath = None,
@@ -109,29 +115,10 @@ def serve(
     from omac.tools.commands.serve import Asked, run
 
     asked = Asked(
-        harness, inner_args or [], root or [], workdir, no_inner, no_sandbox, unapproved, control_addr, facade_addr,
-        journal, json,
+        harness, inner_args or [], root or [], workdir, no_inner, no_sandbox, unapproved, accept_skill_changes,
+        control_addr, facade_addr, journal, json,
     )  # fmt: skip
     return run(asked, os.environ)
-
-
-@app.command()
-def approve(
-    skill: Annotated[str, typer.Argument(help="The skill's name.")],
-    workdir: Workdir = ".",
-    harness: Harness = "opencode",
-    bundle_hash: Annotated[str | None, typer.Option("--hash", help="Only if its code has this hash.")] = None,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
-    """Vouch for the code of a skill, as it is now, on this host.
-
-    \b
-    omac approve echo --workdir ~/projects/shop
-    """
-    from omac.tools.commands.approve import Asked, run
-
-    return run(Asked(skill, workdir, harness, bundle_hash, journal, json), os.environ, time.time_ns)
 
 
 @app.command()
@@ -151,11 +138,15 @@ def deactivate(directory: Annotated[str, typer.Argument(help="A project director
 
 
 @app.command()
-def reload(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
+def reload(
+    directory: Annotated[str, typer.Argument(help="A project directory.")] = ".",
+    shared: Annotated[bool, typer.Option("--global", help="What all projects share, instead.")] = False,
+    json: Json = False,
+) -> int:
     """Ask the running server to look at a directory's skills again; its tokens stay."""
     from omac.tools.commands.control import run
 
-    return run("reload", directory, json, os.environ)
+    return run("reload", None if shared else directory, json, os.environ)
 
 
 @app.command()
@@ -172,19 +163,20 @@ def audit(
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
     until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
-    outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused or open.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
+    kind: Annotated[str | None, typer.Option(help="access, skill, secret, config, default, control, ...")] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show who used which skill, each access once, oldest first.
+    """Show who used which skill, each access once, and who may: each change of trust, oldest first.
 
     \b
     omac audit --skill echo --since 1h
-    omac audit --outcome refused --json
+    omac audit --kind access --outcome refused --json
     """
     from omac.tools.commands.audit import Filter, run
 
-    wanted = Filter.of(skill, directory, since, until, outcome, time.time_ns)
+    wanted = Filter.of(skill, directory, since, until, outcome, kind, time.time_ns)
     return run(wanted, journal, json, os.environ)
 
 

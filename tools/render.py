@@ -25,11 +25,29 @@ def show_status(status: Status) -> None:
     for directory in status.directories:
         say(f"{directory.dir}: {directory.state}")
         show_skills([msgspec.to_builtins(skill) for skill in directory.skills])
+    if status.shared:
+        say("shared by all projects:")
+        show_skills([msgspec.to_builtins(skill) for skill in status.shared])
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
-        say(f"sidecar {sidecar.skill} of {sidecar.dir}: {sidecar.state} ({place})")
+        say(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: {sidecar.state} ({place})")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     say(f"accesses: {accesses}")
+
+
+def show_registry(status: Status) -> None:
+    """What this journal knows of each skill: whether its code may run, and what was given to it."""
+    say("registry:")
+    for one in status.registry:
+        place = one.dir or ("all projects" if one.scope == "global" else one.scope)
+        say(f"  {one.skill} of {place}: {'approved' if one.approved else 'not approved'}, {one.bundle_hash}")
+        if one.approved_hash and not one.approved:
+            say(f"    approved is {one.approved_hash}")
+        given = [*one.secrets, *(f"{name}={value}" for name, value in one.config.items())]
+        if given:
+            say(f"    given: {', '.join(given)}")
+    for skill, names in status.defaults.items():
+        say(f"  remembered for {skill}: {', '.join(names)}")
 
 
 def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
@@ -46,17 +64,21 @@ def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
-    """One line an access."""
+    """One line an access, or a change of trust."""
     say(AUDIT_FORM.format("position", "at", "outcome", "status", "bytes", "seconds", "method", "what"))
     for row in rows:
         duration = "-" if row["duration"] is None else f"{row['duration']:.3f}"
         session = f" session {row['session']}" if row["session"] else ""
         reason = f" ({row['reason']})" if row["reason"] else ""
-        what = f"{row['skill'] or '?'}{row['path']} in {row['dir'] or 'no directory'}{session}{reason}"
+        where = f" in {row['dir']}" if row["dir"] else ""
+        if row["kind"] == "access":
+            what = f"{row['skill'] or '?'}{row['path']}{where or ' in no directory'}{session}{reason}"
+        else:
+            what = f"{row['kind']} {row['skill'] or ''}{where} by {row['actor']}{reason}: {row['detail']}"
         say(
             AUDIT_FORM.format(
                 row["position"], row["at"], row["outcome"], row["status"] or "-", row["bytes"], duration,
-                row["method"], what,
+                row["method"] or "-", what,
             )
         )  # fmt: skip
 

@@ -25,13 +25,14 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
 from omac.adapters.linux import listen, process
 from omac.adapters.linux.state import StateDir
+from omac.adapters.secrets.stores import Choice, SecretStores
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain import ids
 from omac.domain.control import ControlRefused, Listener
 from omac.domain.harness import Harness
 from omac.domain.ids import RunId
-from omac.domain.planning import Unapproved
 from omac.domain.recorded import Cause, Draft
 from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted, RunStopped
@@ -40,11 +41,15 @@ from omac.journal.opening import open_journal
 from omac.projections.status import status_of
 from omac.services.access import AccessGate
 from omac.services.activation import Activation
-from omac.services.directories import Caller, Directories, Reach
+from omac.services.credentials import Credentials, EngineLedger
+from omac.services.directories import Caller, Directories
 from omac.services.engine import Engine
+from omac.services.manifest import Reach
 from omac.services.recovery import recover
+from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import Inner
+from omac.tools.policies import ServePolicies
 from omac.tools.version import VERSION
 
 _log = logging.getLogger("omac.serve")
@@ -69,8 +74,8 @@ class ServeOptions(msgspec.Struct, frozen=True):
     journal: str | None = None
     control: Address = Address()
     facade: Address = Address()
-    unapproved: Unapproved = "refuse"
-    policy: RestartPolicy = RestartPolicy()
+    settings: dict[str, str | None] = {}  # by name: what was asked by flags
+    restarts: RestartPolicy = RestartPolicy()
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -91,6 +96,7 @@ class Server:
     def __init__(self, options: ServeOptions, environment: Mapping[str, str]) -> None:
         self._options = options
         self._environment = dict(environment)
+        self._policies = ServePolicies(options.settings, environment)
         self.state = StateDir.of(environment)
         path = self.state.journal(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
@@ -100,6 +106,10 @@ class Server:
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
         self.engine = Engine(self.journal, host)
+        self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
+        key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
+        self._credentials = Credentials(EngineLedger(self.engine), host, self.secrets, key)
+        self._frozen = DiskFrozenSkills(self.state.frozen)
         self._stop = trio.Event()
         self._hurry = trio.Event()
         self._why = ""
@@ -131,21 +141,27 @@ class Server:
             await self.engine.writer.run(task_status)
 
     async def _run_reactors(self, ready: Callable[[Ready], None]) -> int:
-        folders = DiskSkillFolders()
+        options = self._options
+        folders = DiskSkillFolders(self._environment)
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment)
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
         await recover(self.engine, sidecars, self.state.is_alive)
         self.state.prune_runs()
+        await self._prune_copies()
         await self._record_start()
-        supervision = Supervision(self.engine, sidecars, folders, self._options.policy)
-        activation = Activation(
-            self.engine, folders, self._options.harness, self._options.unapproved, self._environment
+        supervision = Supervision(
+            self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, options.restarts
         )
+        registrar = Registrar(
+            self.engine, folders, self._frozen, self._credentials, options.harness, self._policies, self._environment
+        )
+        activation = Activation(self.engine, registrar, options.harness.name)
         try:
             async with trio.open_nursery() as reactors:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
+                await activation.look_at_shared(Cause("omac"))
                 status = await self._run_surfaces(folders, ready)
                 reactors.cancel_scope.cancel()
         except BaseExceptionGroup as problems:
@@ -178,7 +194,12 @@ class Server:
         directories = Directories(
             self.engine, folders, options.harness.name, options.roots, reach, lambda: secrets.token_hex(16)
         )
-        app = control_app(directories, lambda: status_of(self.engine.system), lambda: secrets.token_hex(8))
+        app = control_app(
+            directories,
+            lambda: status_of(self.engine.system),
+            lambda: secrets.token_hex(8),
+            self.secrets.give_vault_key,
+        )
         facade = Facade(AccessGate(self.engine), FacadeLimits())
         listeners: dict[Listener, tuple[socket.socket, str | None]] = {
             "socket": (control_unix, None),
@@ -201,6 +222,16 @@ class Server:
             with trio.move_on_after(STOP_S, shield=True):
                 await directories.deactivate_all(self._why or "its agent ended")
         return status
+
+    async def _prune_copies(self) -> None:
+        """Remove copies that nobody approves any more. One that a sidecar of another run still uses is not needed for
+        it to go on: its files are open, or its next start is refused."""
+        registrations = self.engine.system.registrations.entries.values()
+        kept = {code.digest for entry in registrations for code in (entry.state.approved, entry.state.accepted) if code}
+        try:
+            await self._frozen.prune(kept)
+        except OSError as problem:
+            _log.warning("copies of skills that are no longer approved cannot be removed: %s", problem)
 
     async def _activate(self, directories: Directories, workdir: str) -> None:
         await directories.activate(workdir, Caller("command-line", secrets.token_hex(8)))
@@ -233,8 +264,9 @@ class Server:
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
         event = RunStarted(
-            options.harness.name, VERSION, pid, process.start_ticks(pid) or 0, process.boot_id(), options.roots
-        )
+            options.harness.name, VERSION, pid, process.start_ticks(pid) or 0, process.boot_id(), options.roots,
+            msgspec.to_builtins(self._policies.asked),
+        )  # fmt: skip
         await self._record(event)
 
     async def _record(self, event: RunStarted | RunStopped) -> None:
@@ -246,6 +278,11 @@ class Server:
         action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token
         event = ControlRefused(action if action in CALLS else "", "", listener, reason)
         await self.engine.record_refusal(Draft(ids.control_stream(self.engine.host), None, event), Cause("bridge"))
+
+
+def _choice(policies: ServePolicies) -> Choice:
+    value = policies.resolved["secrets.store"].value
+    return "vault" if value == "vault" else "keychain" if value == "keychain" else "auto"
 
 
 def raise_descriptor_limit() -> None:

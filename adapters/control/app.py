@@ -12,16 +12,23 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from omac.domain.refusal import Refusal
 from omac.services.directories import Caller, Directories
 
+SHARED = "__global__"  # in the place of a directory: the skills that all directories share
 BODY_BYTES_MAX = 64 * 1024
 ROOT = "/__omac__/"
-CALLS = ("activate", "deactivate", "reload", "dirs", "global", "status")
+CALLS = ("activate", "deactivate", "reload", "unlock", "dirs", "global", "status")
 SCOPE_LISTENER = "omac.listener"  # set by the guard: which listener a request came in by
 
 _log = logging.getLogger("omac.control")
 
 
-def control_app(directories: Directories, status: Callable[[], object], correlate: Callable[[], str]) -> QuartTrio:
-    """The application. `status` gives the projected state; `correlate` a fresh correlation id."""
+def control_app(
+    directories: Directories,
+    status: Callable[[], object],
+    correlate: Callable[[], str],
+    give_vault_key: Callable[[bytes], None],
+) -> QuartTrio:
+    """The application. `status` gives the projected state; `correlate` a fresh correlation id; `give_vault_key` takes
+    the key of the vault into this process's memory."""
     app = QuartTrio("omac.control")
     app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES_MAX
 
@@ -45,7 +52,22 @@ def control_app(directories: Directories, status: Callable[[], object], correlat
     @app.post(ROOT + "reload")
     async def reload() -> Response:
         directory, _, caller = await call()
+        if directory == SHARED:
+            return _json(await directories.reload_shared(caller))
         return _json(await directories.reload(directory, caller))
+
+    @app.post(ROOT + "unlock")
+    async def unlock() -> Response:
+        scope: Mapping[str, Any] = dict(request.scope)
+        caller = Caller(scope[SCOPE_LISTENER], correlate())
+        if caller.listener != "socket":  # a key is taken from the person only
+            raise Refusal("unauthorized", "a store is unlocked by the private socket only", fix=["omac unlock"])
+        body = await request.get_data()
+        assert isinstance(body, bytes), "as text only when asked for"
+        key = _vault_key(body)
+        if key is not None:
+            give_vault_key(key)
+        return _json({"dirs": await directories.unlocked(caller)})
 
     @app.get(ROOT + "dirs")
     async def dirs() -> Response:
@@ -103,6 +125,15 @@ def _arguments(body: bytes) -> tuple[str, str | None]:
     if session is not None and not isinstance(session, str):
         raise Refusal("bad-request", "'session' must be a string")
     return directory, session
+
+
+def _vault_key(body: bytes) -> bytes | None:
+    """The key in `{"key": "64 hex digits"}`; None when there is none. What is wrong is not repeated: it may be a key."""
+    try:
+        document = msgspec.json.decode(body, type=dict[str, str])
+        return bytes.fromhex(document["key"]) if "key" in document else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+        raise Refusal("bad-request", "bad json body") from None
 
 
 def _json(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -126,6 +126,7 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
 def split_target(target: str) -> tuple[str, str, str, str | None]:
     """`/<token>/<mount>/rest?query` as (token, mount, "/rest", "query"); the query is None when there is no `?`.
 
+    The mount of a skill that all directories share has two parts, `__global__/<mount>`.
     Token and mount are taken byte for byte and the rest is left as it is, `%2F` included (RFC 3986 section 6.2.2
     says what a decoder would merge). Raises Refusal: bad-request, unknown-mount.
     """
@@ -134,13 +135,16 @@ def split_target(target: str) -> tuple[str, str, str, str | None]:
         raise bad_request("the path starts with two slashes")
     if _DOT_SEGMENT.search(path):
         raise bad_request("the path holds a dot segment")
-    parts = path.split("/", 3)
-    if len(parts) < 3 or not parts[1] or not parts[2]:
+    token, _, below = path.removeprefix("/").partition("/")
+    mount, _, rest = below.partition("/")
+    if mount == "__global__":
+        shared, _, rest = rest.partition("/")
+        mount = f"{mount}/{shared}" if shared else ""
+    if not path.startswith("/") or not token or not mount:
         raise Refusal("unknown-mount", "no skill is mounted here: a skill answers below /<token>/<mount>/")
-    token, mount = parts[1], parts[2]
     if "%" in token or "%" in mount:
         raise bad_request("the token or the mount is percent-encoded")
-    return token, mount, "/" + (parts[3] if len(parts) == 4 else ""), query if question else None
+    return token, mount, "/" + rest, query if question else None
 
 
 def request_line(head: bytes) -> tuple[str, str] | None:

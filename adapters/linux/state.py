@@ -14,6 +14,7 @@ from omac.adapters.linux import lock
 from omac.domain.ids import HostId, RunId
 from omac.domain.refusal import Refusal
 
+FINGERPRINT_KEY_BYTES = 32
 RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living runs are kept beyond that
 
 
@@ -50,21 +51,46 @@ class StateDir:
 
     def host_id(self, mint: Callable[[], str]) -> HostId:
         """The id of this host, minted once. Two processes that mint at once agree on one of the two."""
-        path = os.path.join(self.path, "host-id")
+        found = self._minted("host-id", mint)
+        if not (found.isalnum() and 8 <= len(found) <= 64):
+            path = os.path.join(self.path, "host-id")
+            raise Refusal("state-unusable", f"{path} does not hold a host id; it was changed by hand or cut off")
+        return HostId(found)
+
+    def fingerprint_key(self, mint: Callable[[], str]) -> bytes:
+        """This host's key of fingerprints, minted once: 32 bytes. `mint` gives 64 hex digits."""
+        found = self._minted("fingerprint.key", mint)
+        try:
+            key = bytes.fromhex(found)
+        except ValueError:
+            key = b""
+        if len(key) != FINGERPRINT_KEY_BYTES:
+            path = os.path.join(self.path, "fingerprint.key")
+            raise Refusal(
+                "state-unusable",
+                f"{path} does not hold a key; it was changed by hand or cut off",
+                fix=[f"rm {shlex.quote(path)}  # then give every secret again: omac secrets set"],
+            )
+        return key
+
+    @property
+    def frozen(self) -> str:
+        """Where the copies of approved skills are."""
+        return os.path.join(self.path, "frozen")
+
+    def _minted(self, name: str, mint: Callable[[], str]) -> str:
+        path = os.path.join(self.path, name)
         with self._usable():
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             self._require_private()
             if not os.path.exists(path):
-                self._mint_host_id(path, mint())
+                self._mint(path, mint())
             with open(path, encoding="ascii", errors="replace") as file:
-                found = file.read().strip()
-        if not (found.isalnum() and 8 <= len(found) <= 64):
-            raise Refusal("state-unusable", f"{path} does not hold a host id; it was changed by hand or cut off")
-        return HostId(found)
+                return file.read().strip()
 
-    def _mint_host_id(self, path: str, minted: str) -> None:
-        """Whole or not at all, and on the disk before anything is recorded under this id."""
-        descriptor, draft = tempfile.mkstemp(dir=self.path, prefix="host-id.")
+    def _mint(self, path: str, minted: str) -> None:
+        """Whole or not at all, and on the disk before anything is recorded that depends on it."""
+        descriptor, draft = tempfile.mkstemp(dir=self.path, prefix=f"{os.path.basename(path)}.")
         try:
             with open(descriptor, "w", encoding="ascii") as file:
                 file.write(minted)

@@ -11,19 +11,19 @@ from omac.services.ports import SpawnFailed
 PORT_WORD = "${SIDECAR_PORT}"
 
 
-def argv(spec: SidecarSpec, port: int, environment: Mapping[str, str]) -> list[str]:
+def argv(spec: SidecarSpec, folder: str, port: int, environment: Mapping[str, str]) -> list[str]:
     """The sidecar's argv; its first element is an absolute path to a program that may be executed.
 
-    A name with a slash is taken from the skill's folder, a bare one from PATH of the sidecar's own environment.
+    A name with a slash is taken from `folder`, where it runs, a bare one from PATH of the sidecar's own environment.
     Raises SpawnFailed.
     """
-    if not os.path.isdir(spec.source):
-        raise SpawnFailed(f"the skill's folder {spec.source} is not there; restore it, then reload the directory")
+    if not os.path.isdir(folder):
+        raise SpawnFailed(f"the skill's folder {folder} is not there; restore it, then reload the directory")
     words = [word.replace(PORT_WORD, str(port)) for word in spec.command]
     if not words or not words[0]:
         raise SpawnFailed(f"skill {spec.skill} names no program; set sidecar.command in {spec.source}/omac.yaml")
     if "/" in words[0]:
-        return [_in_folder(spec.source, words[0]), *words[1:]]
+        return [_in_folder(folder, spec.source, words[0]), *words[1:]]
     return [_on_path(spec.source, words[0], environment), *words[1:]]
 
 
@@ -36,12 +36,13 @@ def find_on_path(name: str, environment: Mapping[str, str]) -> str | None:
     return shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder.startswith("/")))
 
 
-def _in_folder(source: str, word: str) -> str:
-    path = os.path.normpath(os.path.join(source, word))
+def _in_folder(folder: str, source: str, word: str) -> str:
+    path = os.path.normpath(os.path.join(folder, word))
     if not os.path.isfile(path):
         raise SpawnFailed(f"{path} is not there or not a file; correct sidecar.command in {source}/omac.yaml")
     if not os.access(path, os.X_OK):
-        raise SpawnFailed(f"{path} is not executable; run: chmod +x {shlex.quote(path)}")
+        live = os.path.normpath(os.path.join(source, word))
+        raise SpawnFailed(f"{path} is not executable; run: chmod +x {shlex.quote(live)}, then approve the skill again")
     return path
 
 

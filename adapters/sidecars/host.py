@@ -11,6 +11,7 @@ import trio
 from omac.adapters.linux import process
 from omac.adapters.sidecars import command, launch, logfile, orphan
 from omac.adapters.sidecars.process import LinuxSidecarProcess
+from omac.domain.hidden import Hidden
 from omac.domain.sidecar import Birth, SidecarSpec, environment
 from omac.services.ports import SidecarHost, SpawnFailed
 
@@ -49,16 +50,19 @@ class LinuxSidecarHost(SidecarHost):
                 self._isolation_known = True
         return self._isolation_problem is None
 
-    async def spawn(self, label: str, spec: SidecarSpec) -> LinuxSidecarProcess:
-        """Start it on a free loopback port; `label` names its log file.
+    async def spawn(
+        self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]
+    ) -> LinuxSidecarProcess:
+        """Start it in `folder` on a free loopback port; `label` names its log file.
 
         The environment is `omac.domain.sidecar.environment` and PWD, which bubblewrap always sets (where /bin/sh is
-        bash, SHLVL and _ too). Raises SpawnFailed; then, as after a cancellation, nothing of it is left.
+        bash, SHLVL and _ too); it is in no other process's. An approved copy is read-only to it, where it has a
+        namespace. Raises SpawnFailed; then, as after a cancellation, nothing of it is left.
         """
         isolated = await self.isolation_available()
         port = self._free_port()
-        variables = environment(spec, port, self._host_environment) | {"PWD": spec.source}
-        argv = command.argv(spec, port, variables)
+        variables = environment(spec, port, self._host_environment, secrets) | {"PWD": folder}
+        argv = command.argv(spec, folder, port, variables)
         path = os.path.join(self._logs, f"{label}.log")
         try:
             log = logfile.open_log(self._logs, label)
@@ -66,7 +70,7 @@ class LinuxSidecarHost(SidecarHost):
             raise SpawnFailed(f"cannot open the log {path}: {problem}; remove what is in its place") from problem
         try:
             logfile.write_header(log, spec.skill, port, argv)
-            child, init = await self._start(isolated, argv, variables, spec.source, log)
+            child, init = await self._start(isolated, launch.Program(argv, variables, folder, bool(spec.digest)), log)
         except (OSError, ValueError, launch.NoNamespace) as problem:
             raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {path}") from problem
         finally:
@@ -82,11 +86,11 @@ class LinuxSidecarHost(SidecarHost):
         return await orphan.end(birth)
 
     async def _start(
-        self, isolated: bool, argv: list[str], variables: Mapping[str, str], folder: str, log: int
+        self, isolated: bool, program: launch.Program, log: int
     ) -> tuple[subprocess.Popen[bytes], process.Stat | None]:
         if isolated and self._bwrap:
-            return await launch.start_in_namespace(self._bwrap, argv, variables, folder, log)
-        return launch.start(argv, variables, folder, log), None
+            return await launch.start_in_namespace(self._bwrap, program, log)
+        return launch.start(program.argv, program.environment, program.folder, log), None
 
     def _birth(self, pid: int, port: int, isolated: bool, log: str) -> Birth:
         ticks = process.start_ticks(pid)
@@ -118,8 +122,8 @@ class LinuxSidecarHost(SidecarHost):
         output = os.memfd_create("bwrap-output")
         try:
             with trio.fail_after(ISOLATION_PROBE_S):
-                true = ["true"]
-                child, _ = await launch.start_in_namespace(self._bwrap, true, self._host_environment, "/", output)
+                true = launch.Program(["true"], {"PATH": self._host_environment.get("PATH", os.defpath)}, "/")
+                child, _ = await launch.start_in_namespace(self._bwrap, true, output)
                 try:
                     code = await launch.reap(child)
                 except BaseException:

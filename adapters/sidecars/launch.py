@@ -12,6 +12,8 @@
    the shell ends; with it, it becomes the program. And bubblewrap reports into a file, not a pipe: writing to a pipe
    without a reader would end the outer process while the init waits for it, for ever.
 4. The namespace hides nothing of the file system and of the network; it bounds the *life* of a sidecar only.
+5. The program's variables reach bubblewrap through a file (--args), not through its own environment or arguments: both
+   can be read in /proc for as long as bubblewrap lives, and secrets are for the program alone.
 """
 
 import contextlib
@@ -20,6 +22,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -32,6 +35,15 @@ GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "omac-gate")
 BUILD_WITHIN_S = 5.0
 _INFO_BYTES_MAX = 4096
 _PAUSE_S = 0.0005
+
+
+class Program(NamedTuple):
+    """What is to be run where; `read_only` keeps it from changing `folder`, whoever it runs as."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    folder: str
+    read_only: bool = False
 
 
 class NoNamespace(Exception):
@@ -72,16 +84,18 @@ def start(
 
 
 async def start_in_namespace(
-    bwrap: str, argv: Sequence[str], environment: Mapping[str, str], folder: str, output: int
+    bwrap: str, program: Program, output: int
 ) -> tuple[subprocess.Popen[bytes], process.Stat]:
     """Start it in a pid namespace of its own; return the outer process and the init.
 
     Raises OSError, ValueError, NoNamespace; then nothing of it is left, as after a cancellation.
     """
-    with _info_file() as info, _pipe() as (gate_reader, gate):
-        line = [bwrap, *NAMESPACE, "--info-fd", str(info), "--", *GATE, *argv]
+    with _file("bwrap-info") as info, _file("bwrap-args") as more, _pipe() as (gate_reader, gate):
+        os.write(more, _more_arguments(program))
+        os.lseek(more, 0, os.SEEK_SET)
+        line = [bwrap, *NAMESPACE, "--info-fd", str(info), "--args", str(more), "--", *GATE, *program.argv]
         with gate_reader:
-            outer = start(line, environment, folder, output, stdin=gate_reader.fileno(), pass_fds=(info,))
+            outer = start(line, {}, program.folder, output, stdin=gate_reader.fileno(), pass_fds=(info, more))
         init: process.Stat | None = None
         try:
             with trio.fail_after(BUILD_WITHIN_S):
@@ -149,9 +163,19 @@ async def _bound(init: process.Stat) -> None:
     raise NoNamespace("bubblewrap ended before the sidecar started")
 
 
+def _more_arguments(program: Program) -> bytes:
+    """Arguments as bubblewrap reads them from a file: each ended by NUL."""
+    words = ["--ro-bind", program.folder, program.folder] if program.read_only else []
+    for name, value in program.environment.items():
+        words += ["--setenv", name, value]
+    if any("\0" in word for word in words):
+        raise ValueError("a variable holds NUL")
+    return b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
 @contextlib.contextmanager
-def _info_file() -> Iterator[int]:
-    descriptor = os.memfd_create("bwrap-info")
+def _file(name: str) -> Iterator[int]:
+    descriptor = os.memfd_create(name)
     try:
         yield descriptor
     finally:

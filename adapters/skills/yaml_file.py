@@ -5,6 +5,7 @@ documents in one file, directives, deep nesting, and the same key twice, where r
 """
 
 import os
+import re
 import stat
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -81,6 +82,32 @@ def _parse(content: bytes, shown: str) -> object:
         # Scalars such as 2024-99-99 escape ruamel's own errors as whatever the conversion raised.
         raise YamlFileError(shown, f"holds a value that cannot be read: {_one_line(str(error))}") from None
     return loaded
+
+
+def line_of(content: bytes, field: str) -> int | None:
+    """The line (from 1) of a field such as `sidecar.secrets[1].name`; where it is missing, that of what should hold it.
+
+    For telling where a document that was read breaks a contract: None if that cannot be told. Raises nothing.
+    """
+    try:
+        return _line_below(_loader().compose(content.decode()), re.findall(r"([^.\[\]]+)|\[([0-9]+)\]", field))
+    except Exception:
+        return None  # it is an error's text that is being made: whatever goes wrong must not hide that error
+
+
+def _line_below(node: Any, path: list[tuple[str, str]]) -> int:
+    """The line of the last part of `path`, a list of keys and indices, that is there."""
+    line: int = node.start_mark.line + 1
+    for key, index in path:
+        if index and isinstance(node.value, list) and int(index) < len(node.value) and node.id == "sequence":
+            node = node.value[int(index)]
+            line = node.start_mark.line + 1
+        elif key and node.id == "mapping" and (pairs := [pair for pair in node.value if pair[0].value == key]):
+            line = pairs[0][0].start_mark.line + 1
+            node = pairs[0][1]
+        else:
+            break
+    return line
 
 
 _parse_once = lru_cache(maxsize=REMEMBERED_FILES)(_parse)

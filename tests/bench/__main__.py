@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHES = ("journal", "activation", "hammer")
+BENCHES = ("journal", "activation", "registration", "hammer")
 
 
 def main(names: list[str]) -> int:

@@ -4,7 +4,16 @@ import random
 
 import pytest
 
-from omac.domain.bundle import bundle_hash, considered
+from omac.domain.bundle import (
+    TreeEntry,
+    TreeFile,
+    TreeFolder,
+    TreeLink,
+    TreeOrigin,
+    bundle_hash,
+    considered,
+    tree_digest,
+)
 
 
 def digest(content: bytes) -> bytes:
@@ -75,3 +84,63 @@ def test_order_of_the_walk_does_not_matter() -> None:
 def test_any_change_shows(changed: dict[str, bytes]) -> None:
     """Content, names and the set of files are all covered."""
     assert bundle_hash((path, digest(content)) for path, content in changed.items()) != VECTOR_HASH
+
+
+TREE: tuple[TreeEntry, ...] = (
+    TreeFile("a/run", digest(b"x"), True),
+    TreeFile("a-b", digest(b""), False),
+    TreeLink("a/link", "run"),
+    TreeFolder("a"),
+    TreeFolder("empty"),
+)
+
+
+def test_the_tree_digest_is_what_its_docstring_says() -> None:
+    """The framing is fixed: a copy of today is found by tomorrow's omac."""
+
+    def framed(text: bytes) -> bytes:
+        return len(text).to_bytes(8, "big") + text
+
+    records = [
+        b"d" + framed(b"a"),
+        b"f" + framed(b"a-b") + digest(b"") + b"\0",
+        b"l" + framed(b"a/link") + framed(b"run"),
+        b"f" + framed(b"a/run") + digest(b"x") + b"\1",
+        b"d" + framed(b"empty"),
+    ]
+    expected = "sha256:" + hashlib.sha256(b"omac skill tree 1\n" + b"".join(records)).hexdigest()
+    for seed in range(5):
+        entries = list(TREE)
+        random.Random(seed).shuffle(entries)
+        assert tree_digest(entries) == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        TREE[1:],
+        (*TREE, TreeFolder("b")),
+        (TreeFile("a/run", digest(b"y"), True), *TREE[1:]),
+        (TreeFile("a/run", digest(b"x"), False), *TREE[1:]),
+        (TreeFile("a/ru", digest(b"x"), True), *TREE[1:]),
+        (*TREE[:2], TreeLink("a/link", "ru"), *TREE[3:]),
+        (*TREE[:2], TreeLink("a/lin", "krun"), *TREE[3:]),
+        (*TREE[:2], TreeFile("a/link", digest(b"run"), False), *TREE[3:]),
+        (*TREE[:4], TreeLink("empty", "")),
+        (*TREE, TreeOrigin("/a")),
+        (*TREE[:4], TreeFolder(os.fsdecode(b"empt\xff"))),
+    ],
+)
+def test_any_change_of_a_tree_shows(changed: tuple[TreeEntry, ...]) -> None:
+    """Content, executable bits, links, empty folders, names and kinds are all covered."""
+    assert tree_digest(changed) != tree_digest(TREE)
+
+
+def test_each_origin_is_another() -> None:
+    """Trees that mention themselves at different places are different."""
+    assert len({tree_digest((*TREE, TreeOrigin(source))) for source in ("/a", "/b", "")}) == 3
+
+
+def test_a_tree_digest_is_no_bundle_hash() -> None:
+    """Not even of nothing: neither can stand for the other."""
+    assert tree_digest([]) != bundle_hash([])

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from omac.domain.credential import Credential, Stored
 from omac.domain.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill
-from omac.domain.planning import Unapproved, approve_command, plan
+from omac.domain.hidden import Hidden
+from omac.domain.place import Place
+from omac.domain.planning import Known, Policy, Unapproved, approve_command, plan
 from omac.domain.registration import Code, Registration
 from omac.domain.sidecar import Variable, environment
 from omac.domain.skill import Config, FoundSkill, Health, Limits, Meta, Secret, SidecarMeta
@@ -23,8 +26,8 @@ def found(name: str = "echo", base: str = "agents", **sidecar: Any) -> FoundSkil
     return FoundSkill(name, base, folder, f"{folder}/{name}", "sha256:1", Meta(name, sidecar=SidecarMeta(**sidecar)))
 
 
-def code(skill: FoundSkill) -> Code:
-    return Code(skill.source, skill.bundle_hash)
+def code(skill: FoundSkill, digest: str = "sha256:d") -> Code:
+    return Code(skill.source, skill.bundle_hash, digest)
 
 
 def planned(
@@ -33,9 +36,11 @@ def planned(
     unapproved: Unapproved = "refuse",
     host: dict[str, str] | None = None,
     harness: str = "opencode",
+    given: Credential = Credential(),  # noqa: B008  # frozen
+    workdir: str = W,
 ) -> Plan:
-    known = {one.name: Registration(code(one), code(one) if approved else None) for one in skills}
-    return plan(skills, W, harness, known, unapproved, host or {})
+    known = {one.name: Known(Registration(code(one), code(one) if approved else None), given) for one in skills}
+    return plan(skills, Place(workdir, harness), known, Policy(unapproved), host or {}, "run1")
 
 
 def test_an_approved_skill_runs() -> None:
@@ -56,6 +61,7 @@ def test_an_approved_skill_runs() -> None:
     assert (spec.source, spec.skills_dir) == (f"{W}/.agents/skills/echo", f"{W}/.agents/skills")
     assert (spec.command, spec.health, spec.passthrough) == (("run", "${SIDECAR_PORT}"), health, ("HOME",))
     assert spec.variables == (Variable("KEY", None, "HOST_KEY", secret=True), Variable("MODE", "fast"))
+    assert spec.digest == "sha256:d"
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, MAX_BODY_BYTES), (0, 0), (7, 7)])
@@ -74,7 +80,7 @@ def test_what_cannot_be_read_is_broken() -> None:
     assert [shlex.split(command) for command in stub.fix] == [["${EDITOR:-vi}", f"{broken.source}/omac.yaml"]]
     named = planned(replace(found("echo"), meta=None, problem="x"), found("other", mount="echo"))
     assert named.skills["echo"].mount == "echo"
-    assert "already that of the skill 'echo'" in named.stubs["other"].detail
+    assert "already that of 'echo'" in named.stubs["other"].detail
 
 
 def test_a_folder_of_skills_that_cannot_be_read_is_broken_too() -> None:
@@ -99,7 +105,7 @@ def test_of_two_with_one_mount_the_first_has_it() -> None:
     assert [result.skills[name].mount for name in "abc"] == ["m", "", ""]
     for name in "bc":
         assert result.stubs[name].mount == ""
-        assert result.stubs[name].detail == "its mount 'm' is already that of the skill 'a'"
+        assert result.stubs[name].detail == "its mount 'm' is already that of 'a'"
 
 
 def test_an_unapproved_skill_does_not_run() -> None:
@@ -112,11 +118,14 @@ def test_an_unapproved_skill_does_not_run() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("approved", [Code(f"{W}/.agents/skills/echo", "sha256:0"), Code("/elsewhere", "sha256:1")])
+@pytest.mark.parametrize(
+    "approved", [Code(f"{W}/.agents/skills/echo", "sha256:0", "d"), Code("/elsewhere", "sha256:1", "d")]
+)
 def test_code_that_drifted_does_not_run(approved: Code) -> None:
     """An approval is for one folder and one hash; both are named, so that a person can compare."""
     skill = found()
-    result = plan([skill], W, "opencode", {"echo": Registration(code(skill), approved)}, "refuse", {})
+    known = {"echo": Known(Registration(code(skill), approved))}
+    result = plan([skill], Place(W), known, Policy(), {}, "run1")
     assert result.stubs["echo"].detail == (
         f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in {approved.source}, "
         f"found sha256:1 in {skill.source})"
@@ -129,14 +138,95 @@ def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
     host = {"HOME": "/home/u", "HOST_MODE": "secret"}
     spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]
     assert not spec.approved
-    variables = environment(spec, 1, host)
+    variables = environment(spec, 1, host, {"MODE": Hidden("planted"), "KEY": Hidden("planted")})
     assert "HOME" not in variables
     assert variables["MODE"] == "fast"
 
 
+def test_an_approval_without_a_copy_approves_nothing() -> None:
+    """It was recorded by an omac that froze no copies: what it was for cannot be run any more."""
+    skill = found()
+    known = {"echo": Known(Registration(code(skill, ""), code(skill, "")))}
+    stub = plan([skill], Place(W), known, Policy(), {}, "run1").stubs["echo"]
+    assert "without a copy" in stub.detail
+    assert stub.fix == (APPROVE,)
+
+
+@pytest.mark.parametrize(("run", "runs"), [("run1", True), ("run2", False)])
+def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
+    """What a run was told to accept runs in it, from its own copy, and in no other."""
+    skill = found()
+    approved, accepted = Code(skill.source, "sha256:0", "sha256:old"), code(skill, "sha256:new")
+    known = {"echo": Known(Registration(accepted, approved, W, accepted, "run1"))}
+    result = plan([skill], Place(W), known, Policy(bundle_drift="accept"), {}, run)
+    assert ("echo" in result.specs) == runs
+    if runs:
+        assert (result.specs["echo"].digest, result.specs["echo"].approved) == ("sha256:new", True)
+
+
+def test_a_skill_that_nobody_registered() -> None:
+    """Where finding does not register, it is broken, and says how it is registered."""
+    stub = plan([found()], Place(""), {"echo": Known()}, Policy(auto_register=False), {}, "run1").stubs["echo"]
+    assert stub.detail.startswith("not registered")
+    assert stub.fix == ("omac register echo --global",)
+
+
+STORED = Stored("hmac:1", "vault")
+
+
+@pytest.mark.parametrize(
+    ("given", "variables"),
+    [
+        (Credential(), (Variable("S", None, "HS", secret=True), Variable("M", "fast", "HM"))),
+        (
+            Credential({"S": STORED}, {}, {"M": ""}),
+            (Variable("S", secret=True, fingerprint="hmac:1", store="vault"), Variable("M", "", "HM")),
+        ),
+    ],
+)
+def test_what_was_given_comes_first(given: Credential, variables: tuple[Variable, ...]) -> None:
+    """Rule 5: the value given here, else its default; a secret by its fingerprint, so that a new one is a new spec."""
+    skill = found(
+        secrets=(Secret("S", default_from_env="HS", required=False),),
+        config=(Config("M", default="fast", default_from_env="HM", required=False),),
+    )
+    assert planned(skill, given=given, host={"HS": "x"}).specs["echo"].variables == variables
+
+
+def test_values_given_to_a_name_are_not_for_whoever_takes_the_name() -> None:
+    """An unapproved skill gets neither what was given to its name nor a fix that would give it more."""
+    skill = found(secrets=(Secret("S"),))
+    stub = planned(skill, approved=False, unapproved="allow", given=Credential({"S": STORED})).stubs["echo"]
+    assert stub.fix == (APPROVE,)
+    optional = found(secrets=(Secret("S", required=False),))
+    spec = planned(optional, approved=False, unapproved="allow", given=Credential({"S": STORED})).specs["echo"]
+    assert (spec.stored, spec.digest) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "host", "problem"),
+    [
+        (Config("M", type="int"), {"M": "many"}, {}, "must be a whole number"),
+        (Config("M", type="bool", default_from_env="HM"), {}, {"HM": "perhaps"}, "(in $HM)"),
+        (Config("M", type="enum", choices=("a",)), {"M": "b"}, {}, "one of the choices"),
+        (Config("M", pattern="^a+$", required=False), {"M": "b"}, {}, "M ("),
+        (Secret("M", pattern="^a+$", default_from_env="HM"), {}, {"HM": "hunter2"}, "(in $HM)"),
+    ],
+)
+def test_a_value_that_its_rules_refuse_is_missing(
+    field: Secret | Config, given: dict[str, str], host: dict[str, str], problem: str
+) -> None:
+    """It is named with what is wrong, a secret without its value; the skill is not started."""
+    wanted = {"secrets": (field,)} if isinstance(field, Secret) else {"config": (field,)}
+    stub = planned(found(**wanted), given=Credential({}, {}, given), host=host).stubs["echo"]
+    assert stub.missing == ("M",)
+    assert problem in stub.detail
+    assert "hunter2" not in stub.detail
+
+
 KEY = Secret("KEY", default_from_env="HOST_KEY")
-EXPORT = "export HOST_KEY=...  # where omac serve is started, then start it again"
-EDIT = f"${{EDITOR:-vi}} {W}/.agents/skills/echo/omac.yaml  # give KEY a default_from_env"
+SET = f"omac secrets set echo KEY --workdir {W}"
+CONFIG = f"omac config set echo KEY VALUE --workdir {W}"
 APPROVE = f"omac approve echo --workdir {W} --hash sha256:1"
 
 
@@ -144,36 +234,36 @@ APPROVE = f"omac approve echo --workdir {W} --hash sha256:1"
     ("fields", "approved", "host", "missing", "fix"),
     [
         ({"secrets": (KEY,)}, True, {"HOST_KEY": "x"}, (), ()),
-        ({"secrets": (KEY,)}, True, {}, ("KEY",), (EXPORT,)),
-        ({"secrets": (KEY,)}, True, {"HOST_KEY": ""}, ("KEY",), (EXPORT,)),
+        ({"secrets": (KEY,)}, True, {}, ("KEY",), (SET,)),
+        ({"secrets": (KEY,)}, True, {"HOST_KEY": ""}, ("KEY",), (SET,)),
         ({"secrets": (replace(KEY, required=False),)}, True, {}, (), ()),
-        ({"secrets": (Secret("KEY"),)}, True, {"KEY": "x"}, ("KEY",), (EDIT,)),
-        ({"config": (Config("KEY", default_from_env="HOST_KEY"),)}, True, {}, ("KEY",), (EXPORT,)),
+        ({"secrets": (Secret("KEY"),)}, True, {"KEY": "x"}, ("KEY",), (SET,)),
+        ({"config": (Config("KEY", default_from_env="HOST_KEY"),)}, True, {}, ("KEY",), (CONFIG,)),
         ({"config": (Config("KEY", default="x"),)}, True, {}, (), ()),
         ({"config": (Config("KEY", default="", default_from_env="HOST_KEY"),)}, True, {}, (), ()),
         ({"config": (Config("KEY", required=False),)}, True, {}, (), ()),
         ({"secrets": (KEY,)}, False, {"HOST_KEY": "x"}, ("KEY",), (APPROVE,)),
-        ({"secrets": (KEY,)}, False, {}, ("KEY",), (APPROVE, EXPORT)),
-        ({"secrets": (KEY, replace(KEY, name="K2"))}, False, {}, ("KEY", "K2"), (APPROVE, EXPORT)),
-        ({"secrets": (KEY,), "config": (Config("B"),)}, True, {}, ("KEY", "B"), (EXPORT, EDIT.replace("KEY", "B"))),
+        ({"secrets": (KEY,)}, False, {}, ("KEY",), (APPROVE,)),
+        ({"secrets": (KEY, replace(KEY, name="K2"))}, False, {}, ("KEY", "K2"), (APPROVE,)),
+        ({"secrets": (KEY,), "config": (Config("B"),)}, True, {}, ("KEY", "B"), (SET, CONFIG.replace("KEY", "B"))),
     ],
 )
 def test_what_lacks_a_required_value_is_pending(
     fields: dict[str, Any], approved: bool, host: dict[str, str], missing: tuple[str, ...], fix: tuple[str, ...]
 ) -> None:
-    """Rule 4: it names what is missing, in order, and what mends it; an empty variable is no value."""
+    """Rule 5: it names what is missing, in order, and what mends it; an empty variable is no value."""
     result = planned(found(**fields), approved=approved, unapproved="allow", host=host)
     assert ("echo" in result.specs) == (not missing)
     if missing:
         stub = result.stubs["echo"]
         assert (stub.why, stub.missing, stub.fix) == ("pending-credentials", missing, fix)
-        assert stub.detail == f"required values are missing: {', '.join(missing)}"
+        assert stub.detail == "required values are missing or refused: " + ", ".join(f"{m} (not set)" for m in missing)
 
 
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_the_approve_command_survives_a_shell(path: str) -> None:
     """Spaces, quotes, dollars: pasted into a shell, it is the command that is meant."""
-    command = shlex.split(approve_command(found(), path, "opencode"))
+    command = shlex.split(approve_command(found(), Place(path)))
     assert command == ["omac", "approve", "echo", "--workdir", path, "--hash", "sha256:1"]
 
 

@@ -11,71 +11,124 @@ from omac.domain.directory import Activated
 from omac.domain.recorded import Event
 from omac.domain.registration import (
     EVENTS,
+    Accept,
+    ApprovalRevoked,
     Approve,
     Approved,
     AutoRegistered,
     Code,
     Command,
+    Deregister,
+    Deregistered,
     Discover,
     Drifted,
+    Register,
     Registered,
     Registration,
+    Revoke,
 )
 
-A, B, C = Code("/s", "sha256:a"), Code("/s", "sha256:b"), Code("/elsewhere", "sha256:a")
+W = "/w"
+A, B, C = Code("/s", "sha256:a", "d:a"), Code("/s", "sha256:b", "d:b"), Code("/elsewhere", "sha256:a", "d:a")
+A_SEEN, B_SEEN = Code("/s", "sha256:a"), Code("/s", "sha256:b")  # found without a look at every file
+A_VENDORED = Code("/s", "sha256:a", "d:other")  # where only files differ that the bundle hash leaves out
 
 
 @pytest.mark.parametrize(
     ("found", "approved", "command", "events"),
     [
-        (None, None, Discover(A), [AutoRegistered("/s", "sha256:a")]),
-        (A, None, Discover(A), []),
-        (A, None, Discover(B), [AutoRegistered("/s", "sha256:b")]),
-        (A, A, Discover(A), []),
-        (A, A, Discover(B), [Drifted("/s", "sha256:b")]),
-        (A, A, Discover(C), [Drifted("/elsewhere", "sha256:a")]),
-        (B, A, Discover(B), []),
-        (B, A, Discover(A), [AutoRegistered("/s", "sha256:a")]),
-        (None, None, Approve(A), [Registered("/s", "sha256:a"), Approved("/s", "sha256:a")]),
-        (A, None, Approve(A), [Approved("/s", "sha256:a")]),
-        (A, A, Approve(A), []),
-        (B, A, Approve(A), []),
-        (B, A, Approve(B), [Approved("/s", "sha256:b")]),
-        (A, A, Approve(B), [Registered("/s", "sha256:b"), Approved("/s", "sha256:b")]),
+        (None, None, Discover(A_SEEN, W), [AutoRegistered("/s", "sha256:a", W)]),
+        (A_SEEN, None, Discover(A_SEEN, W), []),
+        (A, None, Discover(A_SEEN, W), []),
+        (A_SEEN, None, Discover(B_SEEN, W), [AutoRegistered("/s", "sha256:b", W)]),
+        (A, A, Discover(A, W), []),
+        (A, A, Discover(A_SEEN, W), []),
+        (A, A, Discover(B_SEEN, W), [Drifted("/s", "sha256:b")]),
+        (A, A, Discover(C, W), [Drifted("/elsewhere", "sha256:a", "d:a")]),
+        (A, A, Discover(A_VENDORED, W), [Drifted("/s", "sha256:a", "d:other")]),
+        (A_VENDORED, A, Discover(A_VENDORED, W), []),
+        (A_VENDORED, A, Discover(A, W), [AutoRegistered("/s", "sha256:a", W, "d:a")]),
+        (B, A, Discover(B, W), []),
+        (B, A, Discover(A, W), [AutoRegistered("/s", "sha256:a", W, "d:a")]),
+        (B, A, Accept(B, "r1"), [Drifted("/s", "sha256:b", "d:b", "r1")]),
+        (B, None, Accept(B, "r1"), []),
+        (None, None, Register(A, W), [Registered("/s", "sha256:a", W, "d:a")]),
+        (A_SEEN, None, Register(A_SEEN, W), []),
+        (None, None, Approve(A, W), [Registered("/s", "sha256:a", W, "d:a"), Approved("/s", "sha256:a", "d:a")]),
+        (A_SEEN, None, Approve(A, W), [Approved("/s", "sha256:a", "d:a")]),
+        (A, A, Approve(A, W), []),
+        (A_SEEN, A_SEEN, Approve(A, W), [Approved("/s", "sha256:a", "d:a")]),
+        (B, A, Approve(A, W), []),
+        (B, A, Approve(B, W), [Approved("/s", "sha256:b", "d:b")]),
+        (A, A, Approve(B, W), [Registered("/s", "sha256:b", W, "d:b"), Approved("/s", "sha256:b", "d:b")]),
+        (A, None, Revoke("x"), []),
+        (A, A, Revoke("x"), [ApprovalRevoked("x")]),
+        (None, None, Deregister(), []),
+        (A, None, Deregister(), [Deregistered()]),
+        (A, A, Deregister(), [ApprovalRevoked("deregistered"), Deregistered()]),
     ],
 )
 def test_decisions(found: Code | None, approved: Code | None, command: Command, events: list[Event]) -> None:
-    """Given what was found and approved, when code is found or approved, then these events."""
-    assert registration.decide(command, Registration(found, approved)) == events
+    """Given what was found and approved, when code is found, approved, accepted or forgotten, then these events."""
+    assert registration.decide(command, Registration(found, approved, W)) == events
 
 
-COMMANDS = st.builds(lambda kind, code: kind(code), st.sampled_from([Discover, Approve]), st.sampled_from([A, B, C]))
+def test_an_acceptance_is_recorded_once() -> None:
+    """For each run, and each code."""
+    state = registration.evolve(Registration(B, A, W), Drifted("/s", "sha256:b", "d:b", "r1"))
+    assert registration.decide(Accept(B, "r1"), state) == []
+    assert registration.decide(Accept(B, "r2"), state) != []
+    assert state.may_run(B_SEEN, "r1") == B
+    assert state.may_run(B_SEEN, "r2") is None
+    assert registration.evolve(state, ApprovalRevoked("x")).may_run(B_SEEN, "r1") is None
+
+
+COMMANDS = st.builds(
+    lambda kind, code: kind(code),
+    st.sampled_from([lambda c: Discover(c, W), lambda c: Approve(c, W), lambda c: Revoke("x")]),
+    st.sampled_from([A, B, C, A_SEEN, A_VENDORED]),
+)  # fmt: skip
 
 
 @given(st.lists(COMMANDS, max_size=20))
 def test_only_a_person_approves(commands: list[Command]) -> None:
-    """After any history: what is approved is what a person approved last, and what is found was seen last."""
+    """After any history: what may run is the copy that a person approved last, unless that was revoked."""
     state = Registration()
     approved: Code | None = None
     for command in commands:
         for event in registration.decide(command, state):
             state = registration.evolve(state, event)
-        if isinstance(command, Approve):
-            approved = command.code
-        else:
-            assert state.found == command.code
+        match command:
+            case Approve(code):
+                approved = code
+            case Revoke():
+                approved = None
+            case Discover(code):
+                assert code.is_bundle(state.found)
         assert state.approved == approved
-        assert [code for code in (A, B, C) if state.approves(code)] == ([approved] if approved else [])
+        runs = approved if approved and approved.digest else None
+        assert {state.may_run(code, "r") for code in (A, A_SEEN, A_VENDORED) if code.is_bundle(approved)} <= {runs}
+        assert all(state.may_run(code, "r") is None for code in (A, B, C) if not code.is_bundle(approved))
         again = registration.decide(command, state)
         assert not [event for event in again if isinstance(event, Approved)]
 
 
+EXAMPLES: dict[type[Event], Event] = {
+    AutoRegistered: AutoRegistered("/s", "1", W),
+    Registered: Registered("/s", "1", W),
+    Approved: Approved("/s", "1", "d"),
+    ApprovalRevoked: ApprovalRevoked("x"),
+    Drifted: Drifted("/s", "1", "d"),
+    Deregistered: Deregistered(),
+}
+
+
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(EVENTS, EVENTS)))
 def test_any_of_its_events_may_follow_any_other(first: type[Event], second: type[Event]) -> None:
-    """A registration has no order to break."""
-    state = registration.evolve(Registration(), first("/s", "1"))  # type: ignore[call-arg]  # all take these two
-    state = registration.evolve(state, second("/s", "2"))  # type: ignore[call-arg]
-    assert Code("/s", "2") in (state.found, state.approved)
+    """A registration has no order to break; only an approval approves."""
+    state = registration.evolve(registration.evolve(Registration(), EXAMPLES[first]), EXAMPLES[second])
+    kept = {first, second} == {Approved, second} and second not in (ApprovalRevoked, Deregistered)
+    assert (state.approved is not None) == (kept or second is Approved)
 
 
 def test_foreign_events_cannot_follow() -> None:

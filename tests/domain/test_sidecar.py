@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from omac.domain import sidecar
+from omac.domain.hidden import Hidden
 from omac.domain.recorded import Event
 from omac.domain.sidecar import (
     BASE_VARIABLES,
@@ -248,7 +249,7 @@ BASE = {"PATH": "/bin", "LANG": "C.UTF-8"}
         (True, ("HOME", "ABSENT"), (), {"HOME": "/home/u"}),
         (False, ("HOME",), (), {}),
         (True, (), (Variable("A", None, "GIVEN"),), {"A": "from the host"}),
-        (True, (), (Variable("A", "own", "GIVEN"),), {"A": "from the host"}),
+        (True, (), (Variable("A", "own", "GIVEN"),), {"A": "own"}),
         (True, (), (Variable("A", "own", "ABSENT"),), {"A": "own"}),
         (True, (), (Variable("A", "own", "EMPTY"),), {"A": "own"}),
         (True, (), (Variable("A", "own"),), {"A": "own"}),
@@ -264,7 +265,7 @@ def test_the_environment_holds_what_is_named_and_nothing_else(
 ) -> None:
     """PATH and locale, what an approved skill declared, and omac's own names, which win over everything."""
     spec = replace(SPEC, approved=approved, passthrough=passthrough, variables=variables)
-    assert environment(spec, 5, HOST) == BASE | more | OWN
+    assert environment(spec, 5, HOST, {}) == BASE | more | OWN
 
 
 @given(
@@ -277,7 +278,7 @@ def test_an_unapproved_skill_gets_nothing_of_the_host(
 ) -> None:
     """Whatever it declares: only the base variables, its own defaults and omac's names."""
     spec = replace(SPEC, approved=False, passthrough=tuple(passthrough), variables=tuple(variables))
-    found = environment(spec, 5, host)
+    found = environment(spec, 5, host, {"A": Hidden("given"), "B": Hidden("given")})
     assert {name: found.pop(name) for name in OWN} == OWN
     for name, value in found.items():
         assert host[name] == value if name in BASE_VARIABLES else value == "own"

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omac.domain
-from omac.domain import access, directory, registration, run, sidecar
+from omac.domain import access, credential, directory, registration, run, sidecar
+from omac.domain import settings as domain_settings
 from omac.domain.ids import TokenDigest
 from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
@@ -275,7 +276,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "run.started",
         run.RunStarted("opencode", "0.1.0", 4711, 123456, "boot", ("/home/ada", "/srv")),
-        "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276",
+        "0197a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f73727680",
     ),
     (
         "directory.activation-requested",
@@ -293,17 +294,16 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "skill.approved",
         registration.Approved("/w/.skills/echo", "sha256:00"),
-        "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030",
+        "0193af2f772f2e736b696c6c732f6563686fa97368613235363a3030a0",
     ),
     (
         "sidecar.spawn-requested",
         sidecar.SpawnRequested(SPEC, 1),
-        "01939ba46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a97368613235363a3030c3"
-        "93a7707974686f6e33a22d6da46563686f"
-        "94a72f73746174757300cd1388cd01f4"
-        "91a45041544891"
-        "94a5544f4b454ec0aa484f53545f544f4b454ec3"
-        "0101",
+        (
+            "01939ca46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
+            "3a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196a5544f4b45"
+            "4ec0aa484f53545f544f4b454ec3a0a0a00101"
+        ),
     ),
     (
         "sidecar.exited",
@@ -321,7 +321,50 @@ GOLDEN: list[tuple[str, Event, str]] = [
         access.AccessRefused(None, None, "nope", "s1", "GET", "/", 404, "unknown-mount"),
         "0198c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e74",
     ),
+    ("skill.approval-revoked", registration.ApprovalRevoked("deregistered"), "0191ac646572656769737465726564"),
+    (
+        "skill.drifted",
+        registration.Drifted("/w/.skills/echo", "sha256:00", "sha256:11", "run1"),
+        "0194af2f772f2e736b696c6c732f6563686fa97368613235363a3030a97368613235363a3131a472756e31",
+    ),
+    ("skill.deregistered", registration.Deregistered(), "0190"),
+    (
+        "secret.write-requested",
+        credential.SecretWriteRequested("TOKEN", "hmac:00", "vault"),
+        "0193a5544f4b454ea7686d61633a3030a57661756c74",
+    ),
+    (
+        "secret.written",
+        credential.SecretWritten("TOKEN", "hmac:00", "vault"),
+        "0193a5544f4b454ea7686d61633a3030a57661756c74",
+    ),
+    ("secret.removed", credential.SecretRemoved("TOKEN"), "0191a5544f4b454e"),
+    ("config.written", credential.ConfigWritten("MODE", "fast"), "0192a44d4f4445a466617374"),
+    ("config.removed", credential.ConfigRemoved("MODE"), "0191a44d4f4445"),
+    (
+        "default.mirrored",
+        credential.DefaultMirrored("MODE", "sha256:00", "fast"),
+        "0195a44d4f4445a97368613235363a3030a466617374a0a0",
+    ),
+    ("default.adopted", credential.DefaultAdopted("MODE", "sha256:00"), "0192a44d4f4445a97368613235363a3030"),
+    ("default.purged", credential.DefaultPurged("MODE"), "0191a44d4f4445"),
+    (
+        "setting.changed",
+        domain_settings.SettingChanged("serve.unapproved", None, "user"),
+        "0193b073657276652e756e617070726f766564c0a475736572",
+    ),
 ]
+
+# Bytes that earlier versions stored: fields were appended since.
+EARLIER = {
+    "run.started": "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276",
+    "skill.approved": "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030",
+    "sidecar.spawn-requested": (
+        "01939ba46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
+        "3a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489194a5544f4b45"
+        "4ec0aa484f53545f544f4b454ec30101"
+    ),
+}
 
 
 @pytest.mark.parametrize(("kind", "event", "stored"), GOLDEN, ids=[kind for kind, _, _ in GOLDEN])
@@ -329,3 +372,10 @@ def test_the_stored_form_stays(kind: str, event: Event, stored: str) -> None:
     """The bytes of an event are those that earlier versions of omac stored, and they are read as that event."""
     assert EventMapper().decode(kind, bytes.fromhex(stored)) == event
     assert EventMapper().encode(event) == (kind, bytes.fromhex(stored))
+
+
+@pytest.mark.parametrize("kind", EARLIER)
+def test_what_earlier_versions_stored_is_read(kind: str) -> None:
+    """Fields that were appended since take their defaults."""
+    (event,) = [event for other, event, _ in GOLDEN if other == kind]
+    assert EventMapper().decode(kind, bytes.fromhex(EARLIER[kind])) == event

@@ -43,7 +43,7 @@ class History:
         self, *commands: directory.Command, path: str = "/w/shop", host: HostId = HOST
     ) -> directory.Directory:
         """Have a directory decide; returns its state."""
-        stream = ids.directory_stream(host, ids.workdir_id(path))
+        stream = ids.directory_stream(host, ids.scope_of(path))
         for command in commands:
             self.decide(directory, directory.Directory(), stream, command)
         state: directory.Directory = self._states.get(stream, directory.Directory())
@@ -53,7 +53,7 @@ class History:
         self, name: str, *commands: sidecar.Command, path: str = "/w/shop", host: HostId = HOST
     ) -> sidecar.Sidecar:
         """Have a sidecar decide; returns its state."""
-        stream = ids.sidecar_stream(host, ids.workdir_id(path), name)
+        stream = ids.sidecar_stream(host, ids.scope_of(path), name)
         for command in commands:
             self.decide(sidecar, sidecar.Sidecar(), stream, command)
         state: sidecar.Sidecar = self._states.get(stream, sidecar.Sidecar())

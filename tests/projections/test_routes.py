@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from omac.domain import directory, sidecar
+from omac.domain.directory import reload_command
 from omac.domain.ids import HostId, TokenDigest
 from omac.domain.refusal import Refusal
-from omac.domain.sidecar import Exit, RestartPolicy, Sidecar
-from omac.projections.routes import Way, down_detail, find_skill, find_way, reload_command
+from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec
+from omac.projections.routes import Way, down_detail, find_skill, find_way
 from omac.projections.system import System
 
 LAUNCH, S1, DEAD = (TokenDigest(text) for text in ("t-launch", "t-s1", "t-dead"))
@@ -63,13 +64,13 @@ def test_a_way_is_closed_as_soon_as_its_sidecar_is_told_to_stop(shop: Any, host:
         find_way(system_of(shop), host, LAUNCH, "ready")
 
 
-def test_find_skill_tells_as_much_as_the_token_opens(shop: Any) -> None:
+def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) -> None:
     """Nothing for a dead token, the directory for an unknown mount, all for a known one."""
     system = system_of(shop)
-    assert find_skill(system, DEAD, "ready") == (directory.Directory(), None, None)
-    found, name, route = find_skill(system, S1, "nope")
+    assert find_skill(system, host, DEAD, "ready") == (directory.Directory(), None, None)
+    found, name, route = find_skill(system, host, S1, "nope")
     assert (found.path, name, route) == ("/w/shop", None, None)
-    found, name, route = find_skill(system, S1, "broken")
+    found, name, route = find_skill(system, host, S1, "broken")
     assert (name, route and route.why) == ("broken", "skill-broken")
 
 
@@ -99,3 +100,27 @@ def test_a_sidecar_that_gave_up_and_is_not_stubbed_yet(shop: Any, host: HostId) 
     with pytest.raises(Refusal) as caught:
         find_way(system_of(shop), host, LAUNCH, "ready")
     assert caught.value.reason == "sidecar-down"
+
+
+def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host: HostId) -> None:
+    """From every directory, below the reserved name; the way says from which, and dies with that directory's token."""
+    spec = SidecarSpec("weather", "weather", "", "/g/weather", "/g", "sha256:1", True, ("run",))
+    plan = directory.Plan(
+        {"weather": directory.Skill("weather", "agents", "/g/weather", "sha256:1", "weather")},
+        {"weather": spec}, {"weather": 9}, {},
+    )  # fmt: skip
+    shop.directory(directory.RequestActivation("", "opencode", TokenDigest("")), directory.AdoptPlan(plan), path="")
+    birth = sidecar.Birth(9, 7, "boot", 40_009, True, "/log/weather")
+    started = (sidecar.RequestSpawn(spec, 1), sidecar.ReportStarted(birth), sidecar.ReportHealthy())
+    shop.sidecar("weather", *started, path="")
+    shop.directory(directory.Settle(plan, {"weather": shop.sidecar("weather", path="")}), path="")
+    system = system_of(shop)
+    way = find_way(system, host, S1, "__global__/weather")
+    assert way == Way("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1)
+    for digest, mount in ((S1, "weather"), (DEAD, "__global__/weather"), (TokenDigest(""), "__global__/weather")):
+        with pytest.raises(Refusal) as caught:
+            find_way(system, host, digest, mount)
+        assert caught.value.reason == "unknown-mount"
+    shop.directory(directory.RequestDeactivation("x"), path="")
+    with pytest.raises(Refusal):
+        find_way(system_of(shop), host, S1, "__global__/weather")

@@ -6,6 +6,7 @@ import msgspec
 
 from omac.domain import directory, ids, registration, run
 from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain.credential import ConfigWritten, SecretWritten
 from omac.domain.ids import HostId, RunId, TokenDigest
 from omac.domain.registration import Approved, Registered
 from omac.projections.status import Status, about_stream, status_of
@@ -22,7 +23,8 @@ def status(history: Any) -> dict[str, Any]:
 def test_an_empty_journal(history: Any) -> None:
     """Nothing is online, nothing was counted."""
     assert status(history) == {
-        "position": 0, "runs": [], "directories": [], "sidecars": [], "registry": [],
+        "position": 0, "runs": [], "directories": [], "global": [], "sidecars": [], "registry": [], "defaults": {},
+        "settings": {},
         "accesses": {"open": 0, "completed": 0, "aborted": 0, "refused": 0},
         "control": {"called": 0, "refused": 0},
     }  # fmt: skip
@@ -89,11 +91,14 @@ def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
 def test_the_registry_says_what_may_run(history: Any, host: HostId) -> None:
     """Approved is said of the code seen last."""
     stream = ids.registration_stream(host, "scope", "agents", "echo")
-    history.append(stream, Registered("/s", "sha256:1"), Approved("/s", "sha256:1"))
+    given = ids.credential_stream(host, "scope", "echo")
+    history.append(stream, Registered("/s", "sha256:1", "/w"), Approved("/s", "sha256:1", "sha256:d"))
+    history.append(given, SecretWritten("KEY", "hmac:1", "vault"), ConfigWritten("MODE", "fast"))
     (shown,) = status(history)["registry"]
     assert shown == {
         "scope": "scope", "harness": "agents", "skill": "echo", "source": "/s", "bundle_hash": "sha256:1",
-        "approved": True,
+        "approved": True, "dir": "/w", "approved_hash": "sha256:1", "digest": "sha256:d",
+        "secrets": ["KEY"], "config": {"MODE": "fast"}, "since": 2,
     }  # fmt: skip
     history.append(stream, registration.Drifted("/s", "sha256:2"))
     (shown,) = status(history)["registry"]

@@ -81,8 +81,8 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
         ]
         match chance.randrange(8):
             case 0:
-                register = chance.choice([registration.Discover, registration.Approve])
-                history.decide(registration, Registration(), stream, register(code))
+                register = chance.choice([registration.Register, registration.Approve])
+                history.decide(registration, Registration(), stream, register(code, path))
             case 1 | 2:
                 history.sidecar(name, chance.choice(reports), path=path)
             case 3:

@@ -4,21 +4,25 @@ The scripted host writes a transcript, so that a test can read what was spawned 
 """
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from omac.domain import ids
+from omac.domain import ids, registration
 from omac.domain.control import Listener
 from omac.domain.directory import Directory
 from omac.domain.harness import DEFAULT_HARNESS
+from omac.domain.hidden import Hidden
 from omac.domain.ids import HostId, StreamId
-from omac.domain.recorded import Recorded
+from omac.domain.planning import Policy
+from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
+from omac.domain.registration import Approve, Code, Registration
 from omac.domain.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
 from omac.domain.skill import FoundSkill, Health, Meta, Secret, SidecarMeta
 from omac.journal.application import Journal
@@ -28,13 +32,17 @@ from omac.projections.status import Status, status_of
 from omac.projections.system import System
 from omac.services.access import AccessGate
 from omac.services.activation import Activation
-from omac.services.approval import approve
-from omac.services.directories import Caller, Directories, Reach
+from omac.services.credentials import Credentials, EngineLedger, JournalLedger, Values
+from omac.services.directories import Caller, Directories
 from omac.services.engine import Engine
-from omac.services.ports import ProbeFailed, SpawnFailed
+from omac.services.manifest import Reach
+from omac.services.ports import CopyDamaged, Frozen, ProbeFailed, SpawnFailed
+from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 
 HOST = HostId("host0001")
+KEY = bytes(32)
+DIGEST = "sha256:frozen"
 QUICK = RestartPolicy(base_ms=1, max_ms=4, limit=2, stable_ms=60_000)
 GUARD_S = 20.0  # a test that takes longer waits for something that will not come
 
@@ -121,6 +129,7 @@ class ScriptedHost:
         self.unhealthy: set[str] = set()  # answer it badly
         self.deaf: set[str] = set()  # live, and no longer listen
         self.stubborn: set[str] = set()  # do not end when told to
+        self.secrets: dict[str, dict[str, str]] = {}  # what the last start of each skill was given
         self.before_spawn: Callable[[str, SidecarSpec], None] = lambda label, spec: None
         self.before_orphan: Callable[[Birth], Awaitable[None]] | None = None
         self._pids = itertools.count(100)
@@ -134,7 +143,8 @@ class ScriptedHost:
         skills.discard(name)
         self.bell.ring()
 
-    async def spawn(self, label: str, spec: SidecarSpec) -> ScriptedProcess:
+    async def spawn(self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]) -> ScriptedProcess:
+        self.secrets[spec.skill] = {name: value.reveal() for name, value in secrets.items()}
         self.before_spawn(label, spec)
         self.say(f"spawn {spec.skill}")
         await self.bell.until(lambda: spec.skill not in self.held)
@@ -170,6 +180,7 @@ class ScriptedFolders:
         self._bell = bell
         self.skills: dict[str, list[FoundSkill]] = {}
         self.hashes: dict[str, str] = {}
+        self.digests: dict[str, str] = {}  # of every file, where it is not that of the approved copy
         self.problem: Exception | None = None  # discovery fails with it
         self.held = False  # discovery takes its time
         self.discovered = 0
@@ -192,7 +203,15 @@ class ScriptedFolders:
             raise Refusal("outside-roots", f"{path} is not under any root")
         return path
 
-    async def discover(self, workdir: str, bases: Sequence[str]) -> list[FoundSkill]:
+    async def discover_global(self, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
+        await trio.lowlevel.checkpoint()
+        return self.skills.get("", [])
+
+    async def digest(self, source: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return self.digests.get(source, DIGEST)
+
+    async def discover(self, workdir: str, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
         self.discovered += 1
         self._bell.ring()
         await trio.lowlevel.checkpoint()
@@ -208,16 +227,81 @@ class ScriptedFolders:
         return self.hashes[source]
 
 
+class ScriptedFrozen:
+    """Implements FrozenSkills: copies that are always there, unless they are `damaged`."""
+
+    def __init__(self, folders: ScriptedFolders) -> None:
+        self._folders = folders
+        self.damaged: set[str] = set()
+
+    async def freeze(self, source: str) -> Frozen:
+        return Frozen(await self._folders.bundle_hash(source), "sha256:frozen")
+
+    async def checked(self, digest: str, source: str) -> str:
+        await trio.lowlevel.checkpoint()
+        if source in self.damaged:
+            raise CopyDamaged("a file differs")
+        return f"/frozen/{digest}"
+
+    async def prune(self, kept: Collection[str]) -> list[str]:
+        return []
+
+
+class ScriptedSecrets:
+    """Implements Secrets: one store, "vault", in memory. `problem` is what every call meets."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[str, Hidden]] = {}
+        self.problem: Refusal | None = None
+
+    async def _look(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.problem is not None:
+            raise self.problem
+
+    async def chosen(self) -> str:
+        await self._look()
+        return "vault"
+
+    async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
+        await self._look()
+        kept = self.values.get(service, {})
+        return {name: kept[name] for name in names if name in kept}
+
+    async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
+        await self._look()
+        self.values.setdefault(service, {}).update(values)
+
+    async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
+        await self._look()
+        for name in names:
+            self.values.get(service, {}).pop(name, None)
+
+
+class FixedPolicies:
+    """Implements Policies: the same everywhere."""
+
+    def __init__(self, asked: Policy) -> None:
+        self.asked = asked
+
+    async def policy(self, workdir: str) -> Policy:
+        await trio.lowlevel.checkpoint()
+        return self.asked
+
+
 class World:
     """One omac that serves."""
 
     def __init__(self, journal: Journal, bell: Bell, host: ScriptedHost, folders: ScriptedFolders) -> None:
+        self.secrets = ScriptedSecrets()
+        self.frozen = ScriptedFrozen(folders)
         self.journal = journal
         self.path = journal.store.path
         self.bell = bell
         self.host = host
         self.folders = folders
         self.engine = Engine(journal, HOST)
+        self.credentials = Credentials(EngineLedger(self.engine), HOST, self.secrets, KEY)
         self.engine.observe(lambda recorded: bell.ring())
         self.gate = AccessGate(self.engine)
         self._mint = itertools.count(1)
@@ -296,12 +380,37 @@ class World:
 
         self.journal.store.insert_groups = refuse  # type: ignore[method-assign]  # a fault of the disk
 
-    def approve(self, workdir: str, *skills: FoundSkill) -> None:
+    def decide(self, workdir: str, skill: FoundSkill, command: registration.Command) -> None:
         """As another process does it: with a journal of its own."""
         other = open_journal(self.path, "approver", self.journal.clock)
+        stream = ids.registration_stream(HOST, ids.scope_of(workdir), skill.base, skill.name)
         try:
-            for skill in skills:
-                approve(other, HOST, workdir, skill)
+            other.execute(
+                stream, Registration(), registration.evolve, partial(registration.decide, command), Cause("person")
+            )
+        finally:
+            other.close()
+
+    def approve(self, workdir: str, *skills: FoundSkill) -> None:
+        """A person vouches for them."""
+        for skill in skills:
+            self.decide(workdir, skill, Approve(Code(skill.source, skill.bundle_hash, DIGEST), workdir))
+
+    async def give(self, workdir: str, skill: str, values: Values, bundle_hash: str = "sha256:1") -> None:
+        """A person gives values, from another process."""
+        other = open_journal(self.path, "giver", self.journal.clock)
+        try:
+            credentials = Credentials(JournalLedger(other), HOST, self.secrets, KEY)
+            await credentials.give(ids.scope_of(workdir), skill, bundle_hash, values, Cause("person"))
+        finally:
+            other.close()
+
+    async def take(self, workdir: str, skill: str, *names: str) -> None:
+        """A person takes values back, from another process."""
+        other = open_journal(self.path, "giver", self.journal.clock)
+        try:
+            credentials = Credentials(JournalLedger(other), HOST, self.secrets, KEY)
+            await credentials.take(ids.scope_of(workdir), skill, names, Cause("person"))
         finally:
             other.close()
 
@@ -374,9 +483,9 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
     @asynccontextmanager
     async def serve(
         run: str = "run1",
-        unapproved: Any = "refuse",
+        policy: Policy = Policy(),  # noqa: B008  # frozen
         environment: Mapping[str, str] | None = None,
-        policy: RestartPolicy = QUICK,
+        restarts: RestartPolicy = QUICK,
         reactors: bool = True,
     ) -> AsyncIterator[World]:
         journal = open_journal(path, run, clock)
@@ -387,10 +496,20 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
                 async with trio.open_nursery() as outermost:
                     await outermost.start(world.engine.writer.run)
                     if reactors:
-                        supervision = Supervision(world.engine, world.host, world.folders, policy)
-                        activation = Activation(
-                            world.engine, world.folders, DEFAULT_HARNESS, unapproved, environment or {}
+                        supervision = Supervision(
+                            world.engine,
+                            world.host,
+                            world.folders,
+                            world.frozen,
+                            world.credentials,
+                            "opencode",
+                            restarts,
                         )
+                        registrar = Registrar(
+                            world.engine, world.folders, world.frozen, world.credentials, DEFAULT_HARNESS,
+                            FixedPolicies(policy), environment or {},
+                        )  # fmt: skip
+                        activation = Activation(world.engine, registrar, DEFAULT_HARNESS.name)
                         await outermost.start(world.react, supervision, activation)
                     yield world
                     if reactors:

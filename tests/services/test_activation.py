@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from omac.domain import directory
+from omac.domain.planning import Policy
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit
 from omac.domain.skill import FoundSkill
@@ -59,7 +60,7 @@ async def test_unapproved_skills_are_stubbed_and_never_started(serving: Serving,
 
 async def test_unapproved_skills_run_where_a_person_allowed_it(serving: Serving, skill: MakeSkill) -> None:
     """`allow` holds for the run; the spec says that nobody approved it."""
-    async with serving(unapproved="allow") as omac:
+    async with serving(policy=Policy("allow")) as omac:
         omac.folders.put("/w/shop", skill("echo"))
         assert (await omac.activate()).state == "active"
         assert not omac.sidecar("echo").spec.approved

@@ -49,8 +49,8 @@ async def test_the_manifest_keeps_the_contract(serving: Serving, skill: MakeSkil
                 {
                     "name": "mail", "scope": "workdir", "mount": "mail", "state": "pending_credentials",
                     "missing": ["KEY"],
-                    "fix": ["export MAIL_KEY=...  # where omac serve is started, then start it again"],
-                    "detail": "required values are missing: KEY",
+                    "fix": ["omac secrets set mail KEY --workdir /w/shop"],
+                    "detail": "required values are missing or refused: KEY (not set)",
                 },
                 {
                     "name": "odd", "scope": "workdir", "mount": "odd", "state": "broken", "missing": [],

@@ -28,7 +28,7 @@ OTHER_STREAM = ids.registration_stream(HOST, "scope", "agents", "other")
 
 
 def found(number: int) -> Callable[[Registration], list[Event]]:
-    return partial(registration.decide, Discover(Code("/s", f"sha256:{number}")))
+    return partial(registration.decide, Discover(Code("/s", f"sha256:{number}"), "/w"))
 
 
 @pytest.fixture

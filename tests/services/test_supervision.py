@@ -101,7 +101,7 @@ async def test_the_label_names_directory_and_skill(serving: Serving, spawned: An
 
 async def test_what_ends_unasked_is_started_again(serving: Serving, spawned: Any, records: Records) -> None:
     """With a pause that doubles, until it has failed more often in a row than the policy allows."""
-    async with serving(policy=RestartPolicy(base_ms=1, max_ms=3, limit=3)) as omac:
+    async with serving(restarts=RestartPolicy(base_ms=1, max_ms=3, limit=3)) as omac:
         omac.host.failing.add("echo")
         await spawned(omac)
         await reach(omac, "gave-up")
@@ -126,7 +126,7 @@ async def test_giving_up_is_not_for_ever(serving: Serving, spawned: Any) -> None
 
 async def test_who_lived_long_enough_has_a_clean_slate(serving: Serving, spawned: Any) -> None:
     """Failures count in a row: a process that was stable before ends the row."""
-    async with serving(policy=RestartPolicy(base_ms=1, limit=1, stable_ms=0)) as omac:
+    async with serving(restarts=RestartPolicy(base_ms=1, limit=1, stable_ms=0)) as omac:
         await spawned(omac)
         for life in range(1, 5):
             await omac.until(lambda life=life: len(omac.host.processes) == life)
@@ -138,7 +138,7 @@ async def test_who_lived_long_enough_has_a_clean_slate(serving: Serving, spawned
 
 async def test_an_unhealthy_sidecar_is_ended_and_started_again(serving: Serving, spawned: Any, kinds: Kinds) -> None:
     """What was seen is recorded before it is ended."""
-    async with serving(policy=RestartPolicy(limit=0)) as omac:
+    async with serving(restarts=RestartPolicy(limit=0)) as omac:
         omac.host.unhealthy.add("echo")
         await spawned(omac)
         await reach(omac, "gave-up")
@@ -168,7 +168,7 @@ async def test_a_sidecar_that_stops_listening_is_ended_and_started_again(
 
 async def test_a_sidecar_that_ends_while_starting(serving: Serving, spawned: Any) -> None:
     """Nobody waits for the answer of a process that is gone."""
-    async with serving(policy=RestartPolicy(limit=0)) as omac:
+    async with serving(restarts=RestartPolicy(limit=0)) as omac:
         omac.host.silent.add("echo")
         await spawned(omac)
         await reach(omac, "started")
@@ -179,7 +179,7 @@ async def test_a_sidecar_that_ends_while_starting(serving: Serving, spawned: Any
 
 async def test_a_signal_is_named(serving: Serving, spawned: Any) -> None:
     """A sidecar that was killed did not exit."""
-    async with serving(policy=RestartPolicy(limit=0)) as omac:
+    async with serving(restarts=RestartPolicy(limit=0)) as omac:
         await spawned(omac)
         await reach(omac, "healthy")
         omac.host.process("echo").end(Exit(signal=9))
@@ -190,7 +190,7 @@ async def test_a_signal_is_named(serving: Serving, spawned: Any) -> None:
 @pytest.mark.parametrize("moment", ["spawning", "starting", "pausing", "healthy", "unhealthy"])
 async def test_a_stop_wins(serving: Serving, spawned: Any, moment: str) -> None:
     """Whenever it comes, it is the end: what is spawned meanwhile is stopped, and nothing starts again."""
-    async with serving(policy=RestartPolicy(base_ms=60_000, max_ms=60_000)) as omac:
+    async with serving(restarts=RestartPolicy(base_ms=60_000, max_ms=60_000)) as omac:
         if moment == "spawning":
             omac.host.held.add("echo")
             await spawned(omac)

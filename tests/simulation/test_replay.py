@@ -29,7 +29,7 @@ for number in range(20):
         stream = ids.registration_stream(ids.HostId(sys.argv[2]), sys.argv[3], "agents", skill)
         state, _ = journal.load(stream, registration.Registration(), registration.evolve)
         for code in (registration.Code(f"/elsewhere/{skill}", f"sha256:{number:064x}"), state.approved):
-            decide = lambda state: registration.decide(registration.Approve(code), state)
+            decide = lambda state: registration.decide(registration.Approve(code, sys.argv[4]), state)
             journal.execute(stream, registration.Registration(), registration.evolve, decide, Cause("person"))
             time.sleep(0.03)
 journal.close()
@@ -106,7 +106,7 @@ async def keep_appending(here: World, project: Path) -> None:
     """Run the other process to its end."""
     scope = ids.workdir_id(str(project))
     host = here.server.engine.host
-    await trio.run_process([sys.executable, "-c", APPROVER, here.ready.journal, host, scope])
+    await trio.run_process([sys.executable, "-c", APPROVER, here.ready.journal, host, scope, str(project)])
 
 
 async def approve_all(here: World, projects: list[Path]) -> None:

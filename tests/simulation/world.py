@@ -16,10 +16,12 @@ from typing import Any
 import trio
 
 from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain.harness import DEFAULT_HARNESS
 from omac.domain.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
-from omac.services.approval import approve, find_skill
+from omac.services.credentials import Credentials, JournalLedger
+from omac.services.registering import Registering, Search, find
 from omac.tools.serving import Ready, ServeOptions, Server
 
 OMAC = [sys.executable, "-c", "from omac.tools.main import main; main()"]
@@ -79,11 +81,13 @@ class World:
 
     async def approve_in_place(self, project: Path, skill: str) -> None:
         """The same as `omac approve`, without a process of its own: for fifty of them."""
-        folders = DiskSkillFolders()
-        found = await find_skill(folders, str(project), DEFAULT_HARNESS.bases, skill)
+        found = await find(DiskSkillFolders(), Search(str(project), DEFAULT_HARNESS), skill, "omac approve")
         journal = open_journal(self.ready.journal, "approver", time.time_ns)
+        host = self.server.engine.host
         try:
-            approve(journal, self.server.engine.host, str(project), found)
+            credentials = Credentials(JournalLedger(journal), host, self.server.secrets, bytes(32))
+            frozen = DiskFrozenSkills(self.server.state.frozen)
+            await Registering(journal, host, frozen, credentials).approve(found)
         finally:
             journal.close()
 
@@ -107,13 +111,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(policy: RestartPolicy = EAGER) -> AsyncIterator[World]:
+async def world(restarts: RestartPolicy = EAGER) -> AsyncIterator[World]:
     """A world that begins empty and ends in order; nothing of it is left afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="ow", dir="/tmp"))
     (folder / "projects").mkdir()
     mark = f"{random.getrandbits(64):016x}"
     environment = {"PATH": os.environ["PATH"], MARK: mark, "OMAC_STATE_DIR": str(folder / "state")}
-    options = ServeOptions(DEFAULT_HARNESS, (str(folder / "projects"),), policy=policy)
+    options = ServeOptions(DEFAULT_HARNESS, (str(folder / "projects"),), restarts=restarts)
     try:
         server = Server(options, environment)
         async with trio.open_nursery() as nursery:

@@ -1,79 +1,145 @@
-"""omac approve: look at a skill as it is now, and record that a person vouches for it."""
+"""omac approve: look at a skill as it is now, and record that a person vouches for it, or no longer does."""
 
-import os
-import secrets
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import trio
 
-from omac.adapters.linux.state import StateDir
 from omac.adapters.skills.folders import DiskSkillFolders
-from omac.domain.harness import harness_named
+from omac.domain.place import Place
 from omac.domain.refusal import Refusal
-from omac.domain.skill import Config, FoundSkill, Secret
-from omac.journal.opening import open_journal
-from omac.services.approval import approve, find_skill
+from omac.domain.registration import Code
+from omac.domain.skill import FoundSkill, SidecarMeta
+from omac.services.registering import Candidate
+from omac.tools.choosing import chosen, flags_of
+from omac.tools.opened import Opened, Where, opened, search_of
+from omac.tools.registry import Registry
 from omac.tools.render import say
+
+Answer = TypeVar("Answer")
 
 
 class Asked(NamedTuple):
     """The command line, as typed. `bundle_hash` None: whatever its code is now."""
 
     skill: str
-    workdir: str
-    harness: str
+    where: Where
     bundle_hash: str | None
+    revoke: bool
     journal: str | None
     json: bool
 
 
 def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Approve a skill. Raises Refusal."""
-    folders = DiskSkillFolders()
-    bases = harness_named(asked.harness).bases
-    workdir = os.path.abspath(os.path.expanduser(asked.workdir))
-
-    async def find() -> tuple[str, FoundSkill]:
-        canonical = await folders.canonical(workdir, ("/",))
-        return canonical, await find_skill(folders, canonical, bases, asked.skill)
-
-    canonical, skill = trio.run(find)
-    if asked.bundle_hash not in (None, skill.bundle_hash):
-        message = f"{asked.skill} in {skill.source} is not the code that was meant: its hash is {skill.bundle_hash} now"
-        raise Refusal("skill-changed", message, fix=["omac status  # then look at the code again"])
-    state = StateDir.of(environment)
-    host = state.host_id(lambda: secrets.token_hex(8))
-    journal = open_journal(state.journal_in_use(environment, asked.journal), secrets.token_hex(6), clock)
-    try:
-        changed = approve(journal, host, canonical, skill)
-    finally:
-        journal.close()
-    _tell(asked, canonical, skill, changed)
+    """Approve a skill, or revoke its approval. Raises Refusal."""
+    if asked.revoke:
+        return _revoke(asked, environment, clock)
+    folders = DiskSkillFolders(environment)
+    search = search_of(asked.where, folders)
+    candidate = trio.run(chosen, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
+    require_meant(candidate, asked.bundle_hash, f"omac approve {asked.skill} {flags_of(candidate.place, asked.where)}")
+    with opened(environment, asked.journal, clock) as everything:
+        changed = recorded(everything, lambda: everything.registering.approve(candidate))
+        approved = everything.registering.known(candidate).approved
+    assert approved is not None, "it has just been approved"
+    _tell(asked, candidate, approved, changed)
+    note_guide(candidate.skill)
     return 0
 
 
-def _tell(asked: Asked, workdir: str, skill: FoundSkill, changed: bool) -> None:
-    assert skill.meta is not None
-    assert skill.meta.sidecar is not None
-    sidecar = skill.meta.sidecar
-    fields: tuple[Secret | Config, ...] = (*sidecar.secrets, *sidecar.config)
-    granted = sorted({*sidecar.env_passthrough, *(f.default_from_env for f in fields if f.default_from_env)})
+def require_meant(candidate: Candidate, bundle_hash: str | None, command: str) -> None:
+    """Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
+    skill = candidate.skill
+    if bundle_hash not in (None, skill.bundle_hash):
+        message = f"{skill.name} in {skill.source} is not the code that was meant: its hash is {skill.bundle_hash} now"
+        fix = [f"{command} --hash {skill.bundle_hash}  # once you have looked at the code again"]
+        raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
+
+
+def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    """Do it; what the system refuses is said in omac's words. Raises Refusal."""
+    try:
+        return trio.run(work)
+    except OSError as error:
+        path = everything.state.path
+        message = f"the state directory {path} cannot be used: {error}"
+        raise Refusal("state-unusable", message, fix=[f"df -h {path}", f"ls -ld {path}"]) from None
+
+
+def sidecar_of(candidate: Candidate) -> SidecarMeta:
+    """The sidecar of a skill that was found to have one."""
+    assert candidate.skill.meta is not None
+    assert candidate.skill.meta.sidecar is not None
+    return candidate.skill.meta.sidecar
+
+
+def granted(sidecar: SidecarMeta) -> list[str]:
+    """Variables of the host that its sidecar may read."""
+    return sorted(
+        {*sidecar.env_passthrough, *(field.default_from_env for field in sidecar.fields if field.default_from_env)}
+    )
+
+
+def note_guide(skill: FoundSkill) -> None:
+    """What is wrong with its SKILL.md, by which agents know it."""
+    problem = "it has no SKILL.md, by which agents would know it" if skill.guide is None else skill.guide.problem
+    if problem is not None:
+        say(f"note: {skill.name}: {problem}", sys.stderr)
+
+
+def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """By what is recorded: the folder may be gone."""
+    if asked.bundle_hash is not None:
+        raise Refusal("misuse", "--revoke and --hash make no sense together: whatever is approved is revoked")
+    registry = Registry.read(environment, asked.journal)
+    known = registry.one(asked.where, asked.skill, "omac approve", "--revoke")
+    if known is None:
+        message = f"no skill {asked.skill!r} is registered there"
+        raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=asked.skill)
+    status, place = known.status, Place(known.status.dir)
+    skill = FoundSkill(status.skill, status.harness, "", status.source, status.bundle_hash)
+    with opened(environment, asked.journal, clock) as everything:
+        changed = everything.registering.revoke(Candidate(place, skill))
+    if asked.json:
+        told = {
+            "skill": status.skill,
+            "dir": status.dir,
+            "source": status.source,
+            "bundle_hash": status.approved_hash,
+            "digest": status.digest,
+            "revoked": changed,
+        }
+        print(msgspec.json.encode(told).decode())
+    else:
+        say(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {status.source}")
+    return 0
+
+
+def _tell(asked: Asked, candidate: Candidate, approved: Code, changed: bool) -> None:
+    skill, sidecar = candidate.skill, sidecar_of(candidate)
+    variables = granted(sidecar)
     if asked.json:
         told = {
             "skill": skill.name,
-            "dir": workdir,
+            "dir": candidate.place.workdir,
             "source": skill.source,
             "bundle_hash": skill.bundle_hash,
+            "digest": approved.digest,
             "command": sidecar.command,
-            "variables": granted,
+            "variables": variables,
             "new": changed,
         }
         print(msgspec.json.encode(told).decode())
         return
     say(f"{'approved' if changed else 'already approved'}: {skill.name} in {skill.source}")
+    show_code(skill, sidecar)
+
+
+def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:
+    """Which code it is, and what it may do."""
     say(f"  {skill.bundle_hash}")
     say(f"  it runs as you: {' '.join(sidecar.command)}")
-    if granted:
-        say(f"  and may read these variables of yours: {', '.join(granted)}")
+    if variables := granted(sidecar):
+        say(f"  and may read these variables of yours: {', '.join(variables)}")

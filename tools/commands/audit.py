@@ -1,4 +1,4 @@
-"""omac audit: each access once, filtered, in the order of requests."""
+"""omac audit: each access once and each change of trust, filtered, in their order."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -9,19 +9,22 @@ import msgspec
 from omac.adapters.linux.state import StateDir
 from omac.domain.refusal import Refusal
 from omac.journal.opening import read_journal
+from omac.journal.registry import KINDS
 from omac.projections.accesses import AuditRow, Outcome, audit_rows
 from omac.tools.moments import SHOWN_NS, parse_moment, rfc3339
 from omac.tools.render import show_audit
 
 
 class Filter(NamedTuple):
-    """Which accesses are wanted; None wants all. Times in nanoseconds since 1970 UTC."""
+    """Which rows are wanted; None wants all. Times in nanoseconds since 1970 UTC; `kind` may be the part before the
+    dot."""
 
     skill: str | None
     directory: str | None
     since: int | None
     until: int | None
     outcome: str | None
+    kind: str | None = None
 
     @classmethod
     def of(
@@ -31,17 +34,22 @@ class Filter(NamedTuple):
         since: str | None,
         until: str | None,
         outcome: str | None,
+        kind: str | None,
         clock: Callable[[], int],
     ) -> "Filter":
         """From what was typed. Raises Refusal (misuse)."""
         if outcome is not None and outcome not in get_args(Outcome):
             raise Refusal("misuse", f"--outcome takes {', '.join(get_args(Outcome))}, not {outcome!r}")
+        kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
+        if kind is not None and kind not in kinds:
+            raise Refusal("misuse", f"there is no kind {kind!r}; try access, skill, secret, config, default, control")
         return cls(
             skill,
             os.path.realpath(os.path.expanduser(directory)) if directory else None,
             parse_moment(since, clock) if since else None,
             parse_moment(until, clock) if until else None,
             outcome,
+            kind,
         )
 
     def wants(self, row: AuditRow) -> bool:
@@ -55,6 +63,7 @@ class Filter(NamedTuple):
             and (self.since is None or row.at >= self.since)
             and (self.until is None or row.at // SHOWN_NS <= self.until // SHOWN_NS)
             and self.outcome in (None, row.outcome)
+            and (self.kind is None or row.kind == self.kind or row.kind.startswith(self.kind + "."))
         )
 
 

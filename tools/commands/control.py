@@ -18,9 +18,12 @@ READ_TIMEOUT_S = 5.0
 CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
 
 
-def run(action: str, directory: str, as_json: bool, environment: Mapping[str, str]) -> int:
-    """Have the server do `action` to a directory and show what it answers. Raises Refusal."""
-    path = os.path.abspath(os.path.expanduser(directory))
+SHARED = "__global__"  # in the place of a directory: what all directories share
+
+
+def run(action: str, directory: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Have the server do `action` to a directory (None: to what all share) and show what it answers. Raises Refusal."""
+    path = SHARED if directory is None else os.path.abspath(os.path.expanduser(directory))
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -32,7 +35,7 @@ def run(action: str, directory: str, as_json: bool, environment: Mapping[str, st
         print(answer.decode())
         return 0
     manifest = msgspec.json.decode(answer)
-    say(f"{manifest['dir']}: {manifest.get('state') or manifest['status']}")
+    say(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
     show_skills(manifest.get("skills", ()))
     return 0
 

@@ -13,7 +13,7 @@ from omac.journal.opening import read_journal
 from omac.projections.status import status_of
 from omac.projections.system import System
 from omac.tools.moments import SHOWN_NS, parse_moment
-from omac.tools.render import show_status, show_timeline
+from omac.tools.render import show_registry, show_status, show_timeline
 
 POSITION_DIGITS_MAX = 18
 LED_THERE = 20  # events shown to people
@@ -36,6 +36,7 @@ def run(
         print(msgspec.json.encode(status_of(system)).decode())
     else:
         show_status(status_of(system))
+        show_registry(status_of(system))
         show_timeline(last, system)
     return 0
 

@@ -3,14 +3,13 @@
 import os
 import shlex
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
 import trio
 
 from omac.adapters.linux.listen import loopback
 from omac.domain.harness import harness_named
-from omac.domain.planning import Unapproved
 from omac.domain.refusal import Refusal
 from omac.tools.inner import find_program
 from omac.tools.serving import Address, Ready, ServeOptions, Server
@@ -25,7 +24,8 @@ class Asked(NamedTuple):
     workdir: str | None
     no_inner: bool
     no_sandbox: bool
-    unapproved: str
+    unapproved: str | None
+    accept_changes: bool
     control_addr: str
     facade_addr: str
     journal: str | None
@@ -49,8 +49,6 @@ def run(asked: Asked, environment: Mapping[str, str]) -> int:
 def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, sandbox-unavailable, directory-missing."""
     harness = harness_named(asked.harness)
-    if asked.unapproved not in get_args(Unapproved):
-        raise Refusal("misuse", f"--unapproved takes refuse or allow, not {asked.unapproved!r}")
     inner = None
     if not asked.no_inner:
         if not asked.no_sandbox:
@@ -74,7 +72,7 @@ def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
         asked.journal,
         _address(asked.control_addr, "--control-addr"),
         _address(asked.facade_addr, "--facade-addr"),
-        "allow" if asked.unapproved == "allow" else "refuse",
+        {"serve.unapproved": asked.unapproved, "serve.bundle_drift": "accept" if asked.accept_changes else None},
     )
 
 

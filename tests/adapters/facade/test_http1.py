@@ -447,7 +447,8 @@ def test_bodies_of_known_length_and_until_close() -> None:
         ("/t/m/a/b%2Fc%20d?x=/../y?z", ("t", "m", "/a/b%2Fc%20d", "x=/../y?z")),
         ("/t/m//a//", ("t", "m", "//a//", None)),
         ("/T/M/...", ("T", "M", "/...", None)),
-        ("/t/__global__/x", ("t", "__global__", "/x", None)),
+        ("/t/__global__/m", ("t", "__global__/m", "/", None)),
+        ("/t/__global__/m/x/y?q", ("t", "__global__/m", "/x/y", "q")),
     ],
 )
 def test_targets_split_byte_for_byte(target: str, parts: tuple[str, str, str, str | None]) -> None:

@@ -58,7 +58,8 @@ async def spawn(request, tmp_path: Path, spec) -> AsyncIterator[Spawn]:
     started: list[LinuxSidecarProcess] = []
 
     async def start(*command: str, **fields: object) -> LinuxSidecarProcess:
-        started.append(await host.spawn("demo", spec(*command, **fields)))
+        wanted = spec(*command, **fields)
+        started.append(await host.spawn("demo", wanted, wanted.source, {}))
         return started[-1]
 
     yield start

@@ -18,6 +18,7 @@ from omac.adapters.linux import process
 from omac.adapters.sidecars import launch, logfile
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.domain import sidecar as domain
+from omac.domain.hidden import Hidden
 from omac.domain.sidecar import Exit, Variable
 from omac.domain.skill import Health
 from omac.services.ports import SpawnFailed
@@ -47,7 +48,7 @@ async def main():
             time.sleep(float(mode.split()[1]) / 1000)
             os.kill(omac, signal.SIGKILL)
             os._exit(0)
-    sidecar = await host.spawn("demo", spec)
+    sidecar = await host.spawn("demo", spec, spec.source, {})
     if mode.startswith("during "):
         await trio.sleep_forever()
     if mode == "healthy":
@@ -190,16 +191,49 @@ async def test_what_it_leaves_behind_ends_with_it(spawn, members) -> None:
     assert members(sidecar) == []
 
 
+async def test_secrets_are_in_the_program_and_nowhere_else(tmp_path, spec, members) -> None:
+    """Neither in bubblewrap's environment nor in anybody's arguments, for as long as it runs."""
+    host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": os.environ["PATH"]})
+    wanted = spec(*SERVER, variables=(Variable("KEY", secret=True, fingerprint="hmac:1", store="vault"),))
+    value = "unmistakable-7f3a"
+    sidecar = await host.spawn("demo", wanted, wanted.source, {"KEY": Hidden(value)})
+    await sidecar.probe(Health())
+    holders = {
+        name
+        for each in members(sidecar)
+        for name in ("environ", "cmdline")
+        if value.encode() in Path(f"/proc/{each.pid}/{name}").read_bytes()
+    }
+    programs = [
+        each.pid for each in members(sidecar) if value.encode() in Path(f"/proc/{each.pid}/environ").read_bytes()
+    ]
+    assert holders == {"environ"}
+    assert [runs_server(pid) for pid in programs] == [True]
+    await sidecar.stop(0)
+
+
+async def test_an_approved_copy_is_read_only_to_its_program(tmp_path, spec, printed, eventually) -> None:
+    """Whoever it runs as, also as root; the rest of the file system is as it was."""
+    host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": os.environ["PATH"]})
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    wanted = spec("sh", "-c", f"touch x || echo kept; touch {tmp_path}/y && echo free", digest="sha256:1")
+    await (await host.spawn("demo", wanted, str(folder), {})).wait()
+    assert printed("kept")
+    assert printed("free")
+    assert not list(folder.iterdir())
+
+
 async def test_the_environment_is_what_is_declared(tmp_path, spec, eventually) -> None:
     """No more and no less than domain.sidecar.environment says, and PWD; nothing of omac's own."""
     outside = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TOKEN": "secret", "ALLOWED": "yes"}
     host = LinuxSidecarHost(str(tmp_path / "logs"), outside)
     wanted = spec(*SERVER, passthrough=("ALLOWED",), variables=(Variable("KEY", "", "TOKEN", secret=True),))
-    sidecar = await host.spawn("demo", wanted)
+    sidecar = await host.spawn("demo", wanted, wanted.source, {})
     await sidecar.probe(Health())
     (pid,) = (each.pid for each in process.descendants(sidecar.birth.pid) if runs_server(each.pid))
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode().rstrip("\0").split("\0")
-    declared = domain.environment(wanted, sidecar.birth.port, outside)
+    declared = domain.environment(wanted, sidecar.birth.port, outside, {})
     assert dict(entry.split("=", 1) for entry in entries) == declared | {"PWD": wanted.source}
     assert "KEY" in declared
     assert os.readlink(f"/proc/{pid}/cwd") == wanted.source
@@ -306,7 +340,9 @@ async def test_a_strange_log_is_refused(spec, tmp_path, place) -> None:
             logs.rmdir()
             logs.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SpawnFailed, match="cannot open the log"):
-        await LinuxSidecarHost(str(logs), os.environ).spawn("../x" if place == "label" else "demo", spec("true"))
+        await LinuxSidecarHost(str(logs), os.environ).spawn(
+            "../x" if place == "label" else "demo", spec("true"), str(tmp_path), {}
+        )
     assert not target.exists()
 
 
@@ -333,7 +369,7 @@ async def test_a_skill_that_vanished(tmp_path, spec, skill) -> None:
     (skill / "server.py").unlink()
     skill.rmdir()
     with pytest.raises(SpawnFailed, match=r"folder .* is not there"):
-        await LinuxSidecarHost(str(tmp_path / "logs"), os.environ).spawn("demo", wanted)
+        await LinuxSidecarHost(str(tmp_path / "logs"), os.environ).spawn("demo", wanted, wanted.source, {})
 
 
 async def test_a_script_of_the_skill(spawn, skill) -> None:
@@ -361,7 +397,7 @@ async def test_without_bubblewrap(tmp_path, spec, monkeypatch, bwrap) -> None:
     host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": str(tools)})
     assert not await host.isolation_available()
     assert "no namespaces today" in str(host.isolation_problem) or "bubblewrap" in str(host.isolation_problem)
-    sidecar = await host.spawn("demo", spec("sleep", "60"))
+    sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
     assert not sidecar.birth.isolated
     assert await sidecar.stop(1000) == Exit(signal=signal.SIGTERM)
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import trio
 
-from omac.adapters.skills import folders as folders_module
+from omac.adapters.skills import discovery, tree
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.yaml_file import read_yaml_bytes
 from omac.domain.refusal import Refusal
@@ -189,9 +189,9 @@ async def test_what_is_no_skill_with_a_sidecar_is_not_reported(workdir: Path, fo
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        ("name: echo\nsidecar: []\n", "echo", "omac.yaml: sidecar: must be a mapping"),
-        ("name: ../x\nsidecar: {command: [run]}\n", "folder", "omac.yaml: name: "),
-        ("- list\n", "folder", "omac.yaml: must be a mapping"),
+        ("name: echo\nsidecar: []\n", "echo", "omac.yaml, line 2: sidecar: must be a mapping"),
+        ("name: ../x\nsidecar: {command: [run]}\n", "folder", "omac.yaml, line 1: name: "),
+        ("- list\n", "folder", "omac.yaml, line 1: must be a mapping"),
         ("a: &a 1\nb: *a\n", "folder", "omac.yaml, line 1: uses aliases"),
         ("#" * 300_000, "folder", "omac.yaml: is larger"),
         ("\x00", "folder", "omac.yaml: is not valid YAML"),
@@ -304,7 +304,7 @@ async def test_folder_names_that_cannot_be_shown(workdir: Path, folders: SkillFo
 
 async def test_too_many_skills(workdir: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     """Past the bound a base is reported, and the skills that were read are always the same ones."""
-    monkeypatch.setattr(folders_module, "SKILLS_PER_BASE_MAX", 3)
+    monkeypatch.setattr(discovery, "SKILLS_PER_BASE_MAX", 3)
     for number in range(5):
         write_skill(workdir, f"s{number}")
     (workdir / ".agents" / "skills" / "guidance").mkdir()  # counts for nothing
@@ -315,7 +315,7 @@ async def test_too_many_skills(workdir: Path, folders: SkillFolders, monkeypatch
 
 async def test_too_many_entries(workdir: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of endless entries is not read at all."""
-    monkeypatch.setattr(folders_module, "ENTRIES_PER_BASE_MAX", 3)
+    monkeypatch.setattr(discovery, "ENTRIES_PER_BASE_MAX", 3)
     for number in range(4):
         write_skill(workdir, f"s{number}")
     skill = the_problem(await folders.discover(str(workdir), BASES))
@@ -335,7 +335,7 @@ async def test_the_hash_is_of_the_bytes_that_were_read(
         (path / "omac.yaml").write_text(honest)
         return content
 
-    monkeypatch.setattr(folders_module, "read_yaml_bytes", read_then_swap)
+    monkeypatch.setattr(discovery, "read_yaml_bytes", read_then_swap)
     (skill,) = await folders.discover(str(workdir), BASES)
     assert skill.meta is not None
     assert skill.meta.sidecar is not None
@@ -413,7 +413,7 @@ async def test_what_the_contract_leaves_out_but_python_imports_counts_beside_it(
 
 async def test_large_files_and_odd_names_are_hashed(tmp_path: Path, folders: SkillFolders) -> None:
     """A file longer than a chunk counts whole, and a name counts as its bytes."""
-    content = b"x" * (folders_module.CHUNK_BYTES + 1)
+    content = b"x" * (tree.CHUNK_BYTES + 1)
     name = b"\xff\n"
     with open(os.fsencode(tmp_path) + b"/" + name, "wb") as file:
         file.write(content)
@@ -436,7 +436,7 @@ async def test_a_bundle_beyond_its_bounds(
     path = write_vector(write_skill(workdir, "echo"))
     (path / "omac.yaml").write_text("name: echo\nsidecar:\n  command: [run]\n")
     (path / "scripts" / "more").write_text("more than ten bytes")
-    monkeypatch.setattr(folders_module, bound, most)
+    monkeypatch.setattr(tree, bound, most)
     skill = the_problem(await folders.discover(str(workdir), BASES))
     assert skill.name == "echo"
     assert said in str(skill.problem)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.adapters.skills.yaml_file import BYTES_MAX, NODES_MAX, YamlFileError, parse_yaml, read_yaml_bytes
+from omac.adapters.skills.yaml_file import BYTES_MAX, NODES_MAX, YamlFileError, line_of, parse_yaml, read_yaml_bytes
 
 
 def read(folder: Path, name: str = "omac.yaml") -> bytes:
@@ -139,3 +139,57 @@ def test_any_bytes_are_data_or_a_typed_error(content: bytes) -> None:
     except YamlFileError as error:
         said = str(error)
     assert said.isprintable()
+
+
+SAMPLE = b"""\
+# a skill
+name: echo
+sidecar:
+  command: [run, --fast]
+  secrets:
+    - name: A
+    - description: |
+        two
+        lines
+      name: b
+  health: {path: x}
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "line"),
+    [
+        (SAMPLE, "name", 2),
+        (SAMPLE, "", 2),
+        (SAMPLE, "missing", 2),
+        (SAMPLE, "sidecar", 3),
+        (SAMPLE, "sidecar.command[1]", 4),
+        (SAMPLE, "sidecar.command[7]", 4),
+        (SAMPLE, "sidecar.mount", 3),
+        (SAMPLE, "sidecar.secrets[0].name", 6),
+        (SAMPLE, "sidecar.secrets[0].pattern", 6),
+        (SAMPLE, "sidecar.secrets[1]", 7),
+        (SAMPLE, "sidecar.secrets[1].name", 10),
+        (SAMPLE, "sidecar.secrets[1].name.deeper[3]", 10),
+        (SAMPLE, "sidecar.secrets.name", 5),
+        (SAMPLE, "sidecar[0]", 3),
+        (SAMPLE, "sidecar.health.path", 11),
+        (b"- a\n- b\n", "name", 1),
+        (b"- a\n- b\n", "[1]", 2),
+        (b"text", "name", 1),
+        (b"", "name", None),
+        (b"a: [", "a", None),
+        (b"\xff", "a", None),
+        (b"a: &x 1\nb: *x\n", "b", None),
+    ],
+)
+def test_the_line_of_a_field(content: bytes, field: str, line: int | None) -> None:
+    """A field's line is that of its key or item; what is missing has the line of what should hold it."""
+    assert line_of(content, field) == line
+
+
+@given(st.binary(max_size=200), st.text("ab.[]019", max_size=20))
+def test_no_content_and_no_field_raises(content: bytes, field: str) -> None:
+    """Looking for a line never hides the error that it is looked for."""
+    line = line_of(content, field)
+    assert line is None or line >= 1

@@ -1,0 +1,245 @@
+"""omac's settings files: the user's, read strictly and written with care for what else is in it, and a project's.
+
+An agent may write a project's file while omac reads it. Nothing in there follows a link, waits, costs much or fails:
+what cannot be read says nothing, and a warning tells so.
+"""
+
+import errno
+import fcntl
+import os
+import shlex
+import stat
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from omac.domain.refusal import Refusal
+from omac.domain.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
+
+FILE = "settings.toml"
+PROJECT_FOLDER = ".omac"
+BYTES_MAX = 64 * 1024
+PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of a dotted key, which is in one line
+LOCK_TRIES = 100
+LOCK_PAUSE_S = 0.02
+
+_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class _Unusable(Exception):
+    """The file cannot be used; the text goes on after its path."""
+
+
+def user_path(environment: Mapping[str, str]) -> str:
+    """$XDG_CONFIG_HOME/omac/settings.toml, else that in ~/.config."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join(
+        environment.get("HOME") or os.path.expanduser("~"), ".config"
+    )
+    return os.path.abspath(os.path.join(home, "omac", FILE))
+
+
+def read_user(environment: Mapping[str, str]) -> SettingsFile:
+    """What the user's file says; nothing if there is none. Raises Refusal (settings-invalid)."""
+    path = user_path(environment)
+    return user_settings(_readable(path), _user_document(path)[1])
+
+
+def read_project(workdir: str) -> SettingsFile:
+    """What the project's file says; nothing if there is none. Raises nothing: `warnings` tell what was wrong."""
+    path = _readable(os.path.join(workdir, PROJECT_FOLDER, FILE))
+    try:
+        document = _decoded(_project_content(workdir))
+    except FileNotFoundError:
+        return SettingsFile(path)
+    except (OSError, ValueError) as error:  # a ValueError is about a path with NUL
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return SettingsFile(path, warnings=(f"{path} cannot be read ({reason}); ignored",))
+    except _Unusable as unusable:
+        return SettingsFile(path, warnings=(f"{path} {unusable}; ignored",))
+    return project_settings(path, document)
+
+
+def write_user(
+    setting: Setting, value: str | None, environment: Mapping[str, str], record: Callable[[str], None]
+) -> bool:
+    """Set one setting in the user's file, or unset it (None); False if the file says so already.
+
+    Comments and order stay. `record` is called with the file's path when the change is certain and before it is made:
+    if it raises, nothing has changed. Raises Refusal: settings-invalid, state-unusable, contention.
+    """
+    path = user_path(environment)
+    try:
+        target = os.path.realpath(path)  # people keep it as a link to where they keep such files
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        with _locked(os.path.dirname(target)) as folder:
+            content, before = _user_document(path)
+            after = _changed(setting, value, content, before, path)
+            if after is None:
+                return False
+            _replace(target, after, folder, lambda: record(_readable(path)))
+    except OSError as error:
+        message = f"the settings file {_readable(path)} cannot be written: {error.strerror or error}"
+        raise Refusal("state-unusable", message, fix=[f"ls -la {shlex.quote(os.path.dirname(path))}"]) from error
+    return True
+
+
+def _user_document(path: str) -> tuple[str, dict[str, Any]]:
+    """The text and the decoded document. Raises Refusal (settings-invalid)."""
+    shown = _readable(path)
+    try:
+        content, found = _content(os.open(path, _FILE_FLAGS))
+        document = _decoded(content)
+    except FileNotFoundError:
+        return "", {}
+    except OSError as error:
+        fix = [f"ls -la {shlex.quote(os.path.dirname(path))}"]
+        raise Refusal("settings-invalid", f"{shown} cannot be read: {error.strerror}", fix=fix) from error
+    except _Unusable as unusable:
+        raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"$EDITOR {shlex.quote(path)}"]) from None
+    if found.st_uid not in (0, os.geteuid()):
+        message = f"{shown} belongs to user {found.st_uid}, who can change it, and not to you ({os.geteuid()})"
+        raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(path)}"])
+    if found.st_mode & 0o022:
+        message = f"others may write to {shown}, and so decide what omac does"
+        raise Refusal("settings-invalid", message, fix=[f"chmod 600 {shlex.quote(path)}"])
+    return content.decode(), document
+
+
+def _project_content(workdir: str) -> bytes:
+    """Raises OSError, ValueError, _Unusable."""
+    top = os.open(workdir, _FOLDER_FLAGS)
+    try:
+        folder = os.open(PROJECT_FOLDER, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=top)
+    except NotADirectoryError:
+        raise _Unusable("is in a folder that is a link, or none at all") from None
+    finally:
+        os.close(top)
+    try:
+        _require_regular(os.stat(FILE, dir_fd=folder, follow_symlinks=False))  # to open a device can do things
+        content, _ = _content(os.open(FILE, _FILE_FLAGS | os.O_NOFOLLOW, dir_fd=folder))
+    finally:
+        os.close(folder)
+    for line in content.split(b"\n"):
+        if len(line) > PROJECT_LINE_BYTES_MAX and not line.lstrip().startswith(b"#"):
+            raise _Unusable(f"has a line of more than {PROJECT_LINE_BYTES_MAX} bytes")
+    return content
+
+
+def _content(descriptor: int) -> tuple[bytes, os.stat_result]:
+    """All of an open file, which is closed, and what the system knows of it. Raises OSError, _Unusable."""
+    try:
+        found = os.fstat(descriptor)
+        _require_regular(found)
+        content = bytearray()
+        while len(content) <= BYTES_MAX and (chunk := os.read(descriptor, BYTES_MAX + 1 - len(content))):
+            content += chunk
+    finally:
+        os.close(descriptor)
+    if len(content) > BYTES_MAX:
+        raise _Unusable(f"is larger than {BYTES_MAX // 1024} KiB")
+    return bytes(content), found
+
+
+def _require_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _Unusable("is a link" if stat.S_ISLNK(found.st_mode) else "is not a regular file")
+
+
+def _decoded(content: bytes) -> dict[str, Any]:
+    """Raises _Unusable."""
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError:
+        raise _Unusable("is not UTF-8 text") from None
+    except RecursionError:
+        raise _Unusable("is nested too deep") from None
+    except ValueError as error:  # TOMLDecodeError is one; numbers too long for Python are another
+        raise _Unusable(f"is not valid TOML ({_readable(str(error))[:200]})") from None
+
+
+def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str, Any], path: str) -> str | None:
+    """`text` with that one setting changed; None if there is nothing to change. Raises Refusal (settings-invalid)."""
+    table, key = setting.table_and_key
+    stated = value == "true" if setting.words == ("false", "true") and value is not None else value
+    settings = before.get(table, {})
+    if isinstance(settings, dict):
+        if stated_word(settings.get(key)) == value:
+            return None
+        wanted = {name: found for name, found in {**settings, key: stated}.items() if found is not None}
+        after = _edited(text, table, key, stated)
+        if after is not None and {table: {}, **tomllib.loads(after)} == {**before, table: wanted}:
+            return after
+    raise Refusal(
+        "settings-invalid",
+        f"{_readable(path)} is written in a way that omac cannot change without harm to it",
+        fix=[f"$EDITOR {shlex.quote(path)}  # {'remove' if value is None else 'set'} {setting.name}"],
+    )
+
+
+def _edited(text: str, table: str, key: str, value: str | bool | None) -> str | None:
+    """`text` with one key set, or removed (None), by a library that keeps the rest; None where it does not know how."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document: Any = tomlkit.parse(text)
+        if value is None:
+            del document[table][key]
+        else:
+            if table not in document:
+                document[table] = tomlkit.table()
+            document[table][key] = value
+        after = tomlkit.dumps(document)
+        tomllib.loads(after)
+    except (TOMLKitError, ValueError, LookupError, TypeError):
+        return None
+    return after
+
+
+def _replace(path: str, text: str, folder: int, record: Callable[[], None]) -> None:
+    """Put `text` in the place of the file, whole or not at all; `record` in between. Raises OSError."""
+    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{FILE}.")  # 0600
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        record()
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
+    os.fsync(folder)
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[int]:
+    """The open folder, with nobody else changing settings in it. Raises OSError, Refusal (contention)."""
+    folder = os.open(path, _FOLDER_FLAGS)
+    try:
+        for _ in range(LOCK_TRIES):
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(LOCK_PAUSE_S)
+            except OSError as error:
+                if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
+                    raise
+                break  # a network's file system that cannot lock folders
+        else:
+            message = f"another omac is changing the settings in {_readable(path)}; nothing was changed"
+            raise Refusal("contention", message, fix=["try again"])
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _readable(path: str) -> str:
+    """`path` with what a terminal or a JSON text cannot show escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in path)

@@ -1,0 +1,230 @@
+"""Finding skills: in the skills folders of a project, or in those that all projects of a user share."""
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from omac.adapters.skills.code_hash import code_hash_of
+from omac.adapters.skills.guide_file import read_guide
+from omac.adapters.skills.paths import is_utf8, is_within, open_folder, readable
+from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.domain.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
+from omac.domain.skill_contract import parse_meta
+
+META_FILE = "omac.yaml"
+SKILLS_PER_BASE_MAX = 256
+ENTRIES_PER_BASE_MAX = 10_000
+
+
+class Root(NamedTuple):
+    """A folder of skills: `path`, which errors call `label`, and the folders that nothing in it may lead out of."""
+
+    path: str
+    base: str
+    label: str
+    within: tuple[str, ...]
+    scope: SkillScope
+
+
+def workdir_roots(workdir: str, bases: Sequence[str]) -> Iterator[Root]:
+    """The skills folders of a project, whose canonical path is `workdir`."""
+    for base in bases:
+        yield Root(os.path.join(workdir, f".{base}", "skills"), base, f".{base}/skills", (workdir,), "workdir")
+
+
+def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterator[Root]:
+    """The skills folders of a user: `$XDG_CONFIG_HOME/<base>/skills`, `~/.config/<base>/skills`, `~/.<base>/skills`.
+
+    Only those that are there, each real folder once; none without HOME.
+    """
+    home = environment.get("HOME", "")
+    if not home.startswith("/"):
+        return
+    config = environment.get("XDG_CONFIG_HOME", "")
+    within = tuple(os.path.realpath(path) for path in (home, config) if path.startswith("/"))
+    seen: set[str] = set()
+    for base in bases:
+        for above in (os.path.join(config, base), os.path.join(home, ".config", base), os.path.join(home, f".{base}")):
+            path = os.path.join(above, "skills")
+            real = os.path.realpath(path)
+            if path.startswith("/") and os.path.lexists(path) and real not in seen:
+                seen.add(real)
+                label = f"~{path[len(home.rstrip('/')) :]}" if is_within(path, home) else path
+                yield Root(path, base, label, within, "global")
+
+
+def discover(roots: Iterator[Root], *, guidance: bool) -> list[FoundSkill]:
+    """What is in these folders, first hit per name wins; with `guidance`, then also the skills without a sidecar."""
+    found: dict[str, FoundSkill] = {}
+    guides: dict[str, FoundSkill] = {}
+    folded: dict[str, FoundSkill] = {}
+    for root in roots:
+        for skill in _SkillsFolder(root, guidance).skills(found):
+            if skill.problem is None and (skill.meta is None or skill.meta.sidecar is None):
+                guides.setdefault(skill.name, skill)
+            elif skill.name not in found:
+                found[skill.name] = _unlike(skill, folded.setdefault(skill.name.casefold(), skill))
+    for name, skill in guides.items():
+        if name not in found:
+            found[name] = _unlike(skill, folded.setdefault(name.casefold(), skill))
+    return list(found.values())
+
+
+def _unlike(skill: FoundSkill, first: FoundSkill) -> FoundSkill:
+    """`skill`, unless only case tells its name from that of the `first`: keychains and file systems may not see it."""
+    if skill is first or skill.problem is not None:
+        return skill
+    problem = (
+        f"{readable(skill.source)}: the name {skill.name} differs only in case from {first.name}, "
+        f"which {readable(first.source)} has; rename one of the two"
+    )
+    return msgspec.structs.replace(skill, meta=None, bundle_hash="", problem=problem)
+
+
+class _SkillsFolder:
+    """One folder of skills."""
+
+    def __init__(self, root: Root, guidance: bool) -> None:
+        self._root = root
+        self._guidance = guidance
+        self._within = root.within
+
+    def skills(self, taken: Mapping[str, FoundSkill]) -> Iterator[FoundSkill]:
+        """What is found, by folder name; a skill whose name is `taken` is not read to the end."""
+        label, shown = self._root.label, self._root.path
+        try:
+            path = os.path.realpath(shown, strict=True)
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.lexists(shown):
+                yield self._broken(label, shown, "is a link that leads nowhere; remove it")
+            return
+        except OSError as error:
+            yield self._broken(label, shown, f"cannot be read ({error.strerror}); check links and rights")
+            return
+        if not self._inside(path):
+            yield self._broken(label, shown, f"leads out of {self._where()}; put the folder itself there")
+            return
+        if self._root.scope == "global":
+            self._within = (self._within[0], path)
+        try:
+            names = _entry_names(path)
+        except OSError as error:
+            yield self._broken(label, shown, f"cannot be read ({error.strerror}); make it a folder of skills")
+            return
+        # Guidance has a bound of its own: it must not push a skill with a sidecar out of sight.
+        seen = {True: 0, False: 0}
+        for name in sorted(names):
+            skill = self._skill(path, name, taken)
+            if skill is None:
+                continue
+            runs = skill.problem is not None or (skill.meta is not None and skill.meta.sidecar is not None)
+            seen[runs] += 1
+            if seen[runs] <= SKILLS_PER_BASE_MAX:
+                yield skill
+            elif runs:
+                problem = f"holds more than {SKILLS_PER_BASE_MAX} skills, so the rest was not read; remove some"
+                yield self._broken(label, shown, problem)
+                return
+
+    def _skill(self, skills_path: str, name: str, taken: Mapping[str, FoundSkill]) -> FoundSkill | None:
+        """The skill in the folder `name`; None if there is none, or no sidecar in it and guidance is not wanted."""
+        path = os.path.join(skills_path, name)
+        try:
+            source = os.path.realpath(path, strict=True) if os.path.islink(path) else path
+            if not self._inside(source):
+                return self._broken(name, path, f"leads out of {self._where()}; put the folder itself there")
+            with open_folder(source) as folder:
+                try:
+                    os.stat(META_FILE, dir_fd=folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    return self._guide_only(folder, name, source, None)
+                if not name.isprintable() or not is_utf8(source):
+                    return self._broken(name, path, "has control characters or no UTF-8 in its path; rename the folder")
+                return self._read(folder, name, source, taken)
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.islink(path) and not os.path.exists(path):
+                return self._broken(name, path, "is a link that leads nowhere; remove it")
+            return None  # no folder at all
+        except OSError as error:
+            return self._broken(name, path, f"cannot be read ({error.strerror}); check links and rights")
+
+    def _read(self, folder: int, name: str, source: str, taken: Mapping[str, FoundSkill]) -> FoundSkill | None:
+        shown = readable(os.path.join(source, META_FILE))
+        try:
+            content = read_yaml_bytes(META_FILE, folder, shown)
+            document = parse_yaml(content, shown)
+        except YamlFileError as error:
+            return self._invalid(name, source, str(error))
+        name = _declared_name(document) or name
+        try:
+            meta = parse_meta(document)
+        except MetaError as error:
+            return self._invalid(name, source, str(_located(error, content, shown)))
+        if meta.sidecar is None:
+            return self._guide_only(folder, name, source, meta)
+        skill = self._found(meta.name, source, meta=meta)
+        if meta.name in taken:
+            return skill  # another comes first: nobody will ask for the hash of this one
+        try:
+            # The hash covers the very bytes that `meta` was read from, whatever the file holds by now: otherwise
+            # a folder that changes in between would pair one command with the hash of another.
+            digest = code_hash_of(source, {META_FILE: hashlib.sha256(content).digest()})
+        except OSError as error:
+            culprit = readable(str(error.filename))
+            return self._invalid(
+                name, source, f"{culprit} cannot be hashed ({error.strerror}); make it smaller or mend it"
+            )
+        return msgspec.structs.replace(skill, bundle_hash=digest, guide=read_guide(folder, source, meta.name))
+
+    def _guide_only(self, folder: int, name: str, source: str, meta: Meta | None) -> FoundSkill | None:
+        if not self._guidance:
+            return None
+        name = name if meta is None else meta.name
+        guide = read_guide(folder, source, name)
+        return None if guide is None else self._found(name, source, meta=meta, guide=guide)
+
+    def _inside(self, path: str) -> bool:
+        return any(is_within(path, root) for root in self._within)
+
+    def _where(self) -> str:
+        return "the project" if self._root.scope == "workdir" else "your home directory"
+
+    def _broken(self, name: str, source: str, complaint: str) -> FoundSkill:
+        return self._invalid(name, source, f"{readable(source)} {complaint}")
+
+    def _invalid(self, name: str, source: str, problem: str) -> FoundSkill:
+        return msgspec.structs.replace(self._found(name, source), problem=problem)
+
+    def _found(self, name: str, source: str, meta: Meta | None = None, guide: Guide | None = None) -> FoundSkill:
+        source = source if is_utf8(source) else readable(source)  # it goes into JSON
+        skills_dir = self._root.path if is_utf8(self._root.path) else readable(self._root.path)
+        return FoundSkill(
+            readable(name), self._root.base, skills_dir, source, meta=meta, scope=self._root.scope, guide=guide
+        )
+
+
+def _located(error: MetaError, content: bytes, shown: str) -> YamlFileError:
+    """The same error with the file and the line of its field."""
+    return YamlFileError(shown, str(error), line_of(content, error.field))
+
+
+def _declared_name(document: object) -> str | None:
+    name = document.get("name") if isinstance(document, dict) else None
+    return name if isinstance(name, str) and SKILL_NAME.fullmatch(name) else None
+
+
+def _entry_names(path: str) -> list[str]:
+    """Names in the folder that can be skill folders. Raises OSError, also beyond ENTRIES_PER_BASE_MAX entries."""
+    names: list[str] = []
+    with open_folder(path) as folder, os.scandir(folder) as entries:
+        for count, entry in enumerate(entries):
+            if count == ENTRIES_PER_BASE_MAX:
+                raise OSError(errno.EFBIG, f"more than {ENTRIES_PER_BASE_MAX} entries", path)
+            is_folder = entry.is_symlink() or entry.is_dir(follow_symlinks=False)
+            if is_folder and not entry.name.startswith("."):  # as `skills/*/` in a shell
+                names.append(entry.name)
+    return names

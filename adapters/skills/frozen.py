@@ -1,0 +1,175 @@
+"""Approved copies of skills: read-only, addressed by the digest over every file, out of every agent's reach.
+
+A copy is made in private and becomes one by a rename, so there are whole ones only. What lies here is changed under
+a lock that all processes share: a copy that was just found good is not removed as an old one.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from omac.adapters.skills.folders import in_thread
+from omac.adapters.skills.links import Uncopyable
+from omac.adapters.skills.paths import is_within, readable
+from omac.adapters.skills.reading import SinkFailed, read_tree
+from omac.adapters.skills.relocation import Relocation
+from omac.adapters.skills.staging import STAGING_PREFIX, Staging, remove_tree
+from omac.adapters.skills.stamps import file_system_now_ns
+from omac.adapters.skills.verifying import check_copy, manifest_path
+from omac.domain.refusal import Refusal
+from omac.services.ports import CopyDamaged, Frozen
+
+PRUNED_AFTER_NS = 3600 * 10**9
+DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+LOCK_FILE = ".lock"
+
+
+class DiskFrozenSkills:
+    """The FrozenSkills port in `folder`, which is made where it is missing: each call is one hop to a worker thread.
+
+    A cancelled call leaves its thread to finish alone: the copy is made, or it is not.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = os.path.realpath(folder)
+
+    async def freeze(self, source: str) -> Frozen:
+        """As in the port; `source` must be canonical. A copy that is there and damaged is replaced.
+
+        Raises Refusal (state-unusable) too, where others could change the copies.
+        """
+        return await in_thread(lambda: self._freeze(source))
+
+    async def checked(self, digest: str, source: str) -> str:
+        """As in the port; `source` must be what it was when the copy was made."""
+        return await in_thread(lambda: self._checked(digest, source))
+
+    async def prune(self, kept: Collection[str]) -> list[str]:
+        """As in the port. New is what was made, or asked for again, in the last hour."""
+        wanted = frozenset(kept)
+        return await in_thread(lambda: self._prune(wanted))
+
+    def _freeze(self, source: str) -> Frozen:
+        self._prepare()
+        if is_within(self._folder, source):
+            raise Refusal("skill-invalid", f"{readable(source)} holds the folder of approved copies; move the skill")
+        staging = Staging(self._folder)
+        try:
+            tree = read_tree(source, staging, os.fsencode(self._folder))
+            digest = tree.digest()
+            path = self._path(digest)
+            with self._locked():
+                if not self._renewed(path, source):
+                    staging.complete(tree, Relocation(os.fsencode(source), os.fsencode(path)))
+                    self._publish(staging.path, path)
+                    check_copy(path, source)
+            return Frozen(tree.bundle_hash(), digest)
+        except Uncopyable as error:
+            text = f"{readable(str(error.filename))} {error.strerror}"
+            raise Refusal("skill-invalid", text, fix=error.fix) from None
+        except SinkFailed as failed:
+            raise failed.error from None
+        except CopyDamaged as error:
+            raise OSError(errno.EIO, f"what was just written is not there ({error})", self._folder) from error
+        finally:
+            staging.drop()
+
+    def _renewed(self, path: str, source: str) -> bool:
+        """Whether the copy is there already and good; then it counts as new."""
+        try:
+            check_copy(path, source)
+        except CopyDamaged:
+            return False
+        with contextlib.suppress(OSError):
+            os.utime(manifest_path(path))
+        return True
+
+    def _publish(self, staged: str, path: str) -> None:
+        """Put the staged copy at its path, in place of what cannot be used there."""
+        if os.path.lexists(path):
+            os.rename(path, f"{staged}.damaged")
+        os.rename(staged, path)
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        _remove(f"{staged}.damaged")
+
+    def _checked(self, digest: str, source: str) -> str:
+        path = self._path(digest)
+        check_copy(path, source)
+        return path
+
+    def _path(self, digest: str) -> str:
+        found = DIGEST.fullmatch(digest)
+        if found is None:
+            raise CopyDamaged(f"{digest!r} is not the digest of an approved copy")
+        return os.path.join(self._folder, found[1])
+
+    def _prune(self, kept: frozenset[str]) -> list[str]:
+        removed: list[str] = []
+        if not os.path.isdir(self._folder):
+            return removed
+        with self._locked():
+            before_ns = file_system_now_ns() - PRUNED_AFTER_NS
+            for name in sorted(os.listdir(self._folder)):
+                path = os.path.join(self._folder, name)
+                digest = f"sha256:{name}"
+                if name.startswith(STAGING_PREFIX) and _changed_ns(path) < before_ns:
+                    _remove(path)
+                elif DIGEST.fullmatch(digest) and digest not in kept and self._age_ns(path) < before_ns:
+                    away = os.path.join(self._folder, f"{STAGING_PREFIX}{name}")  # what is half removed is no copy
+                    os.rename(path, away)
+                    removed.append(digest)
+                    _remove(manifest_path(path))
+                    _remove(away)
+                elif name.endswith(".stat") and not os.path.lexists(path.removesuffix(".stat")):
+                    _remove(path)
+        return removed
+
+    def _age_ns(self, path: str) -> int:
+        """When the copy was made or asked for."""
+        return max(_changed_ns(path), _changed_ns(manifest_path(path)))
+
+    def _prepare(self) -> None:
+        """Make the folder. Raises Refusal (state-unusable) for one that others could change."""
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        found = os.lstat(self._folder)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise Refusal(
+                "state-unusable",
+                f"the folder of approved copies {self._folder} can be changed by others",
+                fix=[f"ls -ld {shlex.quote(self._folder)}", f"chmod 700 {shlex.quote(self._folder)}"],
+            )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(os.path.join(self._folder, LOCK_FILE), flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _changed_ns(path: str) -> int:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _remove(path: str) -> None:
+    """Whatever it is, as far as possible; follows no link."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        remove_tree(path)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

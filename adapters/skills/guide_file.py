@@ -1,0 +1,44 @@
+"""Reading the front matter of a SKILL.md: the YAML between two lines of three hyphens, whoever wrote it."""
+
+import os
+
+from omac.adapters.skills.paths import readable
+from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.domain.skill import Guide
+from omac.domain.skill_guide import parse_guide
+
+GUIDE_FILE = "SKILL.md"
+
+
+def read_guide(folder: int, source: str, skill: str) -> Guide | None:
+    """What the SKILL.md in the open folder `source` says of the skill called `skill`; None if there is none.
+
+    Whatever is wrong with it is the Guide's `problem`, with file and line.
+    """
+    shown = readable(os.path.join(source, GUIDE_FILE))
+    try:
+        os.stat(GUIDE_FILE, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
+    try:
+        front = _front_matter(read_yaml_bytes(GUIDE_FILE, folder, shown), shown)
+        document = parse_yaml(front, shown)
+    except YamlFileError as error:
+        return Guide(problem=str(error))
+
+    def where(field: str) -> str:
+        line = line_of(front, field)
+        return shown if line is None else f"{shown}, line {line}"
+
+    return parse_guide(document, skill, where)
+
+
+def _front_matter(content: bytes, shown: str) -> bytes:
+    """The YAML, every line where it stands in the file. Raises YamlFileError where there is none."""
+    lines = content.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
+    if not lines or lines[0].rstrip() != b"---":
+        raise YamlFileError(shown, "has no front matter; begin it with ---, a name, a description, and ---", 1)
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == b"---":
+            return b"\n" + b"".join(lines[1:number])
+    raise YamlFileError(shown, "has front matter without an end; close it with a line of ---", 1)

@@ -1,0 +1,177 @@
+"""Reading a whole skill folder once: the hashes of what was read, and where it goes meanwhile.
+
+Sockets, FIFOs, devices and links that lead out raise Uncopyable, as does whatever cannot be read.
+"""
+
+import hashlib
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from typing import Protocol
+
+from omac.adapters.skills.code_hash import LINK, code_hash_from
+from omac.adapters.skills.links import Links, Uncopyable
+from omac.adapters.skills.paths import readable
+from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
+from omac.adapters.skills.tree import Reader, read_link, walk
+from omac.domain.bundle import (
+    PRUNED_FOLDERS,
+    UNCOPIED_FOLDERS,
+    TreeEntry,
+    TreeFile,
+    TreeFolder,
+    TreeLink,
+    TreeOrigin,
+    considered,
+    tree_digest,
+    unhashed,
+)
+
+
+class SinkFailed(Exception):
+    """What is read could not be put away, for the reason `error`: it is not the skill's fault."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Sink(Protocol):
+    """Where a tree that is read goes to. Raises SinkFailed, and no OSError."""
+
+    def enter(self, below: str) -> None:
+        """What comes next is in this folder ("" or "a/b/")."""
+
+    def folder(self, name: str) -> None:
+        """It has this folder."""
+
+    def write(self, name: str, chunk: memoryview, first: bool) -> None:
+        """A file's next bytes; of every file there are some, be it none at all."""
+
+
+class Tree:
+    """What was read: by relpath the files, the links (as they were) and the folders.
+
+    `settled` has the links as a copy has them, `outside` what those that lead out led to by what they said, `carriers`
+    the files that mention `source` where it matters.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.files: dict[str, TreeFile] = {}
+        self.folders: list[str] = []
+        self.links: dict[str, str] = {}
+        self.settled: dict[str, str] = {}
+        self.outside: dict[str, str] = {}
+        self.carriers: list[str] = []
+
+    def digest(self) -> str:
+        """The digest over every file."""
+        return tree_digest(self._entries())
+
+    def bundle_hash(self) -> str:
+        """The bundle hash of the very same bytes."""
+        return code_hash_from(self._code())
+
+    def _entries(self) -> Iterator[TreeEntry]:
+        yield from self.files.values()
+        yield from (TreeFolder(relpath) for relpath in self.folders)
+        yield from (TreeLink(relpath, target) for relpath, target in self.settled.items())
+        if self.carriers:
+            yield TreeOrigin(self.source)
+
+    def _code(self) -> Iterator[tuple[str, bytes]]:
+        for relpath, file in self.files.items():
+            if considered(relpath) or unhashed(relpath):
+                yield relpath, file.content
+        for relpath, target in self.links.items():
+            if PRUNED_FOLDERS.isdisjoint(relpath.split("/")[:-1]):
+                yield relpath + LINK, hashlib.sha256(os.fsencode(target)).digest()
+
+
+def read_tree(source: str, sink: Sink | None = None, forbidden: bytes | None = None) -> Tree:
+    """Read all of the canonical `source`. Raises Uncopyable, SinkFailed.
+
+    Uncopyable is also a file that mentions the path `forbidden` where mentions of `source` matter.
+    """
+    tree = Tree(source)
+    try:
+        _TreeReader(tree, sink, forbidden).read()
+    except Uncopyable:
+        raise
+    except OSError as error:
+        raise Uncopyable(str(error.filename or source), f"cannot be copied ({error.strerror})") from None
+    links = Links(source, tree.files.keys(), tree.links)
+    tree.settled = links.settle()
+    tree.outside = links.outside
+    return tree
+
+
+class _TreeReader:
+    def __init__(self, tree: Tree, sink: Sink | None, forbidden: bytes | None) -> None:
+        self._tree = tree
+        self._sink = sink
+        self._forbidden = forbidden
+        self._mentions = mentions_of(os.fsencode(tree.source))
+        self._unspelt = UNSPELT.search(tree.source) is not None
+
+    def read(self) -> None:
+        reader = Reader()
+        for folder, below, entries in walk(self._tree.source, UNCOPIED_FOLDERS):
+            if self._sink:
+                self._sink.enter(below)
+            for entry in entries:
+                relpath = below + entry.name
+                path = os.path.join(self._tree.source, relpath)
+                if entry.is_symlink():
+                    self._tree.links[relpath] = read_link(folder, entry.name, path)
+                elif entry.is_dir(follow_symlinks=False):
+                    self._tree.folders.append(relpath)
+                    if self._sink:
+                        self._sink.folder(entry.name)
+                elif entry.is_file(follow_symlinks=False):
+                    self._file(reader, folder, entry.name, relpath)
+                else:
+                    kind = _SPECIAL.get(stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode), "no regular file")
+                    raise Uncopyable(path, f"is {kind}, and a copy has only files, folders and links", _removal(path))
+
+    def _file(self, reader: Reader, folder: int, name: str, relpath: str) -> None:
+        path = os.path.join(self._tree.source, relpath)
+
+        def each(chunk: memoryview, first: bool) -> memoryview:
+            if first:
+                self._inspect(relpath, path, beginning(relpath, chunk))
+            if self._sink:
+                self._sink.write(name, chunk, first)
+            return chunk
+
+        content, found = reader.read(folder, name, path, each)
+        self._tree.files[relpath] = TreeFile(relpath, content, bool(found.st_mode & stat.S_IXUSR))
+
+    def _inspect(self, relpath: str, path: str, start: bytes) -> None:
+        """Note whether a file that begins with `start` must say another path in a copy."""
+        whole = is_whole(relpath)
+        if whole and len(start) > WHOLE_BYTES_MAX:
+            text = f"is larger than {WHOLE_BYTES_MAX // 1024} KiB, too large for a file that holds paths"
+            raise Uncopyable(path, text, _removal(path))
+        if whole and self._unspelt:
+            text = "is in a virtual environment below a path with quotes, backslashes, $ or control characters"
+            raise Uncopyable(path, f"{text}; move the project")
+        carried = start[: extent(relpath, start)]
+        if self._forbidden is not None and self._forbidden in carried:
+            raise Uncopyable(path, "mentions the folder of approved copies", _removal(path))
+        if self._mentions.search(carried):
+            self._tree.carriers.append(relpath)
+
+
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+
+def _removal(path: str) -> str:
+    return f"rm {shlex.quote(readable(path))}"

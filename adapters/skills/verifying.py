@@ -1,0 +1,205 @@
+"""Finding out whether a copy is still what its digest says, and remembering that it was."""
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+
+import msgspec
+
+from omac.adapters.linux.process import boot_id
+from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder, readable
+from omac.adapters.skills.relocation import Relocation, beginning, extent
+from omac.adapters.skills.staging import FILE_MODE, FOLDER_MODE, PROGRAM_MODE, STAGING_PREFIX
+from omac.adapters.skills.stamps import file_system_now_ns, stamps_of
+from omac.adapters.skills.tree import Reader, read_link, walk_open
+from omac.domain.bundle import UNCOPIED_FOLDERS, TreeEntry, TreeFile, TreeFolder, TreeLink, TreeOrigin, tree_digest
+from omac.services.ports import CopyDamaged
+
+# What a copy that someone changed can answer with; the rest is the system's trouble.
+_OF_THE_COPY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EINVAL, errno.EFBIG)
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a copy was when it was last read: its stamps in the boot `boot`, and a record of each entry.
+
+    `trusted` says whether the stamps can tell every later change; `source` is that of a copy which mentions it.
+    """
+
+    boot: str
+    trusted: bool
+    source: str | None
+    stamps: bytes
+    records: bytes
+
+    def covers(self, boot: str, source: str, stamps: bytes) -> bool:
+        """Whether a copy of `source` that has these stamps in this boot is as it was."""
+        return self.trusted and self.boot == boot and self.source in (None, source) and self.stamps == stamps
+
+
+def check_copy(path: str, source: str) -> None:
+    """Return if the copy at `path` (its name is its digest), made of `source`, is unchanged.
+
+    Reads it only if stamps cannot tell. Raises CopyDamaged naming what is wrong with which file, OSError.
+    """
+    try:
+        _check(path, source)
+    except OSError as error:
+        if error.errno not in _OF_THE_COPY:
+            raise
+        culprit = readable(str(error.filename or path))
+        raise CopyDamaged(f"the approved copy {path} cannot be read: {culprit}: {error.strerror}") from error
+
+
+def manifest_path(path: str) -> str:
+    """Where it is kept what the copy at `path` was when it was last read."""
+    return f"{path}.stat"
+
+
+def _check(path: str, source: str) -> None:
+    now_ns = file_system_now_ns()
+    manifest = _load(path)
+    above, _, name = path.rpartition("/")
+    with open_folder(above) as folder:
+        top = open_below(folder, name, above)
+    try:
+        _require_own(path, "", os.fstat(top), (FOLDER_MODE,))
+        stamps = stamps_of(top, path, ())
+        encoded = stamps.encoded()
+        boot = _boot()
+        if manifest is not None and manifest.covers(boot, source, encoded):
+            return
+        reading = _Reading(path, Relocation(os.fsencode(source), os.fsencode(path)))
+        entries = reading.entries(top)
+        records = {os.fsencode(entry.relpath): _record(entry) for entry in entries}
+        if tree_digest(entries) != f"sha256:{name}":
+            raise _damaged(path, *_culprit(manifest, records))
+        if stamps_of(top, path, ()) != stamps:
+            raise _damaged(path, "", "changes while it is read")
+    finally:
+        os.close(top)
+    trusted = boot != "" and stamps.settled_at(now_ns)
+    mentioned = source if reading.relocated else None
+    _save(path, Manifest(boot, trusted, mentioned, encoded, msgspec.msgpack.encode(sorted(records.items()))))
+
+
+class _Reading:
+    """One reading of a copy; `relocated` says whether it mentions its own path."""
+
+    def __init__(self, path: str, relocation: Relocation) -> None:
+        self._path = path
+        self._relocation = relocation
+        self._reader = Reader()
+        self.relocated = False
+
+    def entries(self, top: int) -> list[TreeEntry]:
+        """All entries, with the files as they were at the source. Raises CopyDamaged, OSError."""
+        found: list[TreeEntry] = []
+        for folder, below, entries in walk_open(top, self._path, ()):
+            for entry in entries:
+                found.append(self._entry(folder, below + entry.name, entry))
+        if self.relocated:
+            found.append(TreeOrigin(os.fsdecode(self._relocation.old)))
+        return found
+
+    def _entry(self, folder: int, relpath: str, entry: os.DirEntry[str]) -> TreeEntry:
+        status = entry.stat(follow_symlinks=False)
+        match stat.S_IFMT(status.st_mode):
+            case stat.S_IFLNK:
+                _require_own(self._path, relpath, status, None)
+                return TreeLink(relpath, read_link(folder, entry.name, os.path.join(self._path, relpath)))
+            case stat.S_IFDIR:
+                _require_own(self._path, relpath, status, (FOLDER_MODE,))
+                if entry.name in UNCOPIED_FOLDERS:
+                    raise _damaged(self._path, relpath, "was added")
+                return TreeFolder(relpath)
+            case stat.S_IFREG:
+                _require_own(self._path, relpath, status, (FILE_MODE, PROGRAM_MODE))
+                return self._file(folder, relpath, entry.name)
+            case _:
+                raise _damaged(self._path, relpath, "was added, and is no regular file")
+
+    def _file(self, folder: int, relpath: str, name: str) -> TreeFile:
+        def each(chunk: memoryview, first: bool) -> bytes | memoryview:
+            end = extent(relpath, beginning(relpath, chunk)) if first else 0
+            if not end:
+                return chunk
+            start = bytes(chunk[:end])
+            original = self._relocation.back(start)
+            if original is None:
+                raise _damaged(self._path, relpath, "mentions the folder that it was copied from")
+            self.relocated |= original != start
+            return original + chunk[end:]
+
+        content, status = self._reader.read(folder, name, os.path.join(self._path, relpath), each)
+        return TreeFile(relpath, content, bool(status.st_mode & stat.S_IXUSR))
+
+
+def _require_own(path: str, relpath: str, found: os.stat_result, modes: tuple[int, ...] | None) -> None:
+    if found.st_uid != os.geteuid():
+        raise _damaged(path, relpath, f"belongs to user {found.st_uid}")
+    if modes is not None and stat.S_IMODE(found.st_mode) not in modes:
+        raise _damaged(path, relpath, f"has the mode {stat.S_IMODE(found.st_mode):04o}, which no copy has")
+
+
+def _record(entry: TreeEntry) -> bytes:
+    match entry:
+        case TreeFile(_, content, executable):
+            return b"f" + content + bytes([executable])
+        case TreeLink(_, target):
+            return b"l" + os.fsencode(target)
+        case TreeFolder():
+            return b"d"
+        case TreeOrigin(source):
+            return b"o" + os.fsencode(source)
+
+
+def _culprit(manifest: Manifest | None, records: dict[bytes, bytes]) -> tuple[str, str]:
+    """The first entry that is not as it was, and what became of it, as well as can be told."""
+    if manifest is not None:
+        before = dict(msgspec.msgpack.decode(manifest.records, type=list[tuple[bytes, bytes]]))
+        for relpath in sorted(before.keys() | records.keys()):
+            if before.get(relpath) != records.get(relpath):
+                what = "was added" if relpath not in before else "changed" if relpath in records else "is gone"
+                return os.fsdecode(relpath), what
+    return "", "holds something other than what was approved"
+
+
+def _damaged(path: str, relpath: str, what: str) -> CopyDamaged:
+    return CopyDamaged(
+        f"the approved copy {path} is damaged: {readable(os.path.join(path, relpath).rstrip('/'))} {what}"
+    )
+
+
+def _boot() -> str:
+    try:
+        return boot_id()
+    except OSError:
+        return ""  # then nothing is remembered
+
+
+def _load(path: str) -> Manifest | None:
+    """What is remembered of the copy; None if that is nothing, or cannot be used."""
+    try:
+        file = os.open(manifest_path(path), FILE_FLAGS)
+        with open(file, "rb") as opened:
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+                return None
+            return msgspec.msgpack.decode(opened.read(), type=Manifest)
+    except (OSError, ValueError):
+        return None
+
+
+def _save(path: str, manifest: Manifest) -> None:
+    """Remember it, whole or not at all; a full disk costs only another reading."""
+    with contextlib.suppress(OSError):
+        descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=STAGING_PREFIX)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(msgspec.msgpack.encode(manifest))
+            os.replace(draft, manifest_path(path))
+        except BaseException:
+            os.unlink(draft)
+            raise

@@ -1,0 +1,114 @@
+"""Changes of trust in the audit log: what was registered, approved, given, adopted, and what was kept from running.
+
+A fold of its own beside accesses: it remembers which path a workdir id stands for, which the events themselves do not
+repeat.
+"""
+
+from typing import NamedTuple
+
+from omac.domain import credential, registration
+from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain.directory import ActivationRequested, RouteStubbed
+from omac.domain.ids import GLOBAL
+from omac.domain.recorded import Event, Recorded
+from omac.domain.settings import SettingChanged
+from omac.domain.sidecar import GaveUp, SpawnRequested
+
+
+class Change(NamedTuple):
+    """What changed: `refused` says that something was kept from happening, for `reason`."""
+
+    kind: str
+    dir: str | None
+    skill: str | None
+    refused: bool
+    reason: str | None
+    detail: str
+
+
+class Changes:
+    """Tells of each event whether it is a change of trust, and of whom."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None}
+
+    def of(self, recorded: Recorded) -> Change | None:
+        """The change that an event is, if it is one. Takes events in their order."""
+        event, parts = recorded.event, recorded.stream.split("/")
+        scope = parts[2] if len(parts) > 2 else ""
+        match event:
+            case ActivationRequested(path):
+                self._paths[scope] = path or None
+                return None
+            case SpawnRequested(spec):
+                self._paths[scope] = spec.workdir or None
+                return None
+            case registration.Registered() | registration.AutoRegistered() if event.workdir:
+                self._paths[scope] = event.workdir
+            case _:
+                pass
+        told = _told(event)
+        if told is None:
+            return None
+        kind, refused, reason, detail = told
+        match event:
+            case ControlCalled() | ControlRefused():
+                return Change(kind, event.dir or None, None, refused, reason, detail)
+            case SettingChanged():
+                return Change(kind, None, None, refused, reason, detail)
+            case RouteStubbed(skill):
+                return Change(kind, self._paths.get(scope), skill, refused, reason, detail)
+            case _:
+                return Change(kind, self._paths.get(scope), parts[-1], refused, reason, detail)
+
+
+def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
+    """Kind, whether it was refused, the reason, and what there is to say; None for what is no change of trust."""
+    match event:
+        case registration.AutoRegistered(source, bundle_hash):
+            return "skill.auto-registered", False, None, f"{bundle_hash} in {source}"
+        case registration.Registered(source, bundle_hash):
+            return "skill.registered", False, None, f"{bundle_hash} in {source}"
+        case registration.Approved(source, bundle_hash):
+            return "skill.approved", False, None, f"{bundle_hash} in {source}"
+        case registration.ApprovalRevoked(why):
+            return "skill.approval-revoked", False, None, why
+        case registration.Deregistered():
+            return "skill.deregistered", False, None, ""
+        case registration.Drifted(source, bundle_hash, digest, accepted_by):
+            detail = f"{bundle_hash} in {source}, digest {digest or 'not taken'}"
+            if accepted_by:
+                return "skill.drifted", False, None, f"accepted by run {accepted_by}: {detail}"
+            return "skill.drifted", True, "skill-changed", detail
+        case RouteStubbed(_, _, why, detail):
+            return "route.stubbed", True, why, detail
+        case GaveUp(detail):
+            return "sidecar.gave-up", True, "sidecar-down", detail
+        case ControlCalled(action, _, listener):
+            return "control.called", False, None, f"{action} by {listener}"
+        case ControlRefused(action, _, listener, reason):
+            return "control.refused", True, reason, f"{action or 'unknown'} by {listener}"
+        case SettingChanged(name, value):
+            return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
+        case _:
+            return _told_of_values(event)
+
+
+def _told_of_values(event: Event) -> tuple[str, bool, str | None, str] | None:
+    match event:
+        case credential.SecretWritten(name, fingerprint, store):
+            return "secret.written", False, None, f"{name} ({fingerprint}) in the {store}"
+        case credential.SecretRemoved(name):
+            return "secret.removed", False, None, name
+        case credential.ConfigWritten(name, value):
+            return "config.written", False, None, f"{name} = {value}"
+        case credential.ConfigRemoved(name):
+            return "config.removed", False, None, name
+        case credential.DefaultMirrored(name, bundle_hash):
+            return "default.mirrored", False, None, f"{name}, given to {bundle_hash or 'no known code'}"
+        case credential.DefaultAdopted(name, bundle_hash):
+            return "default.adopted", False, None, f"{name}, given to {bundle_hash or 'no known code'}"
+        case credential.DefaultPurged(name):
+            return "default.purged", False, None, name
+        case _:
+            return None

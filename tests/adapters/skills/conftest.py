@@ -1,0 +1,51 @@
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.frozen import DiskFrozenSkills
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A small skill with a bit of everything that can be copied."""
+    path = tmp_path / "project" / ".agents" / "skills" / "echo"
+    (path / "lib").mkdir(parents=True)
+    (path / "empty").mkdir()
+    (path / "SKILL.md").write_text("# x\n")
+    (path / "omac.yaml").write_text("name: echo\n")
+    (path / "lib" / "code.py").write_text("print('good')\n")
+    (path / "run").write_text("#!/bin/sh\necho good\n")
+    (path / "run").chmod(0o755)
+    (path / "link").symlink_to("lib/code.py")
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Path]:
+    """The folder of the copies, which can be removed in the end."""
+    path = tmp_path / "state" / "frozen"
+    yield path
+    subprocess.run(["chmod", "-R", "u+rwX", str(tmp_path)], check=False)
+
+
+@pytest.fixture
+def frozen(store: Path) -> DiskFrozenSkills:
+    return DiskFrozenSkills(str(store))
+
+
+@pytest.fixture
+def folders() -> DiskSkillFolders:
+    return DiskSkillFolders()
+
+
+@pytest.fixture
+def interpreter() -> str:
+    """A Python that only root can change."""
+    path = "/usr/bin/python3"
+    if not os.path.exists(path):
+        pytest.skip(f"there is no {path}")
+    return path

@@ -1,0 +1,150 @@
+"""A real gnome-keyring for tests, on a session bus of its own: nothing of it is left when the test ends.
+
+Whoever is given its environment finds it as on a desktop; the machine's own bus and keyrings are out of reach.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jeepney import DBusAddress, MessageType, Properties, new_method_call
+from jeepney.io.blocking import open_dbus_connection
+
+PASSWORD = "correct horse"
+NAME = "org.freedesktop.secrets"
+START_S = 10.0
+
+BUS_CONFIG = """\
+<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>session</type>
+  <listen>unix:path={socket}</listen>
+  <servicedir>{services}</servicedir>
+  <policy context="default">
+    <allow send_destination="*" eavesdrop="true"/>
+    <allow eavesdrop="true"/>
+    <allow own="*"/>
+  </policy>
+</busconfig>
+"""
+
+
+class PrivateBus(dict[str, str]):
+    """The environment of programs on the bus."""
+
+    def call(self, path: str, interface: str, method: str, signature: str = "", *body: object) -> tuple[object, ...]:
+        """What the Secret Service on the bus answers."""
+        message = new_method_call(DBusAddress(path, NAME, interface), method, signature or None, body)
+        return self._answer(message)
+
+    def has_secret_service(self) -> bool:
+        """Whether somebody is the Secret Service here."""
+        bus = DBusAddress("/org/freedesktop/DBus", "org.freedesktop.DBus", "org.freedesktop.DBus")
+        return bool(self._answer(new_method_call(bus, "NameHasOwner", "s", (NAME,)))[0])
+
+    def _answer(self, message: object) -> tuple[object, ...]:
+        with open_dbus_connection(self["DBUS_SESSION_BUS_ADDRESS"]) as connection:
+            reply = connection.send_and_get_reply(message, timeout=START_S)
+        assert reply.header.message_type is not MessageType.error, reply
+        return tuple(reply.body)
+
+
+class PrivateKeyring(PrivateBus):
+    """The environment of programs that use the keyring, and what its owner can do to it."""
+
+    daemon: subprocess.Popen[bytes]
+
+    @property
+    def collection(self) -> str:
+        """The path of the default collection."""
+        return str(
+            self.call("/org/freedesktop/secrets", "org.freedesktop.Secret.Service", "ReadAlias", "s", "default")[0]
+        )
+
+    def lock(self) -> None:
+        """Lock the default collection."""
+        self.call("/org/freedesktop/secrets", "org.freedesktop.Secret.Service", "Lock", "ao", [self.collection])
+
+    def locked(self) -> bool:
+        """Whether the default collection is locked."""
+        where = DBusAddress(self.collection, NAME, "org.freedesktop.Secret.Collection")
+        return bool(self._answer(Properties(where).get("Locked"))[0][1])  # type: ignore[index]
+
+    def pause(self) -> None:
+        """Let the daemon say nothing until `resume`."""
+        self.daemon.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the daemon go on."""
+        self.daemon.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End the daemon; the bus stays."""
+        self.daemon.kill()
+        self.daemon.wait()
+
+
+@contextmanager
+def private_bus(folder: Path, activatable: str | None = None) -> Iterator[PrivateBus]:
+    """A session bus without a Secret Service; `activatable` is the program that it would start as one."""
+    short = Path(tempfile.mkdtemp(prefix="omac-bus-", dir="/tmp"))  # a socket's path has room for 107 bytes
+    try:
+        environment = _environment(folder, short)
+        services = folder / "services"
+        services.mkdir()
+        if activatable:
+            (services / f"{NAME}.service").write_text(f"[D-BUS Service]\nName={NAME}\nExec={activatable}\n")
+        config = folder / "bus.conf"
+        config.write_text(BUS_CONFIG.format(socket=short / "socket", services=services))
+        argv = ["dbus-daemon", "--nofork", "--print-address=1", f"--config-file={config}"]
+        with subprocess.Popen(
+            argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as bus:
+            try:
+                assert bus.stdout is not None
+                address = bus.stdout.readline().decode().strip()
+                assert address, "dbus-daemon did not start"
+                yield PrivateBus(environment, DBUS_SESSION_BUS_ADDRESS=address)
+            finally:
+                bus.kill()
+    finally:
+        shutil.rmtree(short, ignore_errors=True)
+
+
+@contextmanager
+def private_keyring(folder: Path) -> Iterator[PrivateKeyring]:
+    """A gnome-keyring with an empty, open login keyring under PASSWORD."""
+    with private_bus(folder) as bus:
+        keyring = PrivateKeyring(bus)
+        argv = ["gnome-keyring-daemon", "--unlock", "--foreground", "--components=secrets"]
+        with subprocess.Popen(
+            argv, env=keyring, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as daemon:
+            try:
+                assert daemon.stdin is not None
+                daemon.stdin.write(PASSWORD.encode())
+                daemon.stdin.close()
+                keyring.daemon = daemon
+                deadline = time.monotonic() + START_S
+                while not keyring.has_secret_service():
+                    assert daemon.poll() is None, "gnome-keyring-daemon did not start"
+                    assert time.monotonic() < deadline, "gnome-keyring-daemon is not on its bus"
+                    time.sleep(0.005)
+                yield keyring
+            finally:
+                daemon.kill()
+
+
+def _environment(folder: Path, runtime: Path) -> dict[str, str]:
+    names = {"HOME": "home", "XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache"}
+    found = {name: str(folder / "keyring" / place) for name, place in names.items()}
+    for place in found.values():
+        Path(place).mkdir(parents=True)
+    return {"PATH": os.environ["PATH"], **found, "XDG_RUNTIME_DIR": str(runtime)}

@@ -1,0 +1,605 @@
+"""omac import: a set-up as the omac written in Go leaves it, real keychain included, and agents that forge one."""
+
+import hashlib
+import json
+import os
+import pty
+import select
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import secretstorage
+from jeepney.io.blocking import open_dbus_connection
+from real_keyring import PrivateKeyring, private_keyring
+from real_omac import COMMAND, Done, Omac, curl, omac_in
+
+from omac.domain.credential import ConfigWritten, DefaultMirrored, SecretWritten
+from omac.domain.registration import Approved, Registered
+
+META = """\
+name: {name}
+sidecar:
+  command: [python3, sidecar.py]
+  secrets:
+    - name: SLACK_TOKEN
+      pattern: "^xoxb-"
+    - name: SLACK_COOKIE
+      required: false
+  config:
+    - name: REGION
+      type: enum
+      choices: [eu, us]
+      required: false
+    - name: RETRIES
+      type: int
+      required: false
+"""
+PROGRAM = """\
+# {mark}
+import http.server
+import os
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        content = " ".join(os.environ.get(name, "-") for name in ("SLACK_TOKEN", "SLACK_COOKIE", "REGION")).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+http.server.HTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Handler).serve_forever()
+"""
+SECRET = "xoxb-of-"
+
+
+class OldOmac:
+    """What the old omac wrote: files by its schema, keychain entries by its library's attributes."""
+
+    def __init__(self, omac: Omac, keyring: PrivateKeyring) -> None:
+        self.omac = omac
+        self.keyring = keyring
+        self.user = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac"
+        self.user.mkdir(parents=True)
+        self.key = omac.folder / "vault.key"
+        self.key.write_text("5a" * 32)
+        self.key.chmod(0o600)
+        bus = {"DBUS_SESSION_BUS_ADDRESS": keyring["DBUS_SESSION_BUS_ADDRESS"]}
+        self.environment = bus | {"OMAC_SECRETS_STORE": "vault", "OMAC_VAULT_KEY_FILE": str(self.key)}
+        omac.environment |= self.environment
+        assert omac.run("vault", "init").status == 0
+
+    def skill(self, project: Path, name: str = "slack", mark: str = "", base: str = ".opencode") -> Path:
+        """A skill in a project; `mark` makes its code its own."""
+        source = project / base / "skills" / name
+        source.mkdir(parents=True)
+        (source / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\n")
+        (source / "omac.yaml").write_text(META.format(name=name))
+        (source / "sidecar.py").write_text(PROGRAM.format(mark=mark))
+        return source
+
+    def project(self, name: str, skill: str = "slack") -> Path:
+        """A project with one skill that was registered and approved."""
+        project = self.omac.root / name
+        source = self.skill(project, skill, mark=name)
+        self.registers(project, [self.entry(source, project)])
+        self.approves(source)
+        return project
+
+    def entry(self, source: Path, project: Path | None = None, **more: Any) -> dict[str, Any]:
+        """A line of a registry."""
+        return {
+            "name": source.name,
+            "harness": "opencode",
+            "skill_dir": str(source.relative_to(project) if project else source),
+            "bundle_hash": old_hash(source),
+            "registered_at": "2026-08-20T09:00:00.123456789Z",
+            "declared_secret_names": ["SLACK_TOKEN"],
+            **more,
+        }
+
+    def registers(self, project: Path | None, entries: list[Any]) -> None:
+        """Write a registry: of a project, or (None) that of all projects."""
+        write(
+            (project / ".opencode" if project else self.user) / "sidecar.json", {"version": 1, "registered": entries}
+        )
+
+    def approves(self, source: Path, *, skill_dir: str = "", copy: bool = True) -> None:
+        """Add to the approvals, and keep the copy that the old omac kept."""
+        path = self.user / "approvals.json"
+        document = json.loads(path.read_text()) if path.exists() else {"version": 1, "approved": []}
+        one = {
+            "name": source.name,
+            "bundle_hash": old_hash(source),
+            "skill_dir": skill_dir or str(source),
+            "approved_at": "2026-08-20T09:00:00.123456789Z",
+        }
+        write(path, document | {"approved": [*document["approved"], one]})
+        if copy:
+            target = self.user / "skills" / source.name / old_hash(source).removeprefix("sha256:")
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
+
+    def settings(self, project: Path | None, skills: dict[str, Any], defaults: dict[str, Any] | None = None) -> None:
+        """Write the settings: of a project, or (None) the user's."""
+        lines = ["version: 1"]
+        for key, section in (("skills", skills), ("defaults", defaults or {})):
+            lines.append(f"{key}:" if section else f"{key}: {{}}")
+            for skill, fields in section.items():
+                lines.append(f"    {skill}:")
+                lines += [f'        {name}: "{value}"' for name, value in fields.items()]
+        write((project / ".opencode" if project else self.user) / "skill-config.yaml", "\n".join(lines) + "\n")
+
+    def keeps(self, service: str, name: str, value: str) -> None:
+        """Put a secret into the keychain as the old omac's library does."""
+        with open_dbus_connection(self.keyring["DBUS_SESSION_BUS_ADDRESS"]) as bus:
+            attributes = {"service": service, "username": name}
+            label = f"Password for '{name}' on '{service}'"
+            secretstorage.Collection(bus, self.keyring.collection).create_item(label, attributes, value.encode())
+
+    def kept(self) -> dict[tuple[str, str], str]:
+        """All that is in the keychain."""
+        with open_dbus_connection(self.keyring["DBUS_SESSION_BUS_ADDRESS"]) as bus:
+            found = {}
+            for item in secretstorage.Collection(bus, self.keyring.collection).get_all_items():
+                attributes = item.get_attributes()
+                found[attributes["service"], attributes["username"]] = item.get_secret().decode()
+            return found
+
+    def moves(self, project: Path, *arguments: str) -> Done:
+        """Run the command without asking."""
+        return self.omac.run("import", "--workdir", str(project), "--yes", *arguments)
+
+    def plan(self, project: Path, *arguments: str) -> dict[str, Any]:
+        """What it would do, as programs see it."""
+        done = self.omac.run("import", "--workdir", str(project), "--dry-run", "--json", *arguments)
+        assert done.status == 0, done
+        assert SECRET not in done.out + done.err
+        found: dict[str, Any] = json.loads(done.out)
+        return found
+
+
+def old_hash(source: Path) -> str:
+    """The bundle hash as its contract has it: here without what is left out, but for three folders."""
+    left_out = {"node_modules", ".git", "__pycache__"}
+    outer = hashlib.sha256()
+    files = {path.relative_to(source).as_posix(): path for path in source.rglob("*") if path.is_file()}
+    for relpath in sorted(files, key=str.encode):
+        if not (left_out & set(relpath.split("/")) or files[relpath].is_symlink() or relpath.endswith(".pyc")):
+            outer.update(relpath.encode() + b"\0" + hashlib.sha256(files[relpath].read_bytes()).digest() + b"\0")
+    return f"sha256:{outer.hexdigest()}"
+
+
+def scoped(path: Path | str, skill: str = "slack") -> str:
+    """The keychain service of one workdir."""
+    return f"omac/{hashlib.sha256(str(path).encode()).hexdigest()}/{skill}"
+
+
+def write(path: Path, content: Any) -> None:
+    """A file as the old omac writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+    path.chmod(0o600)
+
+
+def steps(plan: dict[str, Any], what: str = "") -> dict[tuple[str, str, str], str]:
+    """By scope, kind and name: the verdict."""
+    return {
+        (group["scope"], step["what"], step.get("name", "")): step["verdict"]
+        for group in plan["skills"]
+        for step in group["steps"]
+        if what in ("", step["what"])
+    }
+
+
+def step(plan: dict[str, Any], what: str, name: str | None = None) -> dict[str, Any]:
+    """The only step of its kind."""
+    (found,) = [
+        one
+        for group in plan["skills"]
+        for one in group["steps"]
+        if one["what"] == what and name in (None, one.get("name"))
+    ]
+    assert isinstance(found, dict)
+    return found
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Every file and folder below, its mode, when it was changed, and what is in it."""
+    found = {}
+    for path in [folder, *sorted(folder.rglob("*"))]:
+        status = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
+        found[str(path)] = (status.st_mode, status.st_mtime_ns, content)
+    return found
+
+
+@pytest.fixture
+def omac(tmp_path: Path) -> Iterator[Omac]:
+    """An omac of this test's own."""
+    with omac_in(tmp_path) as mine:
+        yield mine
+
+
+@pytest.fixture
+def old(omac: Omac, tmp_path: Path) -> Iterator[OldOmac]:
+    """An old omac beside it, with a keychain."""
+    with private_keyring(tmp_path) as keyring:
+        yield OldOmac(omac, keyring)
+
+
+def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
+    """After an import in each nothing has to be registered by hand: each sidecar gets what was its project's."""
+    first, second = old.project("first"), old.project("second")
+    for project in (first, second):
+        old.keeps(scoped(project), "SLACK_TOKEN", SECRET + project.name)
+        old.settings(project, {"slack": {"REGION": "eu" if project is first else "us"}})
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    old.keeps("omac/slack", "SLACK_COOKIE", "chocolate")
+    before = old.kept()
+    for project in (first, second):
+        done = old.moves(project)
+        assert done.status == 0, done
+        assert SECRET not in done.out + done.err
+        assert f"from keychain {scoped(project)}" in done.out
+    assert old.kept() == before
+    server = old.omac.serve()
+    said = {}
+    for project in (first, second):
+        skill = server.skill(project, "slack")
+        assert skill["state"] == "ready", skill
+        said[project.name] = curl(f"{skill['base']}/").body
+    assert said == {"first": f"{SECRET}first chocolate eu", "second": f"{SECRET}second chocolate us"}
+
+
+def test_into_the_keychain(old: OldOmac) -> None:
+    """Where the keychain is the store, what belonged to no project is copied to this one; the old entry stays."""
+    old.omac.environment["OMAC_SECRETS_STORE"] = "keychain"
+    project = old.project("shop")
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    done = old.moves(project)
+    assert done.status == 0, done
+    assert old.kept() == {
+        ("omac/slack", "SLACK_TOKEN"): SECRET + "all",
+        (scoped(project), "SLACK_TOKEN"): SECRET + "all",
+    }
+    skill = old.omac.serve().skill(project, "slack")
+    assert curl(f"{skill['base']}/").body.startswith(SECRET + "all")
+
+
+def test_a_project_reached_by_a_link(old: OldOmac) -> None:
+    """The id of the path as it was typed counts too, after that of the real path; so does a folder named by it."""
+    project = old.omac.root / "real"
+    source = old.skill(project)
+    link = old.omac.root / "link"
+    link.symlink_to(project)
+    old.registers(project, [old.entry(source, project)])
+    old.approves(source, skill_dir=str(link / ".opencode" / "skills" / "slack"))
+    old.keeps(scoped(link), "SLACK_TOKEN", SECRET + "link")
+    old.keeps(scoped(link), "SLACK_COOKIE", "link")
+    old.keeps(scoped(project), "SLACK_COOKIE", "real")
+    unseen = step(old.plan(project), "approval")
+    assert unseen["verdict"] == "take"
+    plan = json.loads(
+        old.omac.run("import", "--dry-run", "--json", cwd=link, extra={"PWD": str(link)}).out
+    )
+    assert step(plan, "secret", "SLACK_TOKEN")["origin"] == f"keychain {scoped(link)}"
+    assert step(plan, "secret", "SLACK_COOKIE")["origin"] == f"keychain {scoped(project)}"
+    assert old.moves(link).status == 0
+    skill = old.omac.serve().skill(project, "slack")
+    assert curl(f"{skill['base']}/").body == f"{SECRET}link real -"
+
+
+def test_a_dry_run_changes_nothing(old: OldOmac) -> None:
+    """Neither in the state directory, byte for byte, nor in the keychain, nor in the old files; whatever there is."""
+    project = old.project("shop")
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    old.settings(None, {}, {"slack": {"REGION": "eu"}})
+    for _ in range(2):
+        before, kept = (tree(old.omac.state), tree(old.user), tree(project)), old.kept()
+        plan = old.plan(project)
+        assert not plan["changed"]
+        assert "nothing was changed" in old.omac.ok("import", "--dry-run", "--workdir", str(project))
+        assert (tree(old.omac.state), tree(old.user), tree(project)) == before
+        assert old.kept() == kept
+        old.omac.ok("status", "--json") if (old.omac.state / "journal.db").exists() else old.moves(project)
+
+
+def test_a_dry_run_makes_no_state_directory(old: OldOmac, tmp_path: Path) -> None:
+    """Not even that."""
+    project = old.project("shop")
+    state = tmp_path / "none" / "yet"
+    done = old.omac.run("import", "--dry-run", "--workdir", str(project), extra={"OMAC_STATE_DIR": str(state)})
+    assert done.status == 0, done
+    assert "+ approval" in done.out
+    assert not state.parent.exists()
+
+
+def test_a_second_run_does_nothing(old: OldOmac) -> None:
+    """Everything is there: no event, no write to a store. What was given here since stays, whatever the old one has."""
+    project = old.project("shop")
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    old.keeps("omac/__defaults__/slack", "SLACK_TOKEN", SECRET + "default")
+    old.settings(project, {"slack": {"REGION": "eu"}}, {})
+    old.settings(None, {"slack": {"RETRIES": "3"}}, {"slack": {"REGION": "us"}})
+    assert old.moves(project).status == 0
+    events, before = old.omac.events(), tree(old.omac.state)
+    done = old.moves(project)
+    assert (done.status, done.err) == (0, "")
+    assert "nothing is left to take over" in done.out
+    assert old.omac.events() == events
+    assert {path: one[2] for path, one in tree(old.omac.state).items()} == {p: one[2] for p, one in before.items()}
+    old.omac.ok("config", "set", "slack", "REGION", "us", "--workdir", str(project))
+    old.omac.ok("config", "unset", "slack", "RETRIES", "--workdir", str(project))
+    events = old.omac.events()
+    assert set(steps(old.plan(project)).values()) == {"there"}
+    assert old.moves(project).status == 0
+    assert old.omac.events() == events
+
+
+def test_what_is_recorded(old: OldOmac) -> None:
+    """Registration, approval, values and what is remembered; a project's file reaches nothing but the project."""
+    project = old.project("shop")
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    old.keeps("omac/__defaults__/slack", "SLACK_TOKEN", SECRET + "default")
+    old.settings(project, {"slack": {"REGION": "eu"}}, {"slack": {"RETRIES": "9"}})
+    old.settings(None, {"slack": {"REGION": "us", "RETRIES": "+3"}}, {"slack": {"REGION": "us"}})
+    done = old.moves(project)
+    assert done.status == 0, done
+    assert "- default from" in done.out
+    assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {
+        "REGION": "eu",
+        "RETRIES": "3",
+    }
+    assert [one.event.name for one in old.omac.events(SecretWritten)] == ["SLACK_TOKEN"]
+    (approved,) = old.omac.events(Approved)
+    source = project / ".opencode" / "skills" / "slack"
+    assert (approved.event.source, approved.event.bundle_hash) == (str(source), old_hash(source))
+    remembered = {one.event.name: one.event for one in old.omac.events(DefaultMirrored)}
+    assert remembered.keys() == {"REGION", "SLACK_TOKEN"}
+    assert remembered["REGION"].value == "us"
+    assert {one.bundle_hash for one in remembered.values()} == {old_hash(source)}
+
+
+def test_skills_that_all_projects_share(old: OldOmac) -> None:
+    """They come from the user's registry and file; a project's file has no say."""
+    project = old.omac.root / "shop"
+    project.mkdir()
+    home = Path(old.omac.environment["HOME"])
+    source = old.skill(home, base=".opencode")
+    old.registers(None, [old.entry(source)])
+    old.approves(source)
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    old.settings(None, {"slack": {"REGION": "us"}})
+    old.settings(project, {"slack": {"RETRIES": "9"}})
+    plan = old.plan(project)
+    assert steps(plan) == {
+        ("global", "registration", ""): "take",
+        ("global", "approval", ""): "take",
+        ("global", "secret", "SLACK_TOKEN"): "take",
+        ("global", "setting", "REGION"): "take",
+        ("global", "setting", "RETRIES"): "skip",
+    }
+    assert old.moves(project).status == 0
+    (skill,) = old.omac.serve().activate(project)["skills"]
+    assert skill["state"] == "ready"
+    assert curl(f"{skill['base']}/").body == f"{SECRET}all - us"
+
+
+def test_a_forged_registry_gets_nothing(old: OldOmac) -> None:
+    """An agent that writes every file of a project gets its skill listed, and neither an approval nor a secret."""
+    project = old.omac.root / "shop"
+    source = old.skill(project, mark="planted")
+    forged = {"approved": True, "declared_secret_names": ["SLACK_TOKEN", "SLACK_COOKIE", "AWS_KEY"]}
+    old.registers(project, [old.entry(source, project, **forged)])
+    write(project / ".opencode" / "approvals.json", {"version": 1, "approved": [old.entry(source)]})
+    old.settings(project, {"slack": {"REGION": "us"}}, {"slack": {"REGION": "us"}})
+    for service in ("omac/slack", scoped(project), "omac/__defaults__/slack"):
+        old.keeps(service, "SLACK_TOKEN", SECRET + "all")
+    assert steps(old.plan(project)) == {
+        ("workdir", "registration", ""): "take",
+        ("workdir", "approval", ""): "skip",
+        ("workdir", "secret", "SLACK_TOKEN"): "skip",
+        ("workdir", "secret", "SLACK_COOKIE"): "skip",
+        ("workdir", "secret", "AWS_KEY"): "skip",
+        ("workdir", "setting", "REGION"): "skip",
+        ("defaults", "default", "SLACK_TOKEN"): "take",
+        ("defaults", "default", ""): "skip",
+    }
+    done = old.moves(project)
+    assert done.status == 0, done
+    assert "omac approve slack" in done.out
+    assert len(old.omac.events(Registered)) == 1
+    assert not old.omac.events(Approved)
+    assert not old.omac.events(SecretWritten)
+    assert not old.omac.events(ConfigWritten)
+    assert {one.event.bundle_hash for one in old.omac.events(DefaultMirrored)} == {""}
+    skill = old.omac.serve().skill(project, "slack")
+    assert skill["state"] == "broken"
+
+
+def test_planted_code_inherits_nothing(old: OldOmac) -> None:
+    """Code under an approved name: changed in its folder, copied to another folder, or changed where no hash looks."""
+    changed = old.project("changed")
+    (changed / ".opencode/skills/slack/sidecar.py").write_text("planted")
+    told = step(old.plan(changed), "approval")
+    assert (told["verdict"], told["why"]) == ("skip", "its code has changed since it was approved")
+
+    approved = old.project("approved")
+    copied = old.omac.root / "copied"
+    shutil.copytree(approved, copied)
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    told = step(old.plan(copied), "approval")
+    assert told["verdict"] == "skip"
+    assert str(approved) in told["why"]
+    assert step(old.plan(copied), "secret", "SLACK_TOKEN")["verdict"] == "skip"
+
+    beside = old.omac.root / "beside"
+    source = old.skill(beside, mark="beside")
+    module = source / "node_modules" / "m.js"
+    module.parent.mkdir()
+    module.write_text("approved")
+    old.registers(beside, [old.entry(source, beside)])
+    old.approves(source)
+    assert step(old.plan(beside), "approval")["verdict"] == "take"
+    module.write_text("planted!")
+    told = step(old.plan(beside), "approval")
+    assert told["verdict"] == "skip"
+    assert "node_modules/m.js" in told["why"]
+    module.write_text("approved")
+    (source / "os.pyc").write_bytes(b"planted")
+    assert step(old.plan(beside), "approval")["verdict"] == "skip"
+    (source / "os.pyc").unlink()
+    (source / "lib").symlink_to("node_modules")
+    assert step(old.plan(beside), "approval")["verdict"] == "skip"
+
+
+def test_approvals_that_somebody_else_may_write(old: OldOmac) -> None:
+    """They vouch for nothing: open to others, or in the project, where an agent writes."""
+    project = old.project("shop")
+    approvals = old.user / "approvals.json"
+    approvals.chmod(0o666)
+    plan = old.plan(project)
+    assert step(plan, "approval")["verdict"] == "skip"
+    assert any(str(approvals) in note and "written by others" in note for note in plan["notes"])
+    approvals.chmod(0o600)
+    inside = project / "config"
+    shutil.copytree(old.user.parent, inside)
+    old.omac.environment["XDG_CONFIG_HOME"] = str(inside)
+    plan = old.plan(project)
+    assert step(plan, "approval")["verdict"] == "skip"
+    assert any("an agent can write" in note for note in plan["notes"])
+
+
+def test_values_that_are_refused(old: OldOmac) -> None:
+    """They are listed with the reason, a secret's without its value; the others are taken over."""
+    project = old.project("shop")
+    old.keeps("omac/slack", "SLACK_TOKEN", "bad-" + SECRET)
+    old.keeps("omac/slack", "SLACK_COOKIE", "chocolate")
+    old.settings(project, {"slack": {"REGION": "mars", "RETRIES": "many", "UNKNOWN": "1"}})
+    plan = old.plan(project)
+    found = {one.get("name", ""): one for one in plan["skills"][0]["steps"]}
+    assert {name: one["verdict"] for name, one in found.items()} == {
+        "": "take",
+        "SLACK_TOKEN": "skip",
+        "SLACK_COOKIE": "take",
+        "REGION": "skip",
+        "RETRIES": "skip",
+        "UNKNOWN": "skip",
+    }
+    assert "one of the choices" in found["REGION"]["why"]
+    assert "pattern" in found["SLACK_TOKEN"]["why"]
+    assert old.moves(project).status == 0
+    assert [one.event.name for one in old.omac.events(SecretWritten)] == ["SLACK_COOKIE"]
+
+
+def test_a_keychain_that_is_locked_or_absent(old: OldOmac) -> None:
+    """The rest is taken over; a locked one is said, as the failure it is; after unlocking, the secrets follow."""
+    project = old.project("shop")
+    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
+    other = old.project("other")
+    absent = old.omac.run("import", "--workdir", str(other), "--yes", extra={"DBUS_SESSION_BUS_ADDRESS": ""})
+    assert absent.status == 0, absent
+    assert "keychain" in absent.err
+    assert len(old.omac.events(Approved)) == 1
+    old.keyring.lock()
+    done = old.moves(project)
+    assert done.status == 8, done
+    assert "locked" in done.err
+    assert len(old.omac.events(Approved)) == 2
+
+
+def test_asking(old: OldOmac) -> None:
+    """Without --yes a person is asked, after everything was shown; a no changes nothing, nobody there is misuse."""
+    project = old.project("shop")
+    done = old.omac.run("import", "--workdir", str(project), within=("setsid", "-w"))
+    assert done.status == 2
+    assert "+ approval" in done.out
+    assert "--yes" in done.err
+    assert old.omac.run("import", "--workdir", str(project), "--json").status == 2
+    before = tree(old.omac.state)
+    status, said = typed(old.omac, project, b"n\n")
+    assert (status, "[y/N]" in said) == (1, True), said
+    assert tree(old.omac.state) == before
+    status, said = typed(old.omac, project, b"y\n")
+    assert status == 0, said
+    assert said.index("+ approval") < said.index("[y/N]") < said.index("taken over")
+    assert len(old.omac.events(Approved)) == 1
+
+
+def test_only_one_harness(old: OldOmac) -> None:
+    """--harness leaves out what that coding agent does not see."""
+    project = old.project("shop")
+    assert steps(old.plan(project, "--harness", "claude"))["missing", "registration", ""] == "skip"
+    assert steps(old.plan(project, "--harness", "opencode"))["workdir", "approval", ""] == "take"
+    assert old.omac.run("import", "--harness", "nobody").status == 2
+
+
+def test_nothing_old_is_here(old: OldOmac) -> None:
+    """That is no failure."""
+    project = old.omac.root / "new"
+    project.mkdir()
+    done = old.moves(project)
+    assert (done.status, done.err) == (0, "")
+    assert "no old omac was here" in done.out
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b'{"version": 2, "registered": []}', b"[]", b"null"])
+def test_a_registry_that_cannot_be_read(old: OldOmac, content: bytes) -> None:
+    """It is named, and the other files count all the same; where nothing else is, that is invalid configuration."""
+    project = old.project("shop")
+    path = project / ".opencode" / "sidecar.json"
+    path.write_bytes(content)
+    done = old.moves(project)
+    assert done.status == 3, done
+    assert str(path) in done.err
+    assert "Traceback" not in done.err
+    home = old.skill(Path(old.omac.environment["HOME"]), "shared")
+    old.registers(None, [old.entry(home)])
+    old.approves(home)
+    done = old.moves(project)
+    assert done.status == 0, done
+    assert str(path) in done.err
+    assert len(old.omac.events(Approved)) == 1
+
+
+def test_a_failure_for_one_skill_does_not_stop_the_others(old: OldOmac) -> None:
+    """A skill that cannot be copied is said, with its file; the next one is taken over."""
+    project = old.omac.root / "shop"
+    bad, good = old.skill(project, "bad", "bad"), old.skill(project, "good", "good")
+    old.registers(project, [old.entry(bad, project), old.entry(good, project)])
+    old.approves(bad)
+    old.approves(good)
+    os.mkfifo(bad / "pipe")
+    done = old.moves(project)
+    assert done.status == 0, done
+    assert f"{bad}/pipe" in done.out
+    assert [one.event.source for one in old.omac.events(Approved)] == [str(good)]
+
+
+def typed(omac: Omac, project: Path, answer: bytes) -> tuple[int, str]:
+    """Run the command at a terminal and answer its question."""
+    main, inner = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "-c", "-w", *COMMAND, "import", "--workdir", str(project)],
+        stdin=inner, stdout=inner, stderr=inner, env=omac.environment, cwd=omac.root, start_new_session=True,
+    )  # fmt: skip
+    os.close(inner)
+    said = b""
+    try:
+        while select.select([main], [], [], 30)[0]:
+            try:
+                chunk = os.read(main, 4096)
+            except OSError:
+                break
+            said += chunk
+            if b"[y/N] " in chunk:
+                os.write(main, answer)
+        return process.wait(30), said.decode()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(main)

@@ -1,0 +1,415 @@
+"""tools/commands/secrets.py: secrets go from a person to a store and to the sidecar, and are seen nowhere else."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_keyring import PrivateKeyring, private_keyring
+from real_omac import Done, Omac, Serving, curl, eventually, omac_in, stays
+from valued_skill import META, PROGRAM, everywhere, pid_of, piped, told, typed, valued, waiting, with_vault
+
+from omac.domain.credential import SecretRemoved, SecretWriteRequested, SecretWritten
+
+SECRET = "xoxb-7f3a9c"
+OTHER = "xoxb-e81d22"
+PEM = "-----BEGIN KEY-----\nc2VjcmV0LWxpbmU\n-----END KEY-----"
+SOON_S = 1.0  # a change from another terminal, until agents see it
+START_S = 5.0  # a small Python server, until it answers
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """A project whose skill wants values, where secrets are kept in a vault."""
+    with_vault(omac)
+    return valued(omac)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
+    """The same for tests that change nothing: every value they give is refused."""
+    with omac_in(tmp_path_factory.mktemp("shared")) as omac:
+        with_vault(omac)
+        yield omac, valued(omac)
+
+
+def set_token(omac: Omac, project: Path, value: str = SECRET, name: str = "TOKEN") -> None:
+    """Give it by a pipe, and see that it was taken."""
+    done = piped(omac, value.encode() + b"\n", "secrets", "set", "slack", name, "--workdir", str(project))
+    assert done.status == 0, done
+
+
+def listed(omac: Omac, project: Path) -> dict[str, dict[str, Any]]:
+    """What `omac secrets list --json` says, by name."""
+    out = omac.ok("secrets", "list", "slack", "--json", "--workdir", str(project))
+    return {row["name"]: row for row in map(json.loads, out.splitlines())}
+
+
+def ready(serving: Serving, project: Path, **wanted: str | None) -> dict[str, Any]:
+    """The skill, once its sidecar runs with these values."""
+
+    def look() -> dict[str, Any] | None:
+        skill = serving.skill(project, "slack")
+        found = told(skill) if skill["state"] == "ready" else None
+        return skill if found and found == found | wanted else None
+
+    skill: dict[str, Any] = eventually(look, START_S, f"a sidecar with {wanted}")
+    return skill
+
+
+# ---- the journey of a secret ----
+
+
+def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
+    """What is said at each step; a value never is."""
+    where = ("--workdir", str(shop))
+    done = piped(omac, SECRET.encode() + b"\n", "secrets", "set", "slack", "TOKEN", *where)
+    assert (done.status, done.out) == (0, f"TOKEN of slack for {shop}: kept in the vault {omac.state / 'vault'}\n")
+    said, command = done.err.splitlines()
+    assert said == "slack is not approved: it gets this once its code is"
+    assert command.startswith(f"  try: omac approve slack --workdir {shop} --hash sha256:")
+    row = listed(omac, shop)["TOKEN"]
+    fingerprint = row.pop("fingerprint")
+    assert row == {"name": "TOKEN", "required": True, "given": "yes", "store": "vault", "description": "opens the door"}
+    assert fingerprint.startswith("hmac:")
+    shown = json.loads(omac.ok("config", "show", "slack", "--json", *where))
+    assert [one["fingerprint"] for one in shown["secrets"]] == [fingerprint, "<missing>", "<missing>"]
+    text = omac.ok("secrets", "list", "slack", *where)
+    assert [line.split()[:5] for line in text.splitlines()[1:3]] == [
+        ["TOKEN", "yes", "yes", "vault", fingerprint],
+        ["PEM", "no", "no", "-", "<missing>"],
+    ]
+    taken = omac.run("secrets", "unset", "slack", "TOKEN", "SPARE", *where)
+    assert taken.out.splitlines() == [
+        f"TOKEN is no longer given to slack for {shop}",
+        f"SPARE was not given to slack for {shop}",
+    ]
+    assert f"try: omac secrets set slack TOKEN --workdir {shop}" in taken.err
+    assert "still remembered" in taken.err
+    assert "--purge-defaults" in taken.err
+    assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
+    assert listed(omac, shop)["TOKEN"]["fingerprint"] == "<missing>"
+    assert SECRET.encode() not in everywhere(omac, done, taken)
+
+
+def test_as_data(omac: Omac, shop: Path) -> None:
+    """What programs get for what they change."""
+    where = ("--workdir", str(shop), "--json")
+    done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *where)
+    given = json.loads(done.out)
+    assert given == {
+        "skill": "slack", "workdir": str(shop), "name": "TOKEN", "store": "vault",
+        "fingerprint": listed(omac, shop)["TOKEN"]["fingerprint"],
+    }  # fmt: skip
+    done = omac.run("secrets", "unset", "slack", "SPARE", "TOKEN", "TOKEN", *where)
+    assert json.loads(done.out) == {"skill": "slack", "workdir": str(shop), "unset": ["TOKEN"]}
+    assert len(omac.events(SecretRemoved)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "arrives"),
+    [
+        ("TOKEN", SECRET.encode(), SECRET),
+        ("TOKEN", SECRET.encode() + b"\n", SECRET),
+        ("TOKEN", SECRET.encode() + b"\r\n", SECRET),
+        ("TOKEN", b"xoxb- with spaces ", "xoxb- with spaces "),
+        ("TOKEN", "xoxb-\u00e9\U0001f511$(id)'\"\\".encode(), "xoxb-\u00e9\U0001f511$(id)'\"\\"),
+        ("TOKEN", b"xoxb-" + b"k" * 100_000, "xoxb-" + "k" * 100_000),
+        ("PEM", PEM.encode() + b"\n", PEM),
+        ("PEM", PEM.encode() + b"\n\n", PEM + "\n"),
+    ],
+)
+def test_what_is_piped_arrives(omac: Omac, shop: Path, name: str, sent: bytes, arrives: str) -> None:
+    """As it stands, but for one newline at the end."""
+    set_token(omac, shop)
+    assert piped(omac, sent, "secrets", "set", "slack", name, "--workdir", str(shop)).status == 0
+    omac.approve(shop, "slack")
+    ready(omac.serve(), shop, **{name: arrives})
+
+
+def test_at_a_terminal(omac: Omac, shop: Path) -> None:
+    """It is asked for once, and not shown while it is typed."""
+    answers = [("value (not shown)", SECRET.encode() + b"\r")]
+    done = typed(omac, answers, "secrets", "set", "slack", "TOKEN", "--workdir", str(shop))
+    assert done.status == 0, done
+    assert "opens the door" in done.out
+    assert done.out.count("value (not shown)") == 1
+    assert SECRET not in done.out
+    assert "*" not in done.out
+    assert SECRET.encode() not in everywhere(omac, done)
+    assert listed(omac, shop)["TOKEN"]["given"] == "yes"
+
+
+# ---- what is refused ----
+
+BAD: dict[str, tuple[str, bytes, str]] = {
+    "empty": ("TOKEN", b"", "is empty"),
+    "only a newline": ("TOKEN", b"\n", "is empty"),
+    "pattern": ("TOKEN", b"bad-zq91", "does not match the pattern"),
+    "line break": ("TOKEN", b"xoxb-zq91\nzq92", "holds a line break"),
+    "carriage return": ("TOKEN", b"xoxb-zq91\rzq92", "holds a line break"),
+    "two newlines": ("TOKEN", b"xoxb-zq91\n\n", "holds a line break"),
+    "NUL": ("TOKEN", b"xoxb-zq91\0", "NUL"),
+    "NUL in several lines": ("PEM", b"zq91\n\0\n", "NUL"),
+    "not UTF-8": ("TOKEN", b"xoxb-zq91\xff", "is not UTF-8"),
+    "UTF-16": ("SPARE", "zq91".encode("utf-16"), "is not UTF-8"),
+    "too long": ("SPARE", b"zq91" * 32_000, "is too long"),
+    "far too long": ("SPARE", b"zq91" * 100_000, "more than"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_values_by_a_pipe(shared: tuple[Omac, Path], bad: str) -> None:
+    """Refused before anything is recorded; nothing of the value is left anywhere."""
+    omac, project = shared
+    name, sent, problem = BAD[bad]
+    done = piped(omac, sent, "secrets", "set", "slack", name, "--workdir", str(project))
+    assert (done.status, done.out) == (9, ""), done
+    assert problem in done.err
+    found = everywhere(omac, done)
+    assert b"zq91" not in found
+    assert b"zq92" not in found
+    assert omac.events(SecretWriteRequested) == []
+    assert listed(omac, project)[name]["given"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("name", "typing", "problem"),
+    [
+        ("TOKEN", b"bad-zq91\r", "does not match the pattern"),
+        ("TOKEN", b"\r", "is empty"),
+        ("TOKEN", b"xoxb-zq91\xff\r", "is not UTF-8"),
+        ("TOKEN", b"xoxb-zq91\x1b[A\r", "control characters"),
+    ],
+)
+def test_bad_values_at_a_terminal(shared: tuple[Omac, Path], name: str, typing: bytes, problem: str) -> None:
+    """Three tries, and then no more; none is shown."""
+    omac, project = shared
+    answers = [("value (not shown)", typing)] * 3
+    done = typed(omac, answers, "secrets", "set", "slack", name, "--workdir", str(project))
+    assert done.status == 9, done
+    assert problem in done.out
+    assert b"zq91" not in everywhere(omac, done)
+    assert omac.events(SecretWriteRequested) == []
+
+
+def test_giving_up_at_a_terminal(shared: tuple[Omac, Path]) -> None:
+    """^D and ^C are no values."""
+    omac, project = shared
+    command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
+    assert typed(omac, [("value (not shown)", b"\x04")], *command).status == 9
+    assert typed(omac, [("value (not shown)", b"xoxb-zq91\x03")], *command).status in (130, -2)
+    assert b"zq91" not in everywhere(omac)
+    assert omac.events(SecretWriteRequested) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message", "fix"),
+    [
+        (("set", "slack", "REGION"), 9, "it declares: TOKEN, PEM, SPARE", "omac config set slack REGION VALUE --wor"),
+        (("set", "slack", "TOKNE"), 9, "it declares: TOKEN, PEM, SPARE", "omac config show slack --workdir"),
+        (("set", "slack", "a\x1b[2J"), 9, "it declares", "omac config show"),
+        (("unset", "slack", "TOKEN", "NOPE"), 9, "declares no secret 'NOPE'", "omac config show slack"),
+        (("set", "slac", "TOKEN"), 4, "there are: slack", "omac secrets set slack"),
+        (("list", "slac"), 4, "there are: slack", "omac secrets list slack"),
+        (("import", "slack", "--from", "/nowhere"), 2, "No such file", "ls -ld /nowhere"),
+        (("import", "slack", "--from", "/"), 2, "directory", "ls -ld /"),
+    ],
+)
+def test_slips(shared: tuple[Omac, Path], arguments: tuple[str, ...], status: int, message: str, fix: str) -> None:
+    """Each says what there is, and has a command that goes on."""
+    omac, project = shared
+    done = piped(omac, b"xoxb-zq91", "secrets", *arguments, "--workdir", str(project))
+    assert (done.status, done.out) == (status, ""), done
+    assert message in done.err
+    assert f"  try: {fix}" in done.err
+    assert "\x1b" not in done.err
+    assert b"zq91" not in everywhere(omac, done)
+
+
+# ---- a file of them ----
+
+
+def test_import(omac: Omac, shop: Path) -> None:
+    """All lines of a file, or of a pipe; each as `set` would take it."""
+    file = omac.folder / "slack.env"
+    file.write_text(f"# from the safe\n\nTOKEN={SECRET}\r\nSPARE='with spaces'\n")
+    done = omac.run("secrets", "import", "slack", "--from", str(file), "--workdir", str(shop), "--json")
+    assert [json.loads(line)["name"] for line in done.out.splitlines()] == ["TOKEN", "SPARE"]
+    piped(omac, f"TOKEN={OTHER}".encode(), "secrets", "import", "slack", "--from", "-", "--workdir", str(shop))
+    omac.approve(shop, "slack")
+    ready(omac.serve(), shop, TOKEN=OTHER, SPARE="with spaces", PEM=None)
+    file.unlink()
+    assert SECRET.encode() not in everywhere(omac, done)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"TOKEN=xoxb-zq91\nREGION=zq92\n", "declares no secret 'REGION'"),
+        (b"TOKEN=xoxb-zq91\nSPARE=\n", "SPARE: is empty"),
+        (b"SPARE=zq92\nTOKEN=bad-zq91\n", "TOKEN: does not match"),
+        (b"TOKEN=xoxb-zq91\nzq92\n", 'line 2: has no "="'),
+        (b"TOKEN=xoxb-zq91\nTOKEN=xoxb-zq92\n", "line 2: sets the variable of line 1 again"),
+        (b"export TOKEN=xoxb-zq91\n", "line 1: begins with"),
+        (b"TOKEN=xoxb-zq91\nSPARE=\xff", "is not UTF-8"),
+        (b"TOKEN=xoxb-zq91\nSPARE=a\0b", "NUL"),
+        (b"# nothing\n", "holds no NAME=value line"),
+        (b"TOKEN=xoxb-zq91\nSPARE=" + b"k" * 300_000, "more than"),
+    ],
+)
+def test_imports_are_all_or_nothing(shared: tuple[Omac, Path], content: bytes, problem: str) -> None:
+    """One bad line, and none is given; nothing of any is shown."""
+    omac, project = shared
+    done = piped(omac, content, "secrets", "import", "slack", "--from", "-", "--workdir", str(project))
+    assert (done.status, done.out) == (9, ""), done
+    assert problem in done.err
+    found = everywhere(omac, done)
+    assert b"zq91" not in found
+    assert b"zq92" not in found
+    assert omac.events(SecretWriteRequested) == []
+
+
+# ---- while a server runs ----
+
+
+def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
+    """Without a reload and with the same token; a change starts it anew; taking the secret back stops it."""
+    omac.approve(shop, "slack")
+    serving = omac.serve()
+    pending = waiting(serving, shop)
+    assert (pending["missing"], pending["fix"]) == (["TOKEN"], [f"omac secrets set slack TOKEN --workdir {shop}"])
+    token = serving.activate(shop)["token"]
+
+    set_token(omac, shop)
+    base = eventually(lambda: serving.skill(shop, "slack").get("base"), SOON_S, "a base for the skill")
+    assert token in base
+    assert eventually(lambda: told({"base": base}), SOON_S, "an answer")["TOKEN"] == SECRET
+    first = pid_of(omac)
+
+    set_token(omac, shop, OTHER)
+    ready(serving, shop, TOKEN=OTHER)
+    assert pid_of(omac) not in (None, first)
+    assert serving.skill(shop, "slack")["base"] == base
+
+    second = pid_of(omac)
+    assert omac.run("secrets", "unset", "slack", "TOKEN", "--workdir", str(shop)).status == 0
+    answer = eventually(lambda: (a := curl(f"{base}/")).status == 409 and a, SOON_S, "a 409")
+    assert answer.headers["x-omac-reason"] == "pending-credentials"
+    assert answer.json()["missing"] == ["TOKEN"]
+    assert answer.json()["fix"] == [f"omac secrets set slack TOKEN --workdir {shop}"]
+    eventually(lambda: not Path(f"/proc/{second}").exists(), START_S, "the end of the sidecar")
+    found = everywhere(omac)
+    assert SECRET.encode() not in found
+    assert OTHER.encode() not in found
+
+
+def test_an_unapproved_skill_gets_nothing(omac: Omac, shop: Path) -> None:
+    """What was given waits for the approval; the command that was told gives it."""
+    serving = omac.serve()
+    assert serving.skill(shop, "slack")["state"] == "broken"
+    done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", "--workdir", str(shop))
+    stays(lambda: serving.skill(shop, "slack")["state"] == "broken", 0.5, "it waits for the approval")
+    (command,) = [line.partition("try: ")[2] for line in done.err.splitlines() if "try: " in line]
+    omac.ok(*command.split()[1:])
+    ready(serving, shop, TOKEN=SECRET)
+
+
+def test_giving_the_same_changes_nothing(omac: Omac, shop: Path) -> None:
+    """A sidecar is not started anew for what it has."""
+    set_token(omac, shop)
+    omac.approve(shop, "slack")
+    serving = omac.serve()
+    ready(serving, shop, TOKEN=SECRET)
+    before = pid_of(omac)
+    set_token(omac, shop)
+    stays(lambda: pid_of(omac) == before, 0.7, "the same sidecar")
+
+
+def test_a_skill_that_all_share(omac: Omac, shop: Path) -> None:
+    """--global finds it, gives to it alone, and remembers nothing."""
+    source = Path(omac.environment["HOME"]) / ".agents" / "skills" / "slack"
+    source.mkdir(parents=True)
+    (source / "omac.yaml").write_text(META)
+    (source / "sidecar.py").write_text(PROGRAM)
+    done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN")
+    assert done.status == 2
+    assert "omac secrets set slack --global TOKEN" in done.err
+    assert piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", "--global").status == 0
+    assert listed(omac, shop)["TOKEN"]["given"] == "no"
+    assert [record.stream.split("/")[2] for record in omac.events(SecretWritten)] == ["global"]
+
+
+# ---- stores that are locked, or not there ----
+
+
+def test_a_locked_vault(omac: Omac, shop: Path) -> None:
+    """Nothing is recorded where nobody can be asked; taking back counts all the same, and can be finished later."""
+    set_token(omac, shop)
+    before = len(omac.events())
+    key = omac.environment.pop("OMAC_VAULT_KEY_FILE")
+    done = piped(omac, OTHER.encode(), "secrets", "set", "slack", "TOKEN", "--workdir", str(shop))
+    assert (done.status, done.out) == (8, "")
+    assert "the vault is locked" in done.err
+    assert "try: export OMAC_VAULT_KEY_FILE=PATH" in done.err
+    assert len(omac.events()) == before
+    assert listed(omac, shop)["TOKEN"]["given"] == "yes", "no store is asked for that"
+    unset = ("secrets", "unset", "slack", "TOKEN", "--workdir", str(shop))
+    done = piped(omac, b"", *unset)
+    assert done.status == 8
+    assert "no longer given to slack, but not removed" in done.err
+    assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
+    omac.environment["OMAC_VAULT_KEY_FILE"] = key
+    assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 2
+    assert piped(omac, b"", *unset).status == 0
+    assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 1, "only what is remembered"
+
+
+def test_no_store_at_all(omac: Omac) -> None:
+    """It is said before a value is taken, with the command that makes one."""
+    project = valued(omac)
+    done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", "--workdir", str(project))
+    assert done.status == 8, done
+    assert "try: omac vault init" in done.err
+    assert SECRET.encode() not in everywhere(omac, done)
+
+
+@pytest.fixture
+def keyring(tmp_path: Path) -> Iterator[PrivateKeyring]:
+    """A real gnome-keyring, where there is one."""
+    if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
+        pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
+    with private_keyring(tmp_path) as found:
+        yield found
+
+
+def test_with_a_real_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
+    """The same journey, and what becomes of it when the keyring is locked."""
+    omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
+    project = valued(omac)
+    where = ("--workdir", str(project))
+    done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *where)
+    assert (done.status, done.out) == (0, f"TOKEN of slack for {project}: kept in the system's keychain\n"), done
+    row = listed(omac, project)["TOKEN"]
+    assert (row["given"], row["store"]) == ("yes", "keychain")
+    shown = json.loads(omac.ok("config", "show", "slack", "--json", *where))
+    assert shown["secrets"][0]["fingerprint"] == row["fingerprint"]
+    omac.approve(project, "slack")
+    serving = omac.serve()
+    ready(serving, project, TOKEN=SECRET)
+
+    keyring.lock()
+    locked: Done = piped(omac, OTHER.encode(), "secrets", "set", "slack", "TOKEN", *where)
+    assert (locked.status, locked.out) == (8, "")
+    assert "keychain is locked" in locked.err
+    assert "  try: omac unlock" in locked.err
+    assert listed(omac, project)["TOKEN"] == row
+    assert ready(serving, project, TOKEN=SECRET), "it goes on with what it has"
+    taken = piped(omac, b"", "secrets", "unset", "slack", "TOKEN", *where)
+    assert taken.status == 8
+    waiting(serving, project)
+    found = everywhere(omac, done, locked, taken)
+    assert SECRET.encode() not in found
+    assert OTHER.encode() not in found

@@ -1,0 +1,160 @@
+"""tools/commands/settings.py: what is shown, what is changed, and what the journal says of it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omac.adapters.settings.files import user_path
+from omac.domain.recorded import Recorded
+from omac.domain.refusal import Refusal
+from omac.domain.settings import SETTINGS, SettingChanged
+from omac.journal.opening import read_journal
+from omac.tools.commands.settings import set_, show, unset
+
+Environment = Mapping[str, str]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A home and a state directory of this test's own."""
+    return {"HOME": str(tmp_path / "home"), "OMAC_STATE_DIR": str(tmp_path / "state")}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that says something omac cannot use, and something that it may not say."""
+    file = tmp_path / "project" / ".omac" / "settings.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[serve]\nbundle_drift = "refuse"\nauto_register = true\nunaproved = "allow"\n')
+    return file
+
+
+def clock() -> int:
+    """It is always the same moment."""
+    return 7
+
+
+def change(environment: Environment, name: str, value: str | None) -> int:
+    """`omac settings set` or `unset`."""
+    if value is None:
+        return unset(name, None, environment, clock)
+    return set_(name, value, None, environment, clock)
+
+
+def recorded(environment: Environment) -> list[Recorded]:
+    """All that is in the journal."""
+    journal = read_journal(f"{environment['OMAC_STATE_DIR']}/journal.db")
+    try:
+        return list(journal.records())
+    finally:
+        journal.close()
+
+
+def shown(capsys: pytest.CaptureFixture[str], project: Path, environment: Environment) -> dict[str, dict[str, Any]]:
+    """What `omac settings show --json` prints, by name."""
+    capsys.readouterr()
+    assert show(True, True, str(project.parent.parent), environment) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [list(line) for line in lines] == [["name", "value", "origin", "ignored", "meaning"]] * len(SETTINGS)
+    return {line["name"]: line for line in lines}
+
+
+def test_as_text(environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line a setting, in columns; a warning about nothing is not given."""
+    assert show(False, False, str(tmp_path), environment) == 0
+    text, warnings = capsys.readouterr()
+    assert text.splitlines() == [
+        "serve.bundle_drift   refuse",
+        "serve.unapproved     refuse",
+        "serve.auto_register  true",
+        "secrets.store        auto",
+    ]
+    assert warnings == ""
+
+
+def test_with_origins(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who said so, what was ignored and why; slips of the project are told of beside the data."""
+    change(environment, "serve.bundle_drift", "accept")
+    capsys.readouterr()
+    show(False, True, str(project.parent.parent), {**environment, "OMAC_SECRETS_STORE": "vault"})
+    text, warnings = capsys.readouterr()
+    assert text.splitlines() == [
+        f"serve.bundle_drift   refuse  project {project}",
+        f"  user {user_path(environment)} says accept: the project comes first",
+        "serve.unapproved     refuse  default",
+        "serve.auto_register  true    default",
+        f"  project {project} says true: a project may only say false",
+        "secrets.store        vault   environment OMAC_SECRETS_STORE",
+    ]
+    slip = f"omac: {project}: there is no setting serve.unaproved; did you mean serve.unapproved?; ignored"
+    assert warnings.splitlines() == [slip]
+
+
+def test_as_data(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object a line."""
+    assert shown(capsys, project, environment)["serve.auto_register"] == {
+        "name": "serve.auto_register",
+        "value": "true",
+        "origin": "default",
+        "ignored": [f"project {project} says true: a project may only say false"],
+        "meaning": "whether activating a directory registers the skills found in it",
+    }
+
+
+def test_changes_are_recorded(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each change is one event of a log without versions; what changes nothing is none."""
+    for value in ("confine", "confine", "allow", None, None):
+        assert change(environment, "serve.unapproved", value) == 0
+        assert shown(capsys, project, environment)["serve.unapproved"]["value"] == value or "refuse"
+    records = recorded(environment)
+    origin = f"user {user_path(environment)}"
+    assert [record.event for record in records] == [
+        SettingChanged("serve.unapproved", "confine", origin),
+        SettingChanged("serve.unapproved", "allow", origin),
+        SettingChanged("serve.unapproved", None, origin),
+    ]
+    assert {(record.version, record.actor, record.at) for record in records} == {(None, "person", 7)}
+    assert {record.stream.partition("/")[0] for record in records} == {"settings"}
+
+
+def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also when the environment says something else, and is heard."""
+    loud = {**environment, "OMAC_SECRETS_STORE": "keychain"}
+    for value in ("vault", "vault", None):
+        change(loud, "secrets.store", value)
+    text, warnings = capsys.readouterr()
+    assert text.splitlines() == [
+        "secrets.store is vault: where new secrets are kept",
+        "secrets.store is vault already: where new secrets are kept",
+        "secrets.store is not set: where new secrets are kept",
+    ]
+    assert warnings.splitlines() == ["omac: OMAC_SECRETS_STORE is in the environment, and comes first there"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("serve.unaproved", "allow", "did you mean serve.unapproved?"),
+        ("serve.unaproved", None, "did you mean serve.unapproved?"),
+        ("serve.unapproved", "alow", "takes refuse, confine or allow, not 'alow'"),
+        ("serve.unapproved", "", "takes refuse, confine or allow"),
+    ],
+)
+def test_slips_change_nothing(environment: Environment, name: str, value: str | None, told: str) -> None:
+    """They are misuse; neither the file nor the journal comes to be."""
+    with pytest.raises(Refusal) as caught:
+        change(environment, name, value)
+    assert (caught.value.reason, caught.value.exit_code) == ("misuse", 2)
+    assert told in caught.value.message
+    assert not Path(user_path(environment)).exists()
+    assert not Path(environment["OMAC_STATE_DIR"]).exists()
+
+
+def test_without_a_journal_nothing_changes(environment: Environment, tmp_path: Path) -> None:
+    """What cannot be recorded did not happen."""
+    with pytest.raises(Refusal):
+        set_("secrets.store", "vault", str(tmp_path), environment, clock)  # a folder is no journal
+    assert not Path(user_path(environment)).exists()

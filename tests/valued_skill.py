@@ -1,0 +1,139 @@
+"""A skill that wants secrets and settings, and people who give them: at a terminal, by a pipe, by a file.
+
+Its sidecar answers GET / with the values it was given, so that a test sees what arrives.
+"""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from real_omac import COMMAND, Done, Omac, Serving, curl
+
+NAMES = ("TOKEN", "PEM", "SPARE", "REGION", "LIMIT", "MODE", "HOST_SIDE", "NOTE")
+META = """\
+name: slack
+description: Wants values
+sidecar:
+  command: [python3, -I, -S, sidecar.py]
+  mount: chat
+  health: {path: /status}
+  secrets:
+    - {name: TOKEN, description: opens the door, pattern: '^[a-z]{4}-.+$'}
+    - {name: PEM, required: false, multiline: true}
+    - {name: SPARE, required: false}
+  config:
+    - {name: REGION, description: where it is, default: eu}
+    - {name: LIMIT, type: int, required: false}
+    - {name: MODE, type: enum, choices: [fast, slow], required: false}
+    - {name: HOST_SIDE, required: false, default_from_env: SLACK_HOST_SIDE}
+    - {name: NOTE, required: false}
+"""
+PROGRAM = f"""\
+import json, os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Teller(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps({{name: os.environ.get(name) for name in {NAMES!r}}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        pass
+
+ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Teller).serve_forever()
+"""
+CHILD_S = 60.0
+
+
+def valued(omac: Omac, name: str = "shop", meta: str = META) -> Path:
+    """A project with the skill."""
+    project = omac.root / name
+    omac.skill(project, "slack", meta, PROGRAM)
+    return project
+
+
+def with_vault(omac: Omac) -> Path:
+    """Have this omac keep secrets in a vault under a key file; returns the vault's path."""
+    key = omac.folder / "vault.key"
+    done = omac.run("vault", "init", "--key-file", str(key))
+    assert done.status == 0, done
+    omac.environment |= {"OMAC_SECRETS_STORE": "vault", "OMAC_VAULT_KEY_FILE": str(key)}
+    return omac.state / "vault"
+
+
+def piped(omac: Omac, stdin: bytes, *arguments: str, extra: Mapping[str, str] | None = None) -> Done:
+    """Run a command that reads stdin, where there is no terminal."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        env=omac.environment | dict(extra or {}),
+        cwd=omac.root,
+        timeout=CHILD_S,
+        start_new_session=True,
+    )
+    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> Done:
+    """Run a command at a terminal: whenever the first of `answers` was asked for, type it. All it shows is `out`."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(omac.root)
+        os.execvpe(COMMAND[0], [*COMMAND, *arguments], omac.environment)
+    shown, seen, left, deadline = b"", 0, list(answers), time.monotonic() + CHILD_S
+    try:
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.1)[0]:
+                try:
+                    shown += os.read(terminal, 65536)
+                except OSError:  # it hung up: the command has ended
+                    break
+            if left and left[0][0].encode() in shown[seen:]:
+                seen = len(shown)
+                time.sleep(0.05)
+                os.write(terminal, left.pop(0)[1])
+    finally:
+        os.close(terminal)
+        if time.monotonic() >= deadline:
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    assert not left, (left, shown)
+    return Done(os.waitstatus_to_exitcode(status), shown.decode(errors="replace"), "")
+
+
+def told(skill: Mapping[str, Any]) -> dict[str, str | None] | None:
+    """The values that the sidecar has; None while it does not answer."""
+    answer = curl(f"{skill['base']}/")
+    found: dict[str, str | None] | None = answer.json() if answer.status == 200 else None
+    return found
+
+
+def pid_of(omac: Omac) -> int | None:
+    """The sidecar's process, as the status has it."""
+    pids = [one["pid"] for one in json.loads(omac.ok("status", "--json"))["sidecars"] if one["skill"] == "slack"]
+    return pids[0] if pids else None
+
+
+def everywhere(omac: Omac, *done: Done) -> bytes:
+    """All that a command printed, and all that omac wrote: a value that must not be seen must not be in it."""
+    files = [path for folder in (omac.state, omac.folder / "home") for path in folder.rglob("*") if path.is_file()]
+    printed = [f"{one.out}{one.err}".encode() for one in done]
+    return b"\0".join([*printed, *(path.read_bytes() for path in [*files, *omac.folder.glob("stderr-*")])])
+
+
+def waiting(serving: Serving, project: Path) -> dict[str, Any]:
+    """The skill, found to be waiting for values."""
+    skill = serving.skill(project, "slack")
+    assert skill["state"] == "pending_credentials", skill
+    return skill

@@ -1,0 +1,201 @@
+"""omac import: take over an existing set-up of the omac that was written in Go."""
+
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from omac.adapters.legacy.files import copy_path, read_old
+from omac.adapters.legacy.spelling import plain
+from omac.adapters.linux.state import StateDir
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.reading import read_tree
+from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
+from omac.domain.moving import Group, Seen, Step, loose_of
+from omac.domain.refusal import REASONS, Refusal
+from omac.domain.values import shown
+from omac.journal.opening import read_journal
+from omac.services.moving import Moved, Moving, Recorded, carry_out
+from omac.services.registering import Search
+from omac.tools.opened import Where, opened, search_of, stores_of
+from omac.tools.render import say
+
+MARKS = {"take": "+", "there": "=", "skip": "-"}
+SCOPES = {
+    "workdir": "this project",
+    "global": "all projects",
+    "defaults": "remembered for its name",
+    "missing": "not here",
+}
+
+
+class Asked(NamedTuple):
+    """The command line, as typed."""
+
+    workdir: str | None
+    harness: str | None
+    dry_run: bool
+    yes: bool
+    journal: str | None
+    json: bool
+
+
+def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show what would be taken over and, if that is wanted, take it over. Raises Refusal."""
+    if asked.json and not (asked.dry_run or asked.yes):
+        fix = ["omac import --dry-run --json", "omac import --yes --json"]
+        raise Refusal("misuse", "with --json nobody is asked: say --yes, or --dry-run to change nothing", fix=fix)
+    folders = DiskSkillFolders(environment)
+    found = search_of(Where(asked.workdir, harness=asked.harness), folders)
+    search = Search(found.workdir, found.harness)
+    moved = _look(asked, search, folders, environment)
+    groups = [job.group for job in moved.jobs]
+    if not asked.json:
+        _show(search.workdir, groups)
+    refused: list[Refusal] = []
+    changed = moved.is_needed and not asked.dry_run and _is_wanted(asked, search.workdir)
+    if changed:
+        refused = _carry_out(asked, moved, environment, clock)
+    _tell(moved, refused)
+    if asked.json:
+        print(_json(asked, search.workdir, moved, changed, refused))
+    elif not moved.is_needed:
+        say("nothing is left to take over" if groups else f"no old omac was here: nothing for {search.workdir}")
+    elif changed:
+        say("taken over; the old files and keychain entries were left as they are")
+    elif asked.dry_run:
+        say("nothing was changed")
+    else:
+        say("nothing was changed", sys.stderr)
+        return 1
+    return _exit_code(moved, refused)
+
+
+def _look(asked: Asked, search: Search, folders: DiskSkillFolders, environment: Mapping[str, str]) -> Moved:
+    old = read_old(search.workdir, environment, _parsed)
+    literal = _literal(asked.workdir, search.workdir, environment)
+    stores = stores_of(StateDir.of(environment), environment)
+
+    def kept(name: str, bundle_hash: str) -> Seen:
+        return _seen(copy_path(name, bundle_hash, environment))
+
+    with _recorded(asked, environment) as recorded:
+        return trio.run(Moving(old, literal, recorded, stores, _seen, kept, plain).look, folders, search)
+
+
+def _parsed(content: bytes, shown_path: str) -> object:
+    try:
+        return parse_yaml(content, shown_path)
+    except YamlFileError as error:
+        where = "" if error.line is None else f"line {error.line}: "
+        raise ValueError(where + error.problem) from None
+
+
+def _seen(source: str) -> Seen:
+    tree = read_tree(source)
+    return Seen(tree.bundle_hash(), tree.digest(), loose_of(tree.files, tree.links))
+
+
+def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) -> str:
+    """The workdir as the old omac saw it: absolute, links and all, with the shell's idea of the current directory."""
+    here = environment.get("PWD", "")
+    if not here.startswith("/") or os.path.realpath(here) != os.path.realpath("."):
+        here = os.getcwd()
+    path = os.path.normpath(os.path.join(here, os.path.expanduser(typed or ".")))
+    return path if os.path.realpath(path) == canonical else canonical
+
+
+@contextmanager
+def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded]:
+    """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, asked.journal)
+    if not (os.path.exists(os.path.join(state.path, "host-id")) and os.path.exists(path)):
+        yield Recorded(None, None)
+        return
+    host = state.host_id(lambda: secrets.token_hex(8))
+    journal = read_journal(path)
+    try:
+        yield Recorded(journal, host)
+    finally:
+        journal.close()
+
+
+def _is_wanted(asked: Asked, workdir: str) -> bool:
+    if asked.yes:
+        return True
+    from omac.tools.prompting import can_ask, confirm
+
+    if not can_ask():
+        again = f"omac import --workdir {shlex.quote(workdir)}"
+        fix = [f"{again} --yes", f"{again} --dry-run"]
+        raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
+    return confirm("Take over what is marked with +?")
+
+
+def _carry_out(asked: Asked, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]) -> list[Refusal]:
+    from omac.tools.commands.vault import make_usable
+
+    with opened(environment, asked.journal, clock) as everything:
+        if any(job.values.secrets for job in moved.jobs):
+            make_usable(everything.stores, {trio.run(everything.stores.chosen)})
+        return trio.run(carry_out, moved, everything.registering, everything.credentials)
+
+
+def _show(workdir: str, groups: Sequence[Group]) -> None:
+    say(f"from the omac that was written in Go, for {workdir}:")
+    for group in groups:
+        say(f"{group.skill} ({SCOPES[group.scope]}){f' {group.source}' if group.source else ''}")
+        for step in group.steps:
+            say(f"  {_line(step)}")
+            for command in step.fix:
+                say(f"      by hand: {command}")
+
+
+def _line(step: Step) -> str:
+    words = [MARKS[step.verdict], step.what, step.name]
+    if step.value is not None:
+        words.append(step.value if step.what == "approval" else f"= {shown(step.value)}")
+    if step.origin:
+        words.append(f"from {step.origin}")
+    text = " ".join(word for word in words if word)
+    state = {"take": "", "there": " is there already", "skip": " is not taken over"}[step.verdict]
+    return f"{text}{':' if state and step.why else ''}{state}{f': {step.why}' if step.why else ''}"
+
+
+def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
+    for note in moved.notes:
+        say(f"omac: {note}", sys.stderr)
+    for refusal in (*moved.refusals, *refused):
+        say(f"omac: {refusal.message}", sys.stderr)
+        for command in refusal.fix:
+            say(f"  try: {command}", sys.stderr)
+
+
+def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]) -> str:
+    told: dict[str, Any] = {
+        "workdir": workdir,
+        "dry_run": asked.dry_run,
+        "changed": changed,
+        "skills": [job.group for job in moved.jobs],
+        "notes": moved.notes,
+        "refused": [
+            {"reason": one.reason, "error": one.message, "fix": one.fix} for one in (*moved.refusals, *refused)
+        ],
+    }
+    return msgspec.json.encode(told).decode()
+
+
+def _exit_code(moved: Moved, refused: Sequence[Refusal]) -> int:
+    """What was refused counts first; a machine without a keychain has nothing to take over, and that is no failure."""
+    locked = [one for one in moved.refusals if one.reason != "keychain-unavailable"]
+    if refusals := (*refused, *locked):
+        return refusals[0].exit_code
+    useless = not any(step.verdict != "skip" for job in moved.jobs for step in job.group.steps)
+    return REASONS["settings-invalid"].exit_code if moved.notes and useless else 0

@@ -1,0 +1,246 @@
+"""omac secrets: giving secrets to a skill and taking them back. Nothing here shows a value."""
+
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import trio
+
+from omac.domain.credential import Stored
+from omac.domain.hidden import Hidden
+from omac.domain.ids import GLOBAL
+from omac.domain.refusal import Refusal
+from omac.domain.skill import Secret
+from omac.domain.values import ValueRefused, check_secret, parse_lines
+from omac.services.credentials import Values
+from omac.services.registering import PERSON
+from omac.tools.one_skill import Asked, OneSkill, one_skill, text_of
+from omac.tools.render import say
+
+MISSING = "<missing>"
+INPUT_BYTES_MAX = 256 * 1024
+FORM = "{:<24}  {:<8}  {:<10}  {:<8}  {:<21}  {}"
+
+
+class Row(msgspec.Struct):
+    """What is known of one secret. `given` is yes, no, or remembered: it could be had from the defaults."""
+
+    name: str
+    required: bool
+    given: str
+    store: str
+    fingerprint: str
+    description: str
+
+
+def set_(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal."""
+    with one_skill(asked, "omac secrets set", [name], environment, clock) as one:
+        secret = one.secret(name)
+        store = _usable_store(one)
+        _give(one, store, {name: _value(one, secret)}, as_json)
+    return 0
+
+
+def import_(asked: Asked, source: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
+    with one_skill(asked, "omac secrets import", ["--from", source], environment, clock) as one:
+        store = _usable_store(one)
+        _give(one, store, _imported(one, source), as_json)
+    return 0
+
+
+def list_(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show which secrets a skill declares and which it was given; no store is asked. Raises Refusal."""
+    with one_skill(asked, "omac secrets list", [], environment, clock) as one:
+        rows = rows_of(one)
+    if as_json:
+        for row in rows:
+            print(msgspec.json.encode(row).decode())
+    elif rows:
+        say(FORM.format("name", "required", "given", "store", "fingerprint", "description"))
+        for row in rows:
+            needed = "yes" if row.required else "no"
+            text = FORM.format(row.name, needed, row.given, row.store or "-", row.fingerprint, row.description)
+            say(text.rstrip())
+    else:
+        say(f"{one.name} declares no secrets", sys.stderr)
+    return 0
+
+
+def unset(
+    asked: Asked, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
+    """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
+    with one_skill(asked, "omac secrets unset", names, environment, clock) as one:
+        names, given = list(dict.fromkeys(names)), one.given()
+        stored = given.secrets | given.writing
+        for name in names:
+            if name not in stored and name not in given.taken:  # what an earlier omac.yaml declared can be taken back
+                one.secret(name)
+        _take(one, names, stored)
+        remembered = sorted(name for name in one.opened.credentials.defaults(one.name) if name in names)
+    tell_taken(one, "secrets", [name for name in names if name in stored], names, as_json)
+    if remembered and one.place.scope != GLOBAL:
+        told = ", ".join(remembered)
+        say(f"{told}: still remembered for omac register --defaults; to forget all that is remembered:", sys.stderr)
+        say(f"  try: omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults", sys.stderr)
+    return 0
+
+
+def _take(one: OneSkill, names: Sequence[str], stored: Mapping[str, Stored]) -> None:
+    from omac.tools.commands.vault import make_usable
+
+    again = one.given().taken
+    left = [name for name in names if name in again and name not in stored]  # it may have been beyond reach then
+    stores = {stored[name].store for name in names if name in stored}
+    credentials, scope = one.opened.credentials, one.place.scope
+    try:
+        with contextlib.suppress(Refusal):  # what cannot be opened is not waited for
+            make_usable(one.opened.stores, stores | ({trio.run(one.opened.stores.chosen)} if left else set()))
+        trio.run(credentials.take, scope, one.name, names, PERSON)
+        if left:
+            trio.run(credentials.sweep, scope, one.name, left)
+    except Refusal as refusal:
+        if any(name in one.given().secrets for name in names):
+            raise
+        message = f"{', '.join(names)}: no longer given to {one.name}, but not removed from where it is kept"
+        fix = [*refusal.fix, one.command("secrets", "unset", *names)]
+        raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=one.name) from None
+
+
+def rows_of(one: OneSkill) -> list[Row]:
+    """Every secret that a skill declares."""
+    given = one.given().secrets
+    remembered = one.opened.credentials.defaults(one.name) if one.place.scope != GLOBAL else {}
+    rows = []
+    for secret in one.sidecar.secrets:
+        stored = given.get(secret.name)
+        default = remembered.get(secret.name)
+        could = default is not None and default.secret is not None
+        rows.append(
+            Row(
+                secret.name,
+                secret.required,
+                "yes" if stored else "remembered" if could else "no",
+                stored.store if stored else "",
+                stored.fingerprint if stored else MISSING,
+                secret.description,
+            )
+        )
+    return rows
+
+
+def _value(one: OneSkill, secret: Secret) -> Hidden:
+    from omac.tools.prompting import ask_secret, read_stdin
+
+    if sys.stdin.isatty():
+        found = ask_secret(secret)
+        assert found is not None, "no question without an answer was asked"
+        return found
+    return _checked(one, secret, _as_text(one, secret.name, read_stdin(INPUT_BYTES_MAX)))
+
+
+def _imported(one: OneSkill, source: str) -> dict[str, Hidden]:
+    what = "stdin" if source == "-" else os.path.abspath(os.path.expanduser(source))
+    again = one.command("secrets", "import", "--from", shlex.quote(source))
+    try:
+        lines = parse_lines(_as_text(one, what, _read(source)))
+    except ValueRefused as error:
+        raise Refusal("value-refused", f"{what}, {error}; nothing was stored", fix=[again], skill=one.name) from None
+    if not lines:
+        raise Refusal("value-refused", f"{what} holds no NAME=value line", fix=[again], skill=one.name)
+    declared = [one.secret(name) for name in lines]
+    return {secret.name: _checked(one, secret, lines[secret.name]) for secret in declared}
+
+
+def _checked(one: OneSkill, secret: Secret, text: str) -> Hidden:
+    try:
+        return check_secret(secret, text)
+    except ValueRefused as error:
+        raise one.refused(error, one.command("secrets", "set", secret.name)) from None
+
+
+def _as_text(one: OneSkill, what: str, content: bytes) -> str:
+    text = text_of(content)
+    if text is None:
+        again = one.command("secrets", "set", "NAME")
+        raise Refusal("value-refused", f"{what}: is not UTF-8; nothing was stored", fix=[again], skill=one.name)
+    return text
+
+
+def _read(source: str) -> bytes:
+    from omac.tools.prompting import read_stdin
+
+    if source == "-":
+        if sys.stdin.isatty():
+            raise Refusal("misuse", "a terminal shows what is typed on it: import from a file, or from a pipe")
+        return read_stdin(INPUT_BYTES_MAX)
+    path = os.path.abspath(os.path.expanduser(source))
+    try:
+        with open(path, "rb") as file:
+            content = file.read(INPUT_BYTES_MAX + 1)
+    except OSError as error:
+        fix = [f"ls -ld {shlex.quote(path)}"]
+        raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
+    if len(content) > INPUT_BYTES_MAX:
+        raise Refusal("value-refused", f"{path} is longer than {INPUT_BYTES_MAX // 1024} KiB; nothing was stored")
+    return content
+
+
+def _usable_store(one: OneSkill) -> str:
+    """The store that takes new values, open if a person at the terminal can open it. Raises Refusal."""
+    from omac.tools.commands.vault import make_usable
+
+    store = trio.run(one.opened.stores.chosen)
+    make_usable(one.opened.stores, {store})
+    return store
+
+
+def _give(one: OneSkill, store: str, values: dict[str, Hidden], as_json: bool) -> None:
+    async def give() -> None:
+        skill, place = one.skill, one.place
+        await one.opened.credentials.give(place.scope, skill.name, skill.bundle_hash, Values(values), PERSON)
+
+    trio.run(give)
+    given = one.given().secrets
+    where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
+    if as_json:
+        for name in values:
+            told = {
+                "skill": one.name, "workdir": one.place.workdir, "name": name, "store": store,
+                "fingerprint": given[name].fingerprint,
+            }  # fmt: skip
+            print(msgspec.json.encode(told).decode())
+    else:
+        say(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
+    tell_unapproved(one)
+
+
+def tell_unapproved(one: OneSkill) -> None:
+    """That what was given waits for an approval, if it does."""
+    if command := one.approve_command():
+        say(f"{one.name} is not approved: it gets this once its code is", sys.stderr)
+        say(f"  try: {command}", sys.stderr)
+
+
+def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[str], as_json: bool) -> None:
+    """What was taken back, and what the skill will miss."""
+    if as_json:
+        print(msgspec.json.encode({"skill": one.name, "workdir": one.place.workdir, "unset": taken}).decode())
+    else:
+        for name in asked:
+            say(f"{name} {'is no longer' if name in taken else 'was not'} given to {one.name} for {one.place.shown}")
+    for field in one.sidecar.fields:
+        if (
+            field.name in taken
+            and field.required
+            and not field.default_from_env
+            and not getattr(field, "default", None)
+        ):
+            value = "" if group == "secrets" else "VALUE"
+            say(f"{one.name} needs {field.name}, and does not run without it", sys.stderr)
+            say(f"  try: {one.command(group, 'set', *filter(None, (field.name, value)))}", sys.stderr)

@@ -1,0 +1,79 @@
+"""omac settings: what each setting is and who said so, and changing the user's own."""
+
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from omac.adapters.linux.state import StateDir
+from omac.adapters.settings.files import read_project, read_user, write_user
+from omac.domain import ids
+from omac.domain.recorded import Cause
+from omac.domain.settings import SETTINGS, Resolved, Setting, SettingChanged, check_word, resolve, setting_named
+from omac.journal.codec import Versioned
+from omac.journal.opening import open_journal
+from omac.tools.render import say
+
+
+def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
+    """Show every setting as it holds in a project directory. Raises Refusal."""
+    project = read_project(os.path.abspath(os.path.expanduser(workdir)))
+    for warning in project.warnings:
+        say(f"omac: {warning}", sys.stderr)
+    resolved = resolve({}, environment, project, read_user(environment))
+    if as_json:
+        for name, found in resolved.items():
+            told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
+            print(msgspec.json.encode(told).decode())
+    else:
+        _show_table(resolved, show_origin)
+    return 0
+
+
+def set_(name: str, value: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Have the user's file say `value`, and record it. Raises Refusal."""
+    setting = setting_named(name)
+    return _change(setting, check_word(setting, value), journal, environment, clock)
+
+
+def unset(name: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Have the user's file say nothing about a setting, and record it. Raises Refusal."""
+    return _change(setting_named(name), None, journal, environment, clock)
+
+
+def _change(
+    setting: Setting,
+    value: str | None,
+    journal: str | None,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    def record(path: str) -> None:
+        state = StateDir.of(environment)
+        host = state.host_id(lambda: secrets.token_hex(8))
+        opened = open_journal(state.journal_in_use(environment, journal), secrets.token_hex(6), clock)
+        try:
+            event = SettingChanged(setting.name, value, f"user {path}")
+            opened.save(Versioned(ids.settings_stream(host), None, event), meta=opened.meta(Cause("person")))
+        finally:
+            opened.close()
+
+    changed = write_user(setting, value, environment, record)
+    what = f"{setting.name} is not set" if value is None else f"{setting.name} is {shlex.quote(value)}"
+    say(f"{what}{'' if changed else ' already'}: {setting.meaning}")
+    if environment.get(setting.variable):
+        say(f"omac: {setting.variable} is in the environment, and comes first there", sys.stderr)
+    return 0
+
+
+def _show_table(resolved: Mapping[str, Resolved], show_origin: bool) -> None:
+    names = max(map(len, resolved))
+    values = max(len(found.value) for found in resolved.values())
+    for name, found in resolved.items():
+        say(f"{name:<{names}}  {found.value:<{values}}  {found.origin if show_origin else ''}".rstrip())
+        if show_origin:
+            for line in found.ignored:
+                say(f"  {line}")

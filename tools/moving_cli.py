@@ -1,0 +1,33 @@
+"""The command `omac import`."""
+
+import os
+import time
+from typing import Annotated
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add it."""
+    app.command("import")(import_)
+
+
+def import_(
+    workdir: Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = None,
+    harness: Annotated[str | None, typer.Option("--harness", help="Only skills that this coding agent sees.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    journal: Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print data for programs.")] = False,
+) -> int:
+    """Take over the skills, approvals, settings and secrets of the omac that was written in Go.
+
+    It shows first what it would do, and asks. What is there already stays; the old files and entries stay too.
+
+    \b
+    omac import --dry-run
+    omac import --workdir ~/projects/shop
+    """
+    from omac.tools.commands.moving import Asked, run
+
+    return run(Asked(workdir, harness, dry_run, yes, journal, json), os.environ, time.time_ns)

@@ -1,0 +1,120 @@
+"""The one skill that a command about values means, and the values it declares."""
+
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import trio
+
+from omac.domain import planning
+from omac.domain.credential import Credential
+from omac.domain.place import Place
+from omac.domain.refusal import Refusal
+from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
+from omac.domain.values import ValueRefused
+from omac.services.registering import Candidate, find
+from omac.tools.opened import Opened, Where, opened, search_of
+
+
+class Asked(NamedTuple):
+    """What the command line says of it, as typed."""
+
+    skill: str
+    where: Where
+    journal: str | None = None
+
+
+class OneSkill(NamedTuple):
+    """A skill with a sidecar, and all that is open to work on it."""
+
+    opened: Opened
+    candidate: Candidate
+    sidecar: SidecarMeta
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.candidate.skill.name
+
+    @property
+    def place(self) -> Place:
+        """Where it was found."""
+        return self.candidate.place
+
+    @property
+    def skill(self) -> FoundSkill:
+        """It, as it was found."""
+        return self.candidate.skill
+
+    def given(self) -> Credential:
+        """What was given to it here."""
+        return self.opened.credentials.given(self.place.scope, self.name)
+
+    def command(self, group: str, *words: str) -> str:
+        """A command about it, ready to be pasted."""
+        return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.place.flags])
+
+    def approve_command(self) -> str | None:
+        """What makes its code run, if nobody vouched for it."""
+        approved = self.opened.registering.known(self.candidate).may_run(self.candidate.code, "")
+        return None if approved else planning.approve_command(self.skill, self.place)
+
+    def secret(self, name: str) -> Secret:
+        """The secret of that name. Raises Refusal (value-refused) that lists what there is."""
+        for secret in self.sidecar.secrets:
+            if secret.name == name:
+                return secret
+        raise self._undeclared(name, "secret", self.sidecar.secrets)
+
+    def config(self, name: str) -> Config:
+        """The setting of that name. Raises Refusal (value-refused) that lists what there is."""
+        for config in self.sidecar.config:
+            if config.name == name:
+                return config
+        raise self._undeclared(name, "setting", self.sidecar.config)
+
+    def refused(self, error: ValueRefused, *fix: str) -> Refusal:
+        """A value that was refused, as the person hears of it."""
+        return Refusal("value-refused", f"{self.name}: {error}", fix=fix, skill=self.name)
+
+    def _undeclared(self, name: str, kind: str, declared: Collection[Secret | Config]) -> Refusal:
+        names = ", ".join(field.name for field in declared) or "none"
+        message = f"{self.name} in {self.skill.source} declares no {kind} {name!r}; it declares: {names}"
+        fix = [self.command("config", "show")]
+        if any(field.name == name for field in self.sidecar.fields):
+            fix = [
+                self.command("config", "set", name, "VALUE")
+                if kind == "secret"
+                else self.command("secrets", "set", name)
+            ]
+        return Refusal("value-refused", message, fix=fix, skill=self.name)
+
+
+@contextmanager
+def one_skill(
+    asked: Asked, command: str, words: Collection[str], environment: Mapping[str, str], clock: Callable[[], int]
+) -> Iterator[OneSkill]:
+    """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
+    with opened(environment, asked.journal, clock) as everything:
+        search = search_of(asked.where, everything.folders)
+        try:
+            candidate = trio.run(find, everything.folders, search, asked.skill, command)
+        except Refusal as refusal:
+            again = " ".join(map(shlex.quote, words))
+            fix = [f"{line} {again}" if again and line.startswith(command) else line for line in refusal.fix]
+            raise Refusal(refusal.reason, refusal.message, fix=fix, skill=refusal.skill) from None
+        meta = candidate.skill.meta
+        assert meta is not None
+        assert meta.sidecar is not None, "find returns no other"
+        yield OneSkill(everything, candidate, meta.sidecar)
+
+
+def text_of(content: bytes) -> str | None:
+    """What was read as a value: UTF-8, without the newline that ends it. None for other bytes; an error would hold
+    them."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

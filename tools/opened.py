@@ -1,0 +1,78 @@
+"""What a command about skills works with: the state directory, the journal, the skill folders and the stores."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import trio
+
+from omac.adapters.linux.state import StateDir
+from omac.adapters.secrets.stores import SecretStores
+from omac.adapters.settings.files import read_user
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.domain.harness import harness_named
+from omac.domain.ids import HostId
+from omac.domain.settings import resolve
+from omac.domain.skill import SkillScope
+from omac.journal.application import Journal
+from omac.journal.opening import open_journal
+from omac.services.credentials import Credentials, JournalLedger
+from omac.services.registering import Registering, Search
+
+
+class Where(NamedTuple):
+    """Which skills a command line means. `workdir` None: the current directory, and what all projects share."""
+
+    workdir: str | None = None
+    shared: bool = False
+    harness: str | None = None
+
+    @property
+    def scope(self) -> SkillScope | None:
+        """The scope that was named, if one was."""
+        return "global" if self.shared else None if self.workdir is None else "workdir"
+
+
+class Opened(NamedTuple):
+    """Everything open, for the length of one command."""
+
+    state: StateDir
+    host: HostId
+    journal: Journal
+    folders: DiskSkillFolders
+    stores: SecretStores
+    credentials: Credentials
+    registering: Registering
+
+
+@contextmanager
+def opened(environment: Mapping[str, str], journal_path: str | None, clock: Callable[[], int]) -> Iterator[Opened]:
+    """Open it all, and close the journal in the end. Raises Refusal."""
+    state = StateDir.of(environment)
+    host = state.host_id(lambda: secrets.token_hex(8))
+    stores = stores_of(state, environment)
+    journal = open_journal(state.journal_in_use(environment, journal_path), secrets.token_hex(6), clock)
+    try:
+        key = state.fingerprint_key(lambda: secrets.token_hex(32))
+        credentials = Credentials(JournalLedger(journal), host, stores, key)
+        registering = Registering(journal, host, DiskFrozenSkills(state.frozen), credentials)
+        yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
+    finally:
+        journal.close()
+
+
+def stores_of(state: StateDir, environment: Mapping[str, str]) -> SecretStores:
+    """The stores, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
+    choice = resolve({}, environment, None, read_user(environment))["secrets.store"].value
+    return SecretStores(state.path, environment, choice)  # type: ignore[arg-type]  # its words
+
+
+def search_of(where: Where, folders: DiskSkillFolders) -> Search:
+    """Where to look. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
+    path = os.path.abspath(os.path.expanduser(where.workdir or "."))
+    canonical = trio.run(folders.canonical, path, ("/",))
+    harness = harness_named(where.harness) if where.harness else None
+    return Search(canonical, harness, where.scope)

@@ -1,0 +1,129 @@
+"""What the journal says of the skills that this host knows, for commands that list them and forget them."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from omac.adapters.linux.state import StateDir
+from omac.domain import ids
+from omac.domain.credential import Credential
+from omac.domain.harness import harness_named
+from omac.domain.ids import HostId, StreamId
+from omac.domain.place import Place
+from omac.domain.recorded import Recorded
+from omac.domain.registration import Approved, AutoRegistered, Deregistered, Registered, Registration
+from omac.journal.application import Journal
+from omac.journal.opening import read_journal
+from omac.projections.status import RegistrationStatus, registry_of
+from omac.projections.system import System
+from omac.tools.choosing import ambiguous, harness_of, scopes_of
+from omac.tools.opened import Where
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A registration: `at` is when its code was registered last, `approved_at` when it was approved last (ns, UTC)."""
+
+    stream: StreamId
+    status: RegistrationStatus
+    state: Registration
+    at: int = 0
+    approved_at: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether its source folder is no longer there."""
+        return not os.path.isdir(self.status.source)
+
+
+class Registry:
+    """Every registration of this host in one journal."""
+
+    def __init__(self, host: HostId, journal: Journal | None) -> None:
+        self._host = host
+        self._at: dict[StreamId, int] = {}
+        self._approved_at: dict[StreamId, int] = {}
+        self.system = System()
+        for recorded in journal.records() if journal else ():
+            self.system.apply(recorded)
+            self._note(recorded)
+        self.known = tuple(self._of_host())
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str], journal_path: str | None) -> "Registry":
+        """From the journal that is meant; empty where there is none yet. Raises Refusal."""
+        state = StateDir.of(environment)
+        path = state.journal_in_use(environment, journal_path)
+        if not os.path.lexists(path):
+            return cls(HostId(""), None)
+        journal = read_journal(path)
+        try:
+            return cls(state.host_id(lambda: secrets.token_hex(8)), journal)
+        finally:
+            journal.close()
+
+    def credential(self, scope: str, skill: str) -> Credential:
+        """What was given to a skill."""
+        return self.system.credentials[ids.credential_stream(self._host, scope, skill)].state
+
+    def find(self, scope: str, base: str, skill: str) -> Known | None:
+        """The registration of a skill in the base folder `base`."""
+        stream = ids.registration_stream(self._host, scope, base, skill)
+        return next((one for one in self.known if one.stream == stream), None)
+
+    def within(self, where: Where) -> list[Known]:
+        """The registrations that a command line means."""
+        scopes = scopes_of(where)
+        bases = harness_named(where.harness).bases if where.harness else None
+        return [one for one in self.known if one.status.scope in scopes and (not bases or one.status.harness in bases)]
+
+    def place(self, known: Known) -> Place:
+        """Where it belongs, with a harness that sees it."""
+        status = known.status
+        others = [
+            one.status.harness
+            for one in self.known
+            if one is not known and (one.status.scope, one.status.skill) == (status.scope, status.skill)
+        ]
+        return Place(status.dir, harness_of(status.harness, others))
+
+    def one(self, where: Where, name: str, command: str, words: str = "") -> Known | None:
+        """The registration that a name means; None if there is none. Raises Refusal (skill-ambiguous)."""
+        found = [one for one in self.within(where) if one.status.skill == name]
+        if where.harness and len({one.status.scope for one in found}) == 1:
+            found = sorted(found, key=lambda one: harness_named(where.harness or "").bases.index(one.status.harness))[
+                :1
+            ]
+        if len(found) > 1:
+            raise ambiguous(name, [(self.place(one), one.status.source) for one in found], command, words)
+        return found[0] if found else None
+
+    def _of_host(self) -> list[Known]:
+        found = []
+        for status in registry_of(self.system):
+            stream = ids.registration_stream(self._host, status.scope, status.harness, status.skill)
+            entry = self.system.registrations.entries.get(stream)
+            if entry is not None and entry.position == status.since:
+                at, approved_at = self._at.get(stream, 0), self._approved_at.get(stream, 0)
+                found.append(Known(stream, status, entry.state, at, approved_at))
+        return found
+
+    def _note(self, recorded: Recorded) -> None:
+        match recorded.event:
+            case Registered() | AutoRegistered():
+                self._at[recorded.stream] = recorded.at
+            case Approved():
+                self._approved_at[recorded.stream] = recorded.at
+            case Deregistered():
+                self._at.pop(recorded.stream, None)
+                self._approved_at.pop(recorded.stream, None)
+            case _:
+                pass
+
+
+def columns(rows: Sequence[Sequence[str]], show: Callable[[str], None]) -> None:
+    """Rows as wide as they need to be."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        show("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
