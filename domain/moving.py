@@ -47,12 +47,22 @@ class OldEntry(msgspec.Struct, frozen=True):
 
 
 class OldApproval(msgspec.Struct, frozen=True):
-    """Somebody vouched for the code with this hash, in the folder that leads to `source` now."""
+    """Somebody vouched for the code with this hash, in the folder `path`, which leads to `source` now.
+
+    `folder` is that path as it was then, if only the links that lead to its project are followed.
+    """
 
     name: str
+    path: str
+    folder: str
     source: str
     bundle_hash: str
     file: str
+
+    def is_for(self, skill: FoundSkill) -> bool:
+        """Whether this skill was meant: an agent may put links into its project that lead from there to another."""
+        same = skill.source == self.folder or skill.skills_dir in (_parent(self.folder), _parent(self.path))
+        return same and (self.name, self.source) == (skill.name, skill.source)
 
 
 class OldValues(msgspec.Struct, frozen=True):
@@ -160,9 +170,8 @@ def matching(old: Old, skill: FoundSkill) -> list[OldEntry]:
 
 def vouched(old: Old, present: Present) -> OldApproval | None:
     """The approval that may hold for what is found; whether it does depends on what its hash leaves out."""
-    skill = present.skill
-    wanted = (skill.name, skill.source, _hashed(skill.bundle_hash))
-    return next((one for one in old.approvals if (one.name, one.source, one.bundle_hash) == wanted), None)
+    skill, hashed = present.skill, _hashed(present.skill.bundle_hash)
+    return next((one for one in old.approvals if one.bundle_hash == hashed and one.is_for(skill)), None)
 
 
 def judge_registration(present: Present, entry: OldEntry) -> Step:
@@ -215,6 +224,9 @@ def judge_secrets(present: Present, trusted: bool, names: Collection[str], held:
             steps.append(Step("secret", "skip", origin, name, why="its omac.yaml does not declare it as a secret"))
         elif one is not None:
             problem = _secret_problem(declared[name], one.value)
+            if not problem and present.place.workdir and one.service == credential.service(GLOBAL, present.skill.name):
+                steps.append(Step("secret", "take", origin, name, why="it was for all projects; this one gets a copy"))
+                continue
             verdict: Verdict = "skip" if problem else "take"
             steps.append(Step("secret", verdict, origin, name, why=problem, fix=fix if problem else ()))
     return steps
@@ -300,13 +312,17 @@ def _hashed(bundle_hash: str) -> str:
     return bundle_hash.partition("+")[0]
 
 
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
 def _unvouched(present: Present, old: Old) -> str:
     skill = present.skill
     named = [one for one in old.approvals if one.name == skill.name]
-    elsewhere = [one.source for one in named if one.bundle_hash == _hashed(skill.bundle_hash)]
+    elsewhere = [one.path for one in named if one.bundle_hash == _hashed(skill.bundle_hash)]
     if elsewhere:
         return f"this code was approved in another folder, {elsewhere[0]}, and another folder inherits nothing"
-    if any(one.source == skill.source for one in named):
+    if any(one.is_for(skill) for one in named):
         return "its code has changed since it was approved"
     return "nobody approved it: a project's own files do not count"
 

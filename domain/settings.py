@@ -137,7 +137,10 @@ def check_word(setting: Setting, word: str, where: str | None = None) -> str:
     """`word`, which the setting takes. Raises Refusal (misuse); `where` it was said, if not under its name."""
     if word not in setting.words:
         near = _nearest(word, setting.words) or setting.default
-        fix = f"omac settings set {setting.name} {near}" if where is None else f"export {setting.variable}={near}"
+        if where is None:
+            fix = f"omac settings set {setting.name} {near}"
+        else:
+            fix = f"omac serve {where} {near}" if where.startswith("--") else f"export {where}={near}"
         raise Refusal("misuse", f"{where or setting.name} takes {_words(setting)}, not {shown(word)}", fix=[fix])
     return word
 
@@ -182,7 +185,7 @@ def _resolve(
     said: list[tuple[str, str]] = []  # (origin, word), the weightiest first
     ignored: list[str] = []
     if flag is not None:
-        said.append(("flag", check_word(setting, flag)))
+        said.append(("flag", check_word(setting, flag, "--" + setting.table_and_key[1])))
     if variable := environment.get(setting.variable):
         said.append((f"environment {setting.variable}", check_word(setting, variable, setting.variable)))
     users = user.values.get(setting.name) if user else None

@@ -161,19 +161,20 @@ class Moving:
         return seen, moving.judge_approval(present, self._old, seen, kept)
 
     async def _defaults(self, jobs: Sequence[Job]) -> Job:
-        """What is to be remembered for the name that these jobs share, which is as the first of them declares it."""
-        job = jobs[0]
-        if job.candidate is None:
-            return Job(Group(job.group.skill, "defaults", "", ()))
-        skill = job.candidate.skill
-        present = Present(job.candidate.place, skill)
+        """What is to be remembered for the name that these jobs share, as the first that is approved declares it."""
+        usable = [(job.bundle_hash, job.candidate) for job in jobs if job.candidate]
+        if not usable:
+            return Job(Group(jobs[0].group.skill, "defaults", "", ()))
+        candidate = next((one for bundle_hash, one in usable if bundle_hash), usable[0][1])
+        skill = candidate.skill
+        present = Present(candidate.place, skill)
         remembered = self._recorded.credential(DEFAULTS, skill.name).defaults
         names = [name for name in present.fields if name not in remembered]
         held = await self._held([moving.default_service(skill.name)], names)
         steps = moving.judge_defaults(present, remembered, self._old.user, held)
-        hashes = {one.bundle_hash for one in jobs}
+        hashes = {bundle_hash for bundle_hash, _ in usable if bundle_hash}
         group = Group(skill.name, "defaults", "", tuple(steps))
-        return Job(group, job.candidate, "", hashes.pop() if len(hashes) == 1 else "", _values(steps, held, present))
+        return Job(group, candidate, "", hashes.pop() if len(hashes) == 1 else "", _values(steps, held, present))
 
     async def _held(self, services: Sequence[str], names: Sequence[str]) -> dict[str, Held]:
         """By name what the keychain holds, from the first service that has it."""

@@ -71,14 +71,14 @@ def with_vault(omac: Omac) -> Path:
     return omac.state / "vault"
 
 
-def piped(omac: Omac, stdin: bytes, *arguments: str, extra: Mapping[str, str] | None = None) -> Done:
+def piped(omac: Omac, stdin: bytes, *arguments: str, cwd: Path | None = None) -> Done:
     """Run a command that reads stdin, where there is no terminal."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         input=stdin,
         capture_output=True,
-        env=omac.environment | dict(extra or {}),
-        cwd=omac.root,
+        env=omac.environment,
+        cwd=cwd or omac.root,
         timeout=CHILD_S,
         start_new_session=True,
     )

@@ -34,9 +34,6 @@ Examples:
 )
 journal_app = typer.Typer(no_args_is_help=True, help="Where the journal is, and what is in it.")
 app.add_typer(journal_app, name="journal")
-skills_cli.add_to(app)
-values_cli.add_to(app)
-moving_cli.add_to(app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
@@ -147,6 +144,11 @@ def reload(
     from omac.tools.commands.control import run
 
     return run("reload", None if shared else directory, json, os.environ)
+
+
+skills_cli.add_to(app)
+values_cli.add_to(app)
+moving_cli.add_to(app)
 
 
 @app.command()

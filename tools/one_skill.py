@@ -1,6 +1,7 @@
 """The one skill that a command about values means, and the values it declares."""
 
 import shlex
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.values import ValueRefused
-from omac.services.registering import Candidate, find
+from omac.services.registering import Candidate
+from omac.tools.choosing import chosen, flags_of
 from omac.tools.opened import Opened, Where, opened, search_of
 
 
@@ -31,6 +33,7 @@ class OneSkill(NamedTuple):
     opened: Opened
     candidate: Candidate
     sidecar: SidecarMeta
+    where: Where
 
     @property
     def name(self) -> str:
@@ -47,13 +50,18 @@ class OneSkill(NamedTuple):
         """It, as it was found."""
         return self.candidate.skill
 
+    @property
+    def flags(self) -> str:
+        """What a command about it needs to mean this place."""
+        return flags_of(self.place, self.where)
+
     def given(self) -> Credential:
         """What was given to it here."""
         return self.opened.credentials.given(self.place.scope, self.name)
 
     def command(self, group: str, *words: str) -> str:
         """A command about it, ready to be pasted."""
-        return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.place.flags])
+        return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.flags])
 
     def approve_command(self) -> str | None:
         """What makes its code run, if nobody vouched for it."""
@@ -98,16 +106,19 @@ def one_skill(
     """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
     with opened(environment, asked.journal, clock) as everything:
         search = search_of(asked.where, everything.folders)
-        try:
-            candidate = trio.run(find, everything.folders, search, asked.skill, command)
-        except Refusal as refusal:
-            again = " ".join(map(shlex.quote, words))
-            fix = [f"{line} {again}" if again and line.startswith(command) else line for line in refusal.fix]
-            raise Refusal(refusal.reason, refusal.message, fix=fix, skill=refusal.skill) from None
+        again = " ".join(map(shlex.quote, words))
+        candidate = trio.run(chosen, everything.folders, search, asked.skill, command, again)
         meta = candidate.skill.meta
         assert meta is not None
         assert meta.sidecar is not None, "find returns no other"
-        yield OneSkill(everything, candidate, meta.sidecar)
+        yield OneSkill(everything, candidate, meta.sidecar, asked.where)
+
+
+def at_terminal() -> bool:
+    """Whether a person types the standard input. Raises Refusal (misuse) where it is closed."""
+    if sys.stdin is None:
+        raise Refusal("misuse", "the standard input is closed: there is nothing to read a value from")
+    return sys.stdin.isatty()
 
 
 def text_of(content: bytes) -> str | None:

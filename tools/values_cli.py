@@ -39,10 +39,12 @@ def add_to(app: typer.Typer) -> None:
     app.command()(unlock)
 
 
-@secrets_app.command("set")
+# What is on the command line by mistake may be a secret, which the parser's own errors would repeat.
+@secrets_app.command("set", context_settings={"ignore_unknown_options": True})
 def secrets_set(
     skill: Skill,
     name: SecretName,
+    rest: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
@@ -57,7 +59,7 @@ def secrets_set(
     """
     from omac.tools.commands.secrets import set_
 
-    return set_(_asked(skill, workdir, harness, shared, journal), name, json, os.environ, time.time_ns)
+    return set_(_asked(skill, workdir, harness, shared, journal), name, rest or [], json, os.environ, time.time_ns)
 
 
 @secrets_app.command("list")

@@ -21,7 +21,7 @@ REGISTRY, APPROVALS, SETTINGS = "sidecar.json", "approvals.json", "skill-config.
 VERSION = 1
 BYTES_MAX = 2 * 1024 * 1024
 YAML_BYTES_MAX = 256 * 1024
-ENTRIES_MAX = 2_000
+ENTRIES_MAX = 5_000
 NAMES_MAX = 256  # secrets that an entry declares
 NOTES_PER_FILE_MAX = 10
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
@@ -148,7 +148,8 @@ def _entries(file: _File, workdir: str) -> Iterator[OldEntry]:
     for where, section in _listed(file, "registered"):
         try:
             name, bundle_hash = _name(section), _text(section, "bundle_hash")
-            names = section.get("declared_secret_names") or []
+            names = section.get("declared_secret_names")
+            names = [] if names is None else names
             if not isinstance(names, list) or len(names) > NAMES_MAX:
                 raise _Unusable(f"declared_secret_names must be a list of at most {NAMES_MAX} names")
             for one in names:
@@ -169,7 +170,8 @@ def _approvals(file: _File) -> Iterator[OldApproval]:
                 raise _Unusable(f"bundle_hash {shown(bundle_hash)} must be sha256: and 64 hexadecimal digits")
             if not section.get("skill_dir"):
                 raise _Unusable("says no skill_dir, so it is not known which folder was approved")
-            yield OldApproval(_name(section), _folder(section, ""), bundle_hash, file.path)
+            source, path = _folder(section, ""), os.path.normpath(section["skill_dir"])
+            yield OldApproval(_name(section), path, _project_resolved(path), source, bundle_hash, file.path)
         except _Unusable as problem:
             file.note(f"{where} {problem}")
 
@@ -184,7 +186,9 @@ def _listed(file: _File, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
         file.note(f"is not valid JSON ({_one_line(error)})")
         return
     try:
-        entries = _of_version(document).get(key) or []
+        entries = _of_version(document).get(key)
+        if entries is None:
+            return
         if not isinstance(entries, list):
             raise _Unusable(f"{key} must be a list")
         if len(entries) > ENTRIES_MAX:
@@ -215,7 +219,9 @@ def _values(file: _File, parse_yaml: ParseYaml) -> OldValues:
 
 
 def _by_skill(file: _File, document: dict[Any, Any], key: str) -> dict[str, dict[str, str]]:
-    sections = document.get(key) or {}
+    sections = document.get(key)
+    if sections is None:
+        return {}
     if not isinstance(sections, dict):
         file.note(f"{key} must be a mapping")
         return {}
@@ -279,6 +285,12 @@ def _folder(section: dict[Any, Any], workdir: str) -> str:
         return os.path.realpath(os.path.join(workdir, path))
     except (OSError, ValueError):
         raise _Unusable(f"skill_dir {shown(path)} leads nowhere") from None
+
+
+def _project_resolved(path: str) -> str:
+    """`path` with the links followed that lead to its project: not those in its last three parts, .base/skills/name."""
+    project, *inner = path.rsplit("/", 3)
+    return os.path.join(os.path.realpath(project or "/"), *inner)
 
 
 def _text(section: dict[Any, Any], key: str) -> str:

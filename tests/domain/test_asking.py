@@ -56,7 +56,7 @@ def test_each_line_of_the_table_is_needed() -> None:
 
 @pytest.mark.parametrize(("field", "wishes"), EVERY)
 def test_what_holds_always(field: Field, wishes: Wishes) -> None:
-    """Nobody is asked who is not there; nothing is missing that is not required; defaults only where they are wished."""
+    """Nobody is asked who is not there; only what is required is missing; defaults only where they are wished."""
     source = source_of(field, wishes)
     if not wishes.can_ask:
         assert source not in ("ask", "offer")

@@ -144,7 +144,7 @@ def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
 @pytest.mark.parametrize(
     ("flags", "environment", "told"),
     [
-        ({"serve.unapproved": "no"}, {}, "serve.unapproved takes refuse, confine or allow, not 'no'"),
+        ({"serve.unapproved": "no"}, {}, "--unapproved takes refuse, confine or allow, not 'no'"),
         ({"serve.unapproved": ""}, {}, "not ''"),
         ({"serve.unaproved": "allow"}, {}, "there is no setting serve.unaproved; did you mean serve.unapproved?"),
         ({"x": None}, {}, "there are: serve.bundle_drift, serve.unapproved, serve.auto_register, secrets.store"),
@@ -181,7 +181,7 @@ def test_naming_one() -> None:
 # ---- files ----
 
 SLIPS: list[tuple[dict[str, Any], str]] = [
-    ({"serve": {"unapproved": "no"}}, "serve.unapproved takes refuse, confine or allow, not 'no'"),
+    ({"serve": {"unapproved": "no"}}, "--unapproved takes refuse, confine or allow, not 'no'"),
     ({"serve": {"unapproved": 1}}, "serve.unapproved takes refuse, confine or allow, not a value of type int"),
     ({"serve": {"unapproved": True}}, "not 'true'"),
     ({"serve": {"auto_register": ["true"]}}, "serve.auto_register takes false or true, not a value of type list"),

@@ -108,7 +108,7 @@ def test_a_malformed_skill_is_broken_and_its_neighbour_ready(house: Omac, server
     assert stubbed >= MALFORMED.keys() | {"linked", "outside"}
     answer = curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/bomb/x")
     assert (answer.status, answer.headers["x-omac-reason"]) == (502, "skill-broken")
-    refused(house.run("approve", "type", "--workdir", str(project)), 3, "type cannot be approved", "sidecar.command")
+    refused(house.run("approve", "type", "--workdir", str(project)), 3, "type cannot be used", "sidecar.command")
 
 
 def test_two_skills_with_one_mount(house: Omac, server: Serving, good: str) -> None:
@@ -517,7 +517,7 @@ def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> Non
     ("command", "status", "said"),
     [
         (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
-        (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse or allow"),
+        (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
         (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
         (["serve", "--no-inner", "--root", "/nonexistent"], 2, "/nonexistent"),
         (["serve", "--no-inner", "--root", "/etc/hostname"], 2, "/etc/hostname"),

@@ -15,7 +15,10 @@ from real_omac import Omac, Serving, curl, eventually
 from omac.tools.moments import rfc3339
 from omac.tools.version import VERSION
 
-COMMANDS = ("serve", "approve", "activate", "deactivate", "reload", "status", "audit", "replay", "journal", "version")
+COMMANDS = (
+    "serve", "activate", "deactivate", "reload", "register", "deregister", "approve", "approvals", "list", "unlock",
+    "import", "status", "audit", "replay", "version", "journal", "secrets", "config", "vault", "settings",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +76,12 @@ def test_approving(house: Omac, server: Serving) -> None:
     project = house.project("approving")
     command = ("approve", "echo", "--workdir", "approving", "--json")
     told = json.loads(house.ok(*command))
-    assert told | {"bundle_hash": ""} == {
+    assert told | {"bundle_hash": "", "digest": ""} == {
         "skill": "echo",
         "dir": str(project),
         "source": str(project / ".agents" / "skills" / "echo"),
         "bundle_hash": "",
+        "digest": "",
         "command": ["python3", "sidecar.py"],
         "variables": ["ECHO_PASSTHROUGH"],
         "new": True,
@@ -173,7 +177,7 @@ def test_the_audit_can_be_cut_at_an_access(house: Omac, used: list[dict[str, Any
 
 def test_the_audit_for_people(house: Omac, used: list[dict[str, Any]]) -> None:
     """A line for the columns, then one for each access, with its position first."""
-    head, *lines = house.ok("audit", "--dir", "shop").splitlines()
+    head, *lines = house.ok("audit", "--kind", "access", "--dir", "shop").splitlines()
     assert head.split()[:3] == ["position", "at", "outcome"]
     assert [int(line.split()[0]) for line in lines] == [row["position"] for row in used if row["dir"].endswith("/shop")]
 

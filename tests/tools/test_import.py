@@ -104,9 +104,7 @@ class OldOmac:
 
     def registers(self, project: Path | None, entries: list[Any]) -> None:
         """Write a registry: of a project, or (None) that of all projects."""
-        write(
-            (project / ".opencode" if project else self.user) / "sidecar.json", {"version": 1, "registered": entries}
-        )
+        write((project / ".opencode" if project else self.user) / "sidecar.json", {"version": 1, "registered": entries})
 
     def approves(self, source: Path, *, skill_dir: str = "", copy: bool = True) -> None:
         """Add to the approvals, and keep the copy that the old omac kept."""
@@ -118,7 +116,8 @@ class OldOmac:
             "skill_dir": skill_dir or str(source),
             "approved_at": "2026-08-20T09:00:00.123456789Z",
         }
-        write(path, document | {"approved": [*document["approved"], one]})
+        document["approved"].append(one)
+        write(path, document)
         if copy:
             target = self.user / "skills" / source.name / old_hash(source).removeprefix("sha256:")
             shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
@@ -195,6 +194,16 @@ def steps(plan: dict[str, Any], what: str = "") -> dict[tuple[str, str, str], st
     }
 
 
+def verdicts(plan: dict[str, Any], what: str, name: str | None = None) -> dict[str, str]:
+    """By skill: the verdict on one kind of step."""
+    return {
+        group["skill"]: one["verdict"]
+        for group in plan["skills"]
+        for one in group["steps"]
+        if one["what"] == what and name in (None, one.get("name"))
+    }
+
+
 def step(plan: dict[str, Any], what: str, name: str | None = None) -> dict[str, Any]:
     """The only step of its kind."""
     (found,) = [
@@ -208,12 +217,15 @@ def step(plan: dict[str, Any], what: str, name: str | None = None) -> dict[str, 
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Every file and folder below, its mode, when it was changed, and what is in it."""
+    """Every file and folder below, its mode, and of a file what is in it and when it was written."""
     found = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         status = path.lstat()
-        content = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
-        found[str(path)] = (status.st_mode, status.st_mtime_ns, content)
+        if path.name.endswith(".db-shm") or (path.name.endswith(".db-wal") and not status.st_size):
+            continue  # a database's own notes on who reads it
+        is_file = stat.S_ISREG(status.st_mode)  # a folder's time changes when a database is opened to be read
+        content = path.read_bytes() if is_file else b""
+        found[str(path)] = (status.st_mode, status.st_mtime_ns if is_file else 0, content)
     return found
 
 
@@ -283,9 +295,7 @@ def test_a_project_reached_by_a_link(old: OldOmac) -> None:
     old.keeps(scoped(project), "SLACK_COOKIE", "real")
     unseen = step(old.plan(project), "approval")
     assert unseen["verdict"] == "take"
-    plan = json.loads(
-        old.omac.run("import", "--dry-run", "--json", cwd=link, extra={"PWD": str(link)}).out
-    )
+    plan = json.loads(old.omac.run("import", "--dry-run", "--json", cwd=link, extra={"PWD": str(link)}).out)
     assert step(plan, "secret", "SLACK_TOKEN")["origin"] == f"keychain {scoped(link)}"
     assert step(plan, "secret", "SLACK_COOKIE")["origin"] == f"keychain {scoped(project)}"
     assert old.moves(link).status == 0
@@ -298,14 +308,15 @@ def test_a_dry_run_changes_nothing(old: OldOmac) -> None:
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     old.settings(None, {}, {"slack": {"REGION": "eu"}})
-    for _ in range(2):
+    for ending in ("nothing was changed", "nothing is left to take over"):
         before, kept = (tree(old.omac.state), tree(old.user), tree(project)), old.kept()
         plan = old.plan(project)
         assert not plan["changed"]
-        assert "nothing was changed" in old.omac.ok("import", "--dry-run", "--workdir", str(project))
-        assert (tree(old.omac.state), tree(old.user), tree(project)) == before
+        assert ending in old.omac.ok("import", "--dry-run", "--workdir", str(project))
+        after = (tree(old.omac.state), tree(old.user), tree(project))
+        assert [dict(one.items() ^ two.items()) for one, two in zip(before, after, strict=True)] == [{}, {}, {}]
         assert old.kept() == kept
-        old.omac.ok("status", "--json") if (old.omac.state / "journal.db").exists() else old.moves(project)
+        assert old.moves(project).status == 0
 
 
 def test_a_dry_run_makes_no_state_directory(old: OldOmac, tmp_path: Path) -> None:
@@ -331,7 +342,7 @@ def test_a_second_run_does_nothing(old: OldOmac) -> None:
     assert (done.status, done.err) == (0, "")
     assert "nothing is left to take over" in done.out
     assert old.omac.events() == events
-    assert {path: one[2] for path, one in tree(old.omac.state).items()} == {p: one[2] for p, one in before.items()}
+    assert tree(old.omac.state) == before
     old.omac.ok("config", "set", "slack", "REGION", "us", "--workdir", str(project))
     old.omac.ok("config", "unset", "slack", "RETRIES", "--workdir", str(project))
     events = old.omac.events()
@@ -422,39 +433,38 @@ def test_a_forged_registry_gets_nothing(old: OldOmac) -> None:
 
 
 def test_planted_code_inherits_nothing(old: OldOmac) -> None:
-    """Code under an approved name: changed in its folder, copied to another folder, or changed where no hash looks."""
-    changed = old.project("changed")
-    (changed / ".opencode/skills/slack/sidecar.py").write_text("planted")
-    told = step(old.plan(changed), "approval")
-    assert (told["verdict"], told["why"]) == ("skip", "its code has changed since it was approved")
+    """Code under an approved name: changed in its folder, changed where no hash looks, or copied to another folder."""
+    project = old.omac.root / "shop"
+    names = ("same", "changed", "depends", "compiled", "linked")
+    sources = {name: old.skill(project, name) for name in names}
+    for source in sources.values():
+        (source / "node_modules").mkdir()
+        (source / "node_modules" / "m.js").write_text("approved")
+        old.approves(source)
+        old.keeps(f"omac/{source.name}", "SLACK_TOKEN", SECRET + "all")
+    old.registers(project, [old.entry(source, project) for source in sources.values()])
+    assert set(verdicts(old.plan(project), "approval").values()) == {"take"}
+    (sources["changed"] / "sidecar.py").write_text("planted")
+    (sources["depends"] / "node_modules" / "m.js").write_text("planted!")
+    (sources["compiled"] / "os.pyc").write_bytes(b"planted")
+    (sources["linked"] / "lib").symlink_to("node_modules")
+    plan = old.plan(project)
+    skipped = dict.fromkeys(names, "skip") | {"same": "take"}
+    assert verdicts(plan, "approval") == skipped
+    assert verdicts(plan, "secret", "SLACK_TOKEN") == skipped
+    whys = {one["value"]: one.get("why", "") for group in plan["skills"] for one in group["steps"] if "value" in one}
+    assert whys[old_hash(sources["changed"])] == "its code has changed since it was approved"
+    assert "node_modules/m.js" in whys[old_hash(sources["depends"])]
 
-    approved = old.project("approved")
     copied = old.omac.root / "copied"
-    shutil.copytree(approved, copied)
-    old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
-    told = step(old.plan(copied), "approval")
-    assert told["verdict"] == "skip"
-    assert str(approved) in told["why"]
-    assert step(old.plan(copied), "secret", "SLACK_TOKEN")["verdict"] == "skip"
-
-    beside = old.omac.root / "beside"
-    source = old.skill(beside, mark="beside")
-    module = source / "node_modules" / "m.js"
-    module.parent.mkdir()
-    module.write_text("approved")
-    old.registers(beside, [old.entry(source, beside)])
-    old.approves(source)
-    assert step(old.plan(beside), "approval")["verdict"] == "take"
-    module.write_text("planted!")
-    told = step(old.plan(beside), "approval")
-    assert told["verdict"] == "skip"
-    assert "node_modules/m.js" in told["why"]
-    module.write_text("approved")
-    (source / "os.pyc").write_bytes(b"planted")
-    assert step(old.plan(beside), "approval")["verdict"] == "skip"
-    (source / "os.pyc").unlink()
-    (source / "lib").symlink_to("node_modules")
-    assert step(old.plan(beside), "approval")["verdict"] == "skip"
+    shutil.copytree(project, copied, symlinks=True)
+    plan = old.plan(copied)
+    assert set(verdicts(plan, "approval").values()) == {"skip"}
+    assert set(verdicts(plan, "secret", "SLACK_TOKEN").values()) == {"skip"}
+    assert any(str(sources["same"]) in one.get("why", "") for group in plan["skills"] for one in group["steps"])
+    shutil.rmtree(project / ".opencode")
+    (project / ".opencode").symlink_to(copied / ".opencode")  # so that what was approved there is found here
+    assert set(verdicts(old.plan(copied), "approval").values()) == {"skip"}
 
 
 def test_approvals_that_somebody_else_may_write(old: OldOmac) -> None:
@@ -547,7 +557,9 @@ def test_nothing_old_is_here(old: OldOmac) -> None:
     assert "no old omac was here" in done.out
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b'{"version": 2, "registered": []}', b"[]", b"null"])
+@pytest.mark.parametrize(
+    "content", [b"{", b"\xff", b"[" * 100_000, b'{"version": 2, "registered": []}', b"[]", b"null"]
+)
 def test_a_registry_that_cannot_be_read(old: OldOmac, content: bytes) -> None:
     """It is named, and the other files count all the same; where nothing else is, that is invalid configuration."""
     project = old.project("shop")

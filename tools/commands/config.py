@@ -12,7 +12,7 @@ from omac.domain.values import ValueRefused, check_config, shown
 from omac.services.credentials import Values
 from omac.services.registering import PERSON
 from omac.tools.commands.secrets import INPUT_BYTES_MAX, rows_of, tell_taken, tell_unapproved
-from omac.tools.one_skill import Asked, OneSkill, one_skill, text_of
+from omac.tools.one_skill import Asked, OneSkill, at_terminal, one_skill, text_of
 from omac.tools.render import say
 
 FORM = "{:<24}  {:<6}  {:<24}  {:<20}  {}"
@@ -136,6 +136,7 @@ def _checked(one: OneSkill, field: Config, value: str) -> str:
     if value == "-":
         from omac.tools.prompting import read_stdin
 
+        at_terminal()
         text = text_of(read_stdin(INPUT_BYTES_MAX))
         if text is None:
             message = f"{one.name}: {field.name}: is not UTF-8"

@@ -15,7 +15,7 @@ from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.services.credentials import Credentials
 from omac.services.registering import PERSON, every
-from omac.tools.choosing import directory_of
+from omac.tools.choosing import directory_of, flags_of
 from omac.tools.commands.approve import recorded
 from omac.tools.commands.vault import make_usable
 from omac.tools.opened import Opened, Where, opened, search_of
@@ -178,7 +178,9 @@ def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool
             if names:
                 say(f"  {what} of {one.skill} that are removed: {', '.join(names)}", sys.stderr)
     if not can_ask():
-        words = [COMMAND, *map(shlex.quote, asked.skills), _flags(asked.where), asked.words(), "--yes"]
+        places = {flags_of(one.place, asked.where) for one in targets}
+        flags = places.pop() if len(places) == 1 else _flags(asked.where)
+        words = [COMMAND, *map(shlex.quote, asked.skills), flags, asked.words(), "--yes"]
         fix = [" ".join(word for word in words if word)]
         raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
     return confirm("go on?")

@@ -26,6 +26,7 @@ from omac.services.registering import Search
 from omac.tools.opened import Where, opened, search_of, stores_of
 from omac.tools.render import say
 
+ABSENT_SHOWN_MAX = 20
 MARKS = {"take": "+", "there": "=", "skip": "-"}
 SCOPES = {
     "workdir": "this project",
@@ -150,12 +151,16 @@ def _carry_out(asked: Asked, moved: Moved, environment: Mapping[str, str], clock
 
 def _show(workdir: str, groups: Sequence[Group]) -> None:
     say(f"from the omac that was written in Go, for {workdir}:")
-    for group in groups:
+    absent = [group for group in groups if group.scope == "missing"]
+    shown_groups = [group for group in groups if group.scope != "missing"] + absent[:ABSENT_SHOWN_MAX]
+    for group in shown_groups:  # a forged file must not push what matters out of sight
         say(f"{group.skill} ({SCOPES[group.scope]}){f' {group.source}' if group.source else ''}")
         for step in group.steps:
             say(f"  {_line(step)}")
             for command in step.fix:
                 say(f"      by hand: {command}")
+    if len(absent) > ABSENT_SHOWN_MAX:
+        say(f"and {len(absent) - ABSENT_SHOWN_MAX} more that are not here")
 
 
 def _line(step: Step) -> str:

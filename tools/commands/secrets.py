@@ -17,7 +17,8 @@ from omac.domain.skill import Secret
 from omac.domain.values import ValueRefused, check_secret, parse_lines
 from omac.services.credentials import Values
 from omac.services.registering import PERSON
-from omac.tools.one_skill import Asked, OneSkill, one_skill, text_of
+from omac.tools.one_skill import Asked, OneSkill, at_terminal, one_skill, text_of
+from omac.tools.opened import Where
 from omac.tools.render import say
 
 MISSING = "<missing>"
@@ -36,8 +37,26 @@ class Row(msgspec.Struct):
     description: str
 
 
-def set_(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal."""
+def set_(
+    asked: Asked,
+    name: str,
+    rest: Sequence[str],
+    as_json: bool,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal.
+
+    `rest` is what else was on the command line: perhaps a secret, so that no error may repeat it.
+    """
+    name, equals, _ = name.partition("=")
+    if equals or rest:
+        message = (
+            "there is more on the command line than a skill and a name. A secret does not belong there, where other "
+            "programs see it: it is typed when asked for, or comes by stdin"
+        )
+        words = [asked.skill, name, *_repeated(asked.where)]
+        raise Refusal("misuse", message, fix=[f"omac secrets set {shlex.join(words)}"])
     with one_skill(asked, "omac secrets set", [name], environment, clock) as one:
         secret = one.secret(name)
         store = _usable_store(one)
@@ -87,7 +106,7 @@ def unset(
     if remembered and one.place.scope != GLOBAL:
         told = ", ".join(remembered)
         say(f"{told}: still remembered for omac register --defaults; to forget all that is remembered:", sys.stderr)
-        say(f"  try: omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults", sys.stderr)
+        say(f"  try: omac deregister {shlex.quote(one.name)} {one.flags} --purge-defaults", sys.stderr)
     return 0
 
 
@@ -134,10 +153,16 @@ def rows_of(one: OneSkill) -> list[Row]:
     return rows
 
 
+def _repeated(where: Where) -> list[str]:
+    words = ["--global"] if where.shared else []
+    words += ["--workdir", where.workdir] if where.workdir is not None else []
+    return words + (["--harness", where.harness] if where.harness is not None else [])
+
+
 def _value(one: OneSkill, secret: Secret) -> Hidden:
     from omac.tools.prompting import ask_secret, read_stdin
 
-    if sys.stdin.isatty():
+    if at_terminal():
         found = ask_secret(secret)
         assert found is not None, "no question without an answer was asked"
         return found
@@ -176,7 +201,7 @@ def _read(source: str) -> bytes:
     from omac.tools.prompting import read_stdin
 
     if source == "-":
-        if sys.stdin.isatty():
+        if at_terminal():
             raise Refusal("misuse", "a terminal shows what is typed on it: import from a file, or from a pipe")
         return read_stdin(INPUT_BYTES_MAX)
     path = os.path.abspath(os.path.expanduser(source))

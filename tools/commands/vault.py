@@ -21,7 +21,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.skill import Secret
 from omac.journal.opening import read_journal
 from omac.tools.commands.control import ask
-from omac.tools.one_skill import text_of
+from omac.tools.one_skill import at_terminal, text_of
 from omac.tools.opened import stores_of
 from omac.tools.render import say
 
@@ -65,7 +65,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
         missing = os.path.abspath(environment[FILE_VARIABLE])
         fix = [f"omac vault init --key-file {shlex.quote(missing)}"]
         raise Refusal("misuse", f"{FILE_VARIABLE} names {missing}, and there is no such file", fix=fix)
-    if not sys.stdin.isatty():
+    if not at_terminal():
         message = "a passphrase for the vault is typed on a terminal, and this is none; a key file needs nobody to type"
         raise Refusal("misuse", message, fix=[f"omac vault init --key-file {KEY_FILE}"])
     vault.create_with_passphrase(_new_passphrase())
@@ -105,22 +105,29 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
     stores = stores_of(state, environment)
     runs = ask(environment, "GET", "/__omac__/dirs") is not None
     used = _used(stores, state, environment)
-    key: VaultKey | None = None
+    looked_at: list[str] = []
     if VAULT in used:
         key = _vault_key(stores, runs, environment)
-    if KEYCHAIN in used:
+        looked_at += _tell_server(runs, {"key": key.hex()}, environment)
+    if KEYCHAIN in used:  # what may prompt in vain comes last
         trio.run(stores.unlock, KEYCHAIN)
-    answer = ask(environment, "POST", "/__omac__/unlock", {"key": key.hex()} if key else {}) if runs else None
-    looked_at = msgspec.json.decode(answer)["dirs"] if answer is not None else []
+        looked_at += _tell_server(runs, {}, environment)
     if as_json:
-        told = {"stores": sorted(used), "server": answer is not None, "dirs": looked_at}
+        told = {"stores": sorted(used), "server": runs, "dirs": list(dict.fromkeys(looked_at))}
         print(msgspec.json.encode(told).decode())
         return 0
     names = {VAULT: f"the vault {stores.vault.path}", KEYCHAIN: "the system's keychain"}
     say(f"{' and '.join(names[store] for store in sorted(used))}: open")
-    for path in looked_at:
+    for path in dict.fromkeys(looked_at):
         say(f"the server looks again at {path or 'what all projects share'}")
     return 0
+
+
+def _tell_server(runs: bool, document: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    """Have the server look again at what waits; returns the directories. Raises Refusal."""
+    answer = ask(environment, "POST", "/__omac__/unlock", document) if runs else None
+    dirs: list[str] = msgspec.json.decode(answer)["dirs"] if answer is not None else []
+    return dirs
 
 
 def _used(stores: SecretStores, state: StateDir, environment: Mapping[str, str]) -> set[str]:
@@ -161,7 +168,7 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
             f"passphrase itself; where nobody can type, a vault made with --key-file opens with {FILE_VARIABLE}",
             fix=["omac serve --no-inner --root DIR", f"omac vault init --key-file {KEY_FILE}"],
         )
-    return _key_of_person(stores.vault, _typed if sys.stdin.isatty() else _read)
+    return _key_of_person(stores.vault, _typed if at_terminal() else _read)
 
 
 def _key_of_person(vault: Vault, passphrase: Callable[[str], Hidden]) -> VaultKey:
@@ -182,7 +189,7 @@ def _read(of_what: str) -> Hidden:
     text = text_of(read_stdin(PASSPHRASE_BYTES_MAX))
     if not text:
         message = (
-            f"the passphrase {of_what} was looked for in stdin, and it holds {'none' if text == '' else 'no UTF-8'}"
+            f"the passphrase {of_what} was looked for in stdin, and it holds {'none' if text == '' else 'no text'}"
         )
         raise Refusal("prompt-ended", message, fix=["omac unlock"])
     return Hidden(text)

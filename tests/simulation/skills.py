@@ -1,0 +1,138 @@
+"""Skills for tests of trust: each sidecar tells which code it is and what it was given, and leaves a trace whenever it
+runs at all; and a look at who on this machine holds a value in its environment.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+WATCH_PAUSE_S = 0.02
+
+META = """\
+name: {name}
+version: "{version}"
+sidecar:
+  command: {command}
+  mount: {name}
+  health: {{path: /status, interval_ms: 20}}
+  secrets:
+    - name: SLACK_TOKEN
+  config:
+    - {{name: REGION, default: eu}}
+"""
+
+TRACE = """\
+import json as _json, os as _os
+with open({trace!r}, "a") as _file:
+    _told = {{"mark": {mark!r}, "token": _os.environ.get("SLACK_TOKEN"), "folder": _os.getcwd()}}
+    _file.write(_json.dumps(_told) + "\\n")
+"""
+
+SERVE = """\
+import json, os, socket, sys, threading
+
+here = os.path.dirname(os.path.abspath(__file__))
+parts = {{}}
+for folder in ("node_modules", "dist", "build", "vendor"):
+    sys.path.insert(1, os.path.join(here, folder))
+    if os.path.exists(os.path.join(here, folder, "part_" + folder + ".py")):
+        parts[folder] = __import__("part_" + folder).MARK
+told = {{"mark": {mark!r}, "parts": parts, "env": {{name: os.environ.get(name) for name in ("SLACK_TOKEN", "REGION")}}}}
+body = json.dumps(told).encode()
+answer = b"HTTP/1.1 200 OK\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (len(body), body)
+
+
+def tell(peer):
+    with peer:
+        if peer.recv(65536):
+            peer.sendall(answer)
+
+
+with socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"]))) as server:
+    while True:
+        threading.Thread(target=tell, args=server.accept()[:1], daemon=True).start()
+"""
+
+
+def meta(name: str = "slack", version: str = "1", command: str = "[python3, sidecar.py]") -> str:
+    """An omac.yaml."""
+    return META.format(name=name, version=version, command=command)
+
+
+def traced(trace: Path, mark: str) -> str:
+    """Python that leaves a line in `trace`: which code ran, where, with which token."""
+    return TRACE.format(trace=str(trace), mark=mark)
+
+
+def program(trace: Path, mark: str) -> str:
+    """A sidecar.py that leaves a trace and serves."""
+    return traced(trace, mark) + SERVE.format(mark=mark)
+
+
+def traces(trace: Path) -> list[dict[str, Any]]:
+    """Everything that ran, oldest first."""
+    return [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
+
+
+class Holder(NamedTuple):
+    """A process that holds a value: where its environment or its arguments have it."""
+
+    pid: int
+    argv: tuple[str, ...]
+    folder: str
+    where: str
+
+
+def holders(*values: bytes, places: tuple[str, ...] = ("environ", "cmdline")) -> Iterator[Holder]:
+    """All processes of this machine, other than this one, that hold one of the values."""
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            for place in places:
+                content = Path(f"/proc/{entry}/{place}").read_bytes()
+                if any(value in content for value in values):
+                    argv = Path(f"/proc/{entry}/cmdline").read_bytes().decode(errors="replace").rstrip("\0")
+                    yield Holder(int(entry), tuple(argv.split("\0")), os.readlink(f"/proc/{entry}/cwd"), place)
+        except OSError:
+            pass  # it ended, or is another user's
+
+
+class Watch:
+    """Who held one of the values, as far as a look every few milliseconds can tell."""
+
+    def __init__(self, *values: str) -> None:
+        self._values = tuple(value.encode() for value in values)
+        self._seen: set[Holder] = set()
+        self._ends = threading.Event()
+
+    @property
+    def seen(self) -> set[Holder]:
+        """Everybody so far."""
+        return set(self._seen)
+
+    def look(self) -> None:
+        """Look until the end."""
+        while not self._ends.wait(WATCH_PAUSE_S):
+            self._seen.update(holders(*self._values))
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ends.set()
+
+
+@contextmanager
+def watching(*values: str) -> Iterator[Watch]:
+    """Watch all processes meanwhile."""
+    watch = Watch(*values)
+    thread = threading.Thread(target=watch.look)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        watch.end()
+        thread.join()

@@ -1,0 +1,665 @@
+"""A hostile agent, and what it cannot reach.
+
+It can write everything below a project and in the folders of skills that all projects share, and it can end processes.
+The state directory is out of its reach. Whatever it writes: only what a person approved runs, and only that has the
+token; the attempt is recorded.
+"""
+
+import json
+import os
+import py_compile
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from real_omac import Answer, Omac, Serving, curl, eventually, omac_in
+from simulation.skills import Holder, Watch, holders, meta, program, traced, traces, watching
+from valued_skill import piped, with_vault
+
+from omac.adapters.skills.reading import read_tree
+from omac.domain.directory import SkillVanished
+from omac.domain.registration import Approved
+from omac.projections.accesses import audit_rows
+from omac.tools.commands.audit import told
+
+TOKEN, OTHER = "xoxb-token-of-the-shop", "xoxb-token-of-the-mall"
+IGNORED = ("node_modules", "dist", "build")
+SYSTEM_PYTHON = "/usr/bin/python3"  # an interpreter that only root can change
+
+
+class House:
+    """One server, and the person's and the agent's hands. `shop` is a project with the skill slack, approved."""
+
+    def __init__(self, omac: Omac, watch: Watch) -> None:
+        self.omac = omac
+        self.watch = watch
+        self.trace = omac.folder / "trace"
+        self.server: Serving = omac.serve()
+        self.shop = self.project("shop")
+        self.pristine = omac.folder / "pristine"
+        self.register(self.shop, TOKEN)
+        shutil.copytree(self.shop, self.pristine, symlinks=True)
+        self.base = self.server.skill(self.shop, "slack")["base"]
+        self._projects = 0
+        self._ran = 0
+        self._held: set[Holder] = set()
+
+    def other(self, mark: str = "good") -> Path:
+        """A project that there never was before."""
+        self._projects += 1
+        return self.project(f"other-{self._projects}", mark)
+
+    def project(self, name: str, mark: str = "good", skill: str = "slack") -> Path:
+        """A project with the skill, as its author wrote it: parts of it are in folders that the hash leaves out."""
+        project = self.omac.root / name
+        source = self.omac.skill(project, skill, meta(skill), program(self.trace, mark))
+        for folder in IGNORED:
+            (source / folder).mkdir()
+            (source / folder / f"part_{folder}.py").write_text(f"MARK = {mark!r}\n")
+        return project
+
+    def register(self, project: Path, token: str, *more: str, skill: str = "slack") -> None:
+        """The person vouches for the skill and gives it its token."""
+        wanted = ("register", skill, "--workdir", str(project), "--secrets-from", "-", "--no-input", *more)
+        done = piped(self.omac, f"SLACK_TOKEN={token}\n".encode(), *wanted)
+        assert done.status == 0, done
+
+    def hostile(self) -> str:
+        """A sidecar.py of the agent's own."""
+        return program(self.trace, "hostile")
+
+    def reload(self, project: Path) -> Answer:
+        """The server looks again."""
+        return self.server.call("reload", {"dir": str(project)})
+
+    def call(self) -> Answer:
+        """What the shop's skill answers."""
+        return curl(f"{self.base}/")
+
+    def works(self) -> bool:
+        """Whether the approved code answers, with its token, whole."""
+        answer = self.call()
+        return answer.status == 200 and answer.json() == {
+            "mark": "good",
+            "parts": dict.fromkeys(IGNORED, "good"),
+            "env": {"SLACK_TOKEN": TOKEN, "REGION": "eu"},
+        }
+
+    def process(self) -> Holder:
+        """The program of the shop's sidecar."""
+
+        def one() -> Holder | None:
+            found = [holder for holder in holders(TOKEN.encode()) if "omac-gate" not in holder.argv]
+            return found[0] if len(found) == 1 else None
+
+        holder: Holder = eventually(one, 5.0, "one process that has the token")
+        return holder
+
+    def position(self) -> int:
+        """Where the journal is."""
+        position: int = self.server.call("status").json()["position"]
+        return position
+
+    def audit(self, since: int) -> list[dict[str, Any]]:
+        """What the audit tells of what came later, accesses aside; the last test has the command tell the same."""
+        rows = (told(row) for row in audit_rows(self.omac.events()))
+        return [row for row in rows if row["position"] > since and row["kind"] != "access"]
+
+    def unapproved(self) -> list[object]:
+        """Whoever ran, or had a token, and was not approved code in its approved copy; each is told once."""
+        digests = {one.event.digest.removeprefix("sha256:") for one in self.omac.events(Approved)}
+        frozen = os.path.join(self.omac.state, "frozen")
+        copies = {os.path.join(frozen, digest) for digest in digests}
+        ran, held = traces(self.trace)[self._ran :], self.watch.seen - self._held
+        self._ran += len(ran)
+        self._held |= held
+        return [
+            *(one for one in ran if one["mark"] == "hostile" or one["folder"] not in copies),
+            *(one for one in held if one.folder not in copies or one.where != "environ"),
+        ]
+
+    def restore(self) -> None:
+        """The author's files are back, and nobody else's; the skill works again."""
+        self.server.call("deactivate", {"dir": str(self.shop)})
+        for left in self.omac.root.iterdir():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        shutil.copytree(self.pristine, self.shop, symlinks=True)
+        for base in (".agents", ".config"):
+            shutil.rmtree(Path(self.omac.environment["HOME"]) / base, ignore_errors=True)
+        skill = self.server.skill(self.shop, "slack")
+        assert skill["state"] == "ready", skill
+        self.base = skill["base"]
+
+
+@pytest.fixture(scope="module")
+def _house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with omac_in(tmp_path_factory.mktemp("house")) as omac, watching(TOKEN, OTHER) as watch:
+        with_vault(omac)
+        yield House(omac, watch)
+
+
+@pytest.fixture
+def house(_house: House) -> Iterator[House]:
+    """The house in order; afterwards nothing unapproved may have run or had a token, and order can be restored."""
+    assert _house.works()
+    yield _house
+    assert _house.unapproved() == []
+    _house.restore()
+    assert _house.works()
+
+
+class Attack(NamedTuple):
+    """What the agent does to the skill folder, whether the approved code goes on after the next look, and which kinds
+    of rows tell of the attempt."""
+
+    do: Callable[[House, Path], object]
+    works: bool
+    told: set[str]
+
+
+CHANGED, PLANTED = {"skill.drifted", "route.stubbed"}, {"skill.auto-registered", "route.stubbed"}
+
+
+def edit_program(house: House, source: Path) -> None:
+    (source / "sidecar.py").write_text(house.hostile())
+
+
+def edit_meta(house: House, source: Path) -> None:
+    (source / "evil.py").write_text(house.hostile())
+    (source / "omac.yaml").write_text(meta(command="[python3, evil.py]"))
+
+
+def shadow_library(house: House, source: Path) -> None:
+    for name in ("json", "socket", "threading", "os", "sitecustomize", "usercustomize"):
+        (source / f"{name}.py").write_text(traced(house.trace, "hostile"))
+
+
+def shadow_library_compiled(house: House, source: Path) -> None:
+    _compiled(house, source / "socket.pyc")
+
+
+def change_mode(house: House, source: Path) -> None:
+    (source / "sidecar.py").chmod(0o755)
+
+
+def replace_ignored(house: House, source: Path) -> None:
+    for folder in IGNORED:
+        (source / folder / f"part_{folder}.py").write_text(f"{traced(house.trace, 'hostile')}MARK = 'hostile'\n")
+        (source / folder / "json.py").write_text(traced(house.trace, "hostile"))
+
+
+def plant_cache(house: House, source: Path) -> None:
+    tag = sys.implementation.cache_tag
+    for folder in (source, *(source / name for name in IGNORED)):
+        (folder / "__pycache__").mkdir()
+        for name in ("sidecar", "json", *(f"part_{each}" for each in IGNORED)):
+            _compiled(house, folder / "__pycache__" / f"{name}.{tag}.pyc")
+
+
+def plant_backup(house: House, source: Path) -> None:
+    for name in ("sidecar.py~", ".sidecar.py.swp", ".DS_Store"):
+        (source / name).write_text(house.hostile())
+
+
+def become_link(house: House, source: Path, *, content: str | None = None) -> None:
+    copy = house.shop / "copy"
+    shutil.move(source, copy)
+    source.symlink_to(copy)
+    if content is not None:
+        (copy / "sidecar.py").write_text(content)
+
+
+def become_link_out(house: House, source: Path) -> None:
+    shutil.move(source, house.omac.root / "copy")
+    source.symlink_to("../../../copy")
+
+
+def base_becomes_link(house: House, source: Path) -> None:
+    shutil.move(source.parent, house.shop / "copies")
+    source.parent.symlink_to("../copies")
+
+
+def plant_links(house: House, source: Path, *, folder: str = ".") -> None:
+    for name, target in (("etc", "/etc/passwd"), ("state", house.omac.state), ("vault", house.omac.state / "vault")):
+        (source / folder / name).symlink_to(target)
+
+
+def plant_in_own_base(house: House, source: Path) -> None:
+    other = house.shop / ".opencode" / "skills" / "slack"
+    shutil.copytree(source, other)
+    (other / "sidecar.py").write_text(house.hostile())
+
+
+def copy_to_own_base(house: House, source: Path) -> None:
+    shutil.copytree(source, house.shop / ".opencode" / "skills" / "slack")
+
+
+def plant_before(house: House, source: Path) -> None:
+    shutil.copytree(source, source.parent / "aaa")
+    (source.parent / "aaa" / "sidecar.py").write_text(house.hostile())
+
+
+def steal_mount(house: House, source: Path) -> None:
+    other = house.omac.skill(house.shop, "aaa", meta().replace("name: slack", "name: aaa", 1), house.hostile())
+    assert "mount: slack" in (other / "omac.yaml").read_text()
+
+
+def differ_in_case(house: House, source: Path) -> None:
+    house.omac.skill(house.shop, "Slack", meta().replace("name: slack", "name: Slack", 1), house.hostile())
+
+
+def forge(house: House, source: Path) -> None:
+    """Everything that other tools, older versions, or omac elsewhere would believe; and the code is another."""
+    edit_program(house, source)
+    found = house.server.call("status").json()["registry"][0]
+    entry = {"name": "slack", "bundle_hash": found["bundle_hash"], "source": str(source), "approved": True}
+    opencode, omac = house.shop / ".opencode", house.shop / ".omac"
+    opencode.mkdir()
+    omac.mkdir()
+    for folder in (house.shop, opencode, omac, source, house.shop / ".agents"):
+        for name in ("sidecar.json", "approvals.json"):
+            (folder / name).write_text(json.dumps({"version": 1, "skills": {"slack": entry}, "approvals": [entry]}))
+        (folder / "skill-config.yaml").write_text("slack:\n  SLACK_TOKEN: mine\n  REGION: mine\n")
+        shutil.copyfile(house.omac.state / "journal.db", folder / "journal.db")
+        shutil.copytree(source, folder / "frozen" / found["digest"].removeprefix("sha256:"))
+        settings = '[serve]\nunapproved = "allow"\nbundle_drift = "accept"\nauto_register = true\n'
+        (folder / "settings.toml").write_text(f'{settings}[secrets]\nstore = "keychain"\n')
+        (folder / ".env").write_text(f"OMAC_STATE_DIR={folder}\nOMAC_SERVE_UNAPPROVED=allow\n")
+
+
+def delete(house: House, source: Path) -> None:
+    shutil.rmtree(source)
+
+
+ATTACKS = {
+    "edits the program": Attack(edit_program, False, CHANGED),
+    "edits omac.yaml": Attack(edit_meta, False, CHANGED),
+    "shadows the standard library": Attack(shadow_library, False, CHANGED),
+    "shadows the standard library, compiled": Attack(shadow_library_compiled, False, CHANGED),
+    "changes a mode": Attack(change_mode, True, {"skill.drifted"}),
+    "replaces files the hash leaves out": Attack(replace_ignored, True, {"skill.drifted"}),
+    "plants caches": Attack(plant_cache, True, set()),  # they are no part of anything
+    "plants backups": Attack(plant_backup, True, {"skill.drifted"}),
+    "puts a link to the same code": Attack(become_link, False, CHANGED),
+    "puts a link out": Attack(become_link_out, False, {"route.stubbed"}),
+    "puts a link for all skills": Attack(base_becomes_link, False, CHANGED),
+    "plants links": Attack(plant_links, False, CHANGED),
+    "plants links the hash leaves out": Attack(partial(plant_links, folder="dist"), True, {"skill.drifted"}),
+    "plants one in the agent's own base": Attack(plant_in_own_base, False, PLANTED),
+    "copies it to the agent's own base": Attack(copy_to_own_base, False, PLANTED),
+    "plants one that comes before it": Attack(plant_before, False, CHANGED),
+    "takes its mount": Attack(steal_mount, False, PLANTED),
+    "takes its name in capitals": Attack(differ_in_case, False, PLANTED),
+    "forges what others believe": Attack(forge, False, CHANGED),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
+def test_what_is_done_to_an_approved_skill(house: House, attack: Attack) -> None:
+    """Activated again, it is the same process; ended, it starts from its approved copy; looked at again, it goes on or
+    is refused with a reason. Never runs anything else, and the audit tells of it."""
+    before, process = house.position(), house.process()
+    attack.do(house, house.shop / ".agents" / "skills" / "slack")
+    house.server.activate(house.shop)
+    assert house.works()
+    assert house.process() == process
+    os.kill(process.pid, signal.SIGKILL)
+    eventually(house.works, 10.0, "the approved code to be back")
+    assert house.reload(house.shop).status == 200
+    if attack.works:
+        assert house.works()
+    else:
+        answer = house.call()
+        assert (answer.status, answer.headers.get("x-omac-reason")) == (502, "skill-broken"), answer
+        eventually(lambda: not any(holders(TOKEN.encode())), 5.0, "the end of everybody with the token")
+    rows = [row for row in house.audit(before) if row["skill"] in ("slack", "aaa", "Slack")]
+    assert {row["kind"] for row in rows} >= attack.told, rows
+    assert all((row["outcome"] == "refused") == (row["kind"] in CHANGED) for row in rows if row["kind"] in attack.told)
+
+
+def test_everything_is_deleted(house: House) -> None:
+    """The skill's folder goes: its sidecar stops and its address is nobody's. The project's goes: it can be said so,
+    and taken offline."""
+    before = house.position()
+    delete(house, house.shop / ".agents" / "skills" / "slack")
+    assert house.works()
+    manifest = house.reload(house.shop)
+    assert (manifest.status, manifest.json()["skills"]) == (200, [])
+    assert house.call().status == 404
+    eventually(lambda: not any(holders(TOKEN.encode())), 5.0, "the end of everybody with the token")
+    vanished = [one for one in house.omac.events(SkillVanished) if one.position > before]
+    assert len(vanished) == 1
+    shutil.rmtree(house.shop)
+    gone = house.reload(house.shop)
+    assert (gone.status, gone.json()["error"]["reason"]) == (400, "directory-missing"), gone
+    assert house.call().status == 404
+    assert house.server.call("deactivate", {"dir": str(house.shop)}).status == 200
+    assert "directory-missing" in {row["reason"] for row in house.audit(before)}
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same code", "other code"])
+@pytest.mark.parametrize("where", ["nested", "other project", "user-global", "user-global, shared"])
+def test_elsewhere_nothing_is_inherited(house: House, where: str, same: bool) -> None:
+    """A skill of that name in another project, in a nested one, or in what all share gets no approval and no token, be
+    it the very same code; the approved one goes on undisturbed."""
+    before, process, home = house.position(), house.process(), Path(house.omac.environment["HOME"])
+    places = {
+        "nested": house.shop / "nested" / ".agents" / "skills",
+        "other project": house.other() / ".opencode" / "skills",
+        "user-global": home / ".config" / "opencode" / "skills",
+        "user-global, shared": home / ".agents" / "skills",
+    }
+    source = places[where] / "slack"
+    shutil.copytree(house.shop / ".agents" / "skills" / "slack", source)
+    if not same:
+        (source / "sidecar.py").write_text(house.hostile())
+    shared = "global" in where
+    project = house.shop if shared else source.parent.parent.parent
+    assert house.reload(house.shop).status == 200
+    manifest = house.server.activate(project)
+    listed = house.server.call("global").json()["skills"] if shared else manifest["skills"]
+    (skill,) = [skill for skill in listed if skill["name"] == "slack"]
+    assert skill["state"] == "broken"
+    if not shared:
+        url = f"{house.server.ready['facade_base']}/{manifest['dir_token']}/slack/"
+        assert curl(url).status == 502
+    assert house.works()
+    assert house.process() == process
+    rows = [row for row in house.audit(before) if row["skill"] == "slack"]
+    assert {row["kind"] for row in rows} >= PLANTED
+    assert {row["dir"] for row in rows if row["kind"] in PLANTED} == {None if shared else str(project)}
+
+
+def test_links_are_not_approved(house: House) -> None:
+    """A skill that leads to the system's files, to the state directory, or to another skill's cannot be approved."""
+    project = house.other()
+    source = project / ".agents" / "skills" / "slack"
+    other = house.shop / ".agents" / "skills" / "slack" / "sidecar.py"
+    for folder, target in (
+        (".", "/etc/passwd"),
+        (".", house.omac.state / "vault"),
+        ("dist", other),
+        ("node_modules", "../../../../../shop"),
+    ):
+        (source / folder / "link").symlink_to(target)
+        done = house.omac.run("approve", "slack", "--workdir", str(project))
+        assert done.status != 0, done
+        assert "outside the skill folder" in done.err
+        (source / folder / "link").unlink()
+    assert house.server.skill(project, "slack")["state"] == "broken"
+
+
+def test_caches_from_before_the_approval_do_not_run(house: House) -> None:
+    """Compiled code planted beside the reviewed code is no part of what is approved."""
+    project = house.other()
+    plant_cache(house, project / ".agents" / "skills" / "slack")
+    house.register(project, OTHER)
+    skill = house.server.skill(project, "slack")
+    assert skill["state"] == "ready"
+    assert curl(f"{skill['base']}/").json()["parts"] == dict.fromkeys(IGNORED, "good")
+
+
+VENV_COMMANDS = {
+    "by its name": "[.venv/bin/python, sidecar.py]",
+    "by the first line of a script": "[.venv/bin/serve]",
+    "by the first line of a script outside": "[./serve]",
+    "by its absolute path": "[{live}/.venv/bin/python, sidecar.py]",
+    "by the absolute path of a script": "[{live}/serve]",
+    "as an argument": "[/usr/bin/env, {live}/.venv/bin/python, sidecar.py]",
+}
+
+
+@pytest.mark.parametrize("command", VENV_COMMANDS.values(), ids=VENV_COMMANDS.keys())
+def test_a_replaced_interpreter_does_not_run(house: House, command: str) -> None:
+    """A real virtual environment; after the approval its interpreter and scripts are replaced: the copy's run."""
+    project = house.other()
+    source = project / ".agents" / "skills" / "slack"
+    venv = source / ".venv"
+    subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", venv], check=True)
+    (source / "omac.yaml").write_text(meta(command=command.format(live=source)))
+    scripts = (venv / "bin" / "serve", source / "serve")
+    for script in scripts:
+        script.write_text(f"#!{venv}/bin/python\n{program(house.trace, 'good')}")
+        script.chmod(0o755)
+    done = piped(
+        house.omac,
+        f"SLACK_TOKEN={OTHER}\n".encode(),
+        *("register", "slack", "--workdir", str(project), "--secrets-from", "-", "--no-input"),
+    )
+    if done.status:
+        assert "outside" in done.err or "absolute" in done.err, done  # a command that leads out may be refused
+        return
+    hostile = f"#!{os.path.realpath(sys.executable)}\n{house.hostile()}"
+    for path in (venv / "bin" / "python", venv / "bin" / "serve", venv / "bin" / "python3"):
+        path.unlink(missing_ok=True)
+        path.write_text(hostile)
+        path.chmod(0o755)
+    (source / "serve").write_text((source / "serve").read_text())
+    manifest = house.server.activate(project)
+    (skill,) = manifest["skills"]
+    assert house.unapproved() == []
+    assert skill["state"] == "ready", skill
+    assert curl(f"{skill['base']}/").json()["env"]["SLACK_TOKEN"] == OTHER
+
+
+def test_registering_again_vouches_for_nothing_new(house: House) -> None:
+    """Files that the hash leaves out were replaced. Who registers again, to change a value, is not taken to have read
+    them: that wants --force, as any change does."""
+    project = house.other()
+    house.register(project, OTHER)
+    assert house.server.skill(project, "slack")["state"] == "ready"
+    replace_ignored(house, project / ".agents" / "skills" / "slack")
+    done = house.omac.run(
+        *("register", "slack", "--workdir", str(project), "--no-input"), extra={"OMAC_CONFIG_REGION": "us"}
+    )
+    house.reload(project)
+    assert house.unapproved() == [], done
+    assert done.status != 0, done
+
+
+def test_what_is_pasted_approves_what_was_shown(house: House) -> None:
+    """The command that is offered carries what was looked at; files that the hash leaves out are replaced before it is
+    pasted: it approves nothing."""
+    project = house.other()
+    fix = house.server.skill(project, "slack")["fix"][0]
+    assert fix.startswith("omac approve slack ")
+    replace_ignored(house, project / ".agents" / "skills" / "slack")
+    done = house.omac.run(*shlex.split(fix)[1:])
+    house.reload(project)
+    assert done.status != 0, done
+
+
+def test_remembered_values_go_to_the_very_same_files(house: House) -> None:
+    """A copy of the skill, with other files where the hash does not look, is approved in another project: it does not
+    get what the first was given, as long as nobody gives it."""
+    project = house.other()
+    source = project / ".agents" / "skills" / "slack"
+    (source / "dist" / "part_dist.py").write_text("MARK = 'other'\n")
+    house.omac.approve(project, "slack")
+    skill = house.server.skill(project, "slack")
+    assert skill["state"] == "pending_credentials", curl(f"{skill['base']}/").json()
+
+
+def test_names_lead_nowhere(house: House) -> None:
+    """Names that are paths, that terminals obey or that shells would run are refused or made readable, everywhere; and
+    what is offered for pasting runs nothing that the names say."""
+    trap = house.omac.folder / "trap"
+    shell = f"$(touch {str(trap).replace('/', chr(92) + '057')})`touch trap`;touch trap;'\"touch trap"
+    project = house.omac.root / "o'ther $(touch trap)`touch trap`"
+    good = meta()
+    for folder, declared in (
+        ("dots", ".."),
+        ("slash", "a/b"),
+        ("up", "../../slack"),
+        ("escape", '"sl\\x1b[31mack"'),
+        ("line", '"slack\\nslack"'),
+        ("nul", '"slack\\0"'),
+        ("line\nbreak\x1b[31m", "fine"),
+        ("-rf", "dash"),
+        (shell.replace("/", "_"), "shell"),
+        (shell.replace("/", "_") + "2", f"[{json.dumps(shell)}]"),
+    ):
+        house.omac.skill(project, folder, good.replace("name: slack", f"name: {declared}", 1), house.hostile())
+    before = house.position()
+    manifest = house.server.activate(project)
+    assert {skill["state"] for skill in manifest["skills"]} == {"broken"}
+    assert len(manifest["skills"]) == 10
+    for command in ("list", "status", "audit", "approvals"):
+        done = house.omac.run(command, cwd=project)
+        assert done.status == 0
+        assert all(line.isprintable() for line in done.out.splitlines()), (command, done.out)
+        assert "\x1b" not in done.err
+    assert {row["skill"] for row in house.audit(before) if row["kind"] == "skill.auto-registered"} == {"dash", "shell"}
+    stubs = house.omac.folder / "stubs"
+    stubs.mkdir(exist_ok=True)
+    for name in ("omac", "ls", "vi", "rm", "chmod"):
+        (stubs / name).write_text("#!/bin/sh\nexit 0\n")
+        (stubs / name).chmod(0o755)
+    (stubs / "touch").write_text(f"#!/bin/sh\necho pasted >> {shlex.quote(str(trap))}\n")
+    (stubs / "touch").chmod(0o755)
+    fixes = [fix for skill in manifest["skills"] for fix in skill["fix"]]
+    assert len(fixes) >= 10
+    for fix in fixes:
+        subprocess.run(["/bin/bash", "-c", fix], cwd=house.omac.root, env={"PATH": str(stubs)}, check=False)
+        assert not trap.exists(), fix
+
+
+# A command line that a person runs again and again, without the time it takes to start.
+AGAIN = """import io, json, sys
+from contextlib import redirect_stdout, redirect_stderr
+from omac.domain.refusal import Refusal
+from omac.tools.main import app
+for _ in range(int(sys.argv[1])):
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(io.StringIO()):
+        try:
+            app(sys.argv[2:], standalone_mode=False)
+            told = json.loads(out.getvalue())
+        except Refusal as refusal:
+            told = {"refused": refusal.reason}
+    print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("command", ["approve", "register"])
+def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
+    """The program flips between two versions while a person approves, thirty times, and a server runs. With --hash
+    only that version is ever approved; without, either; and what runs is always what the copy was recorded as."""
+    project = house.other()
+    source = project / ".agents" / "skills" / "slack"
+    programs = {mark: program(house.trace, mark).encode() for mark in ("good", "flipped")}
+    hashes = {}
+    for mark, content in programs.items():
+        (source / "sidecar.py").write_bytes(content)
+        hashes[read_tree(str(source)).bundle_hash()] = mark
+    wanted = next(found for found, mark in hashes.items() if mark == "good")
+    (source / "sidecar.py").write_bytes(programs["good"])
+    house.register(project, OTHER)
+    house.server.activate(project)
+    began, ends = len(traces(house.trace)), threading.Event()
+
+    def flip() -> None:
+        turn = 0
+        while not ends.is_set():
+            content = programs[("good", "flipped")[turn % 2]]
+            if turn % 3:
+                (source / "draft").write_bytes(content)
+                os.replace(source / "draft", source / "sidecar.py")
+            else:
+                (source / "sidecar.py").write_bytes(content)
+            turn += 1
+            ends.wait(0.001 * (turn % 5))
+
+    words = {"approve": ["--hash", wanted], "register": ["--force", "--no-input"]}[command]
+    flipping = threading.Thread(target=flip)
+    flipping.start()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", AGAIN, "30", command, "slack", "--workdir", str(project), "--json", *words],
+            env=house.omac.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=120,
+        )
+    finally:
+        ends.set()
+        flipping.join()
+    assert done.returncode == 0, done.stderr.decode()
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    refused = [answer for answer in answers if "refused" in answer]
+    assert {answer["refused"] for answer in refused} <= {"skill-changed", "skill-invalid"}
+    copies: dict[str, str] = {}
+    for one in house.omac.events(Approved):
+        if isinstance(one.event, Approved) and one.event.source == str(source):
+            copy = house.omac.state / "frozen" / one.event.digest.removeprefix("sha256:")
+            content = (copy / "sidecar.py").read_bytes()
+            assert read_tree(str(copy)).digest() == one.event.digest
+            assert read_tree(str(copy)).bundle_hash() == one.event.bundle_hash
+            if command == "approve":
+                assert one.event.bundle_hash == wanted
+            copies[str(copy)] = next((mark for mark, known in programs.items() if known == content), "torn")
+    assert {answer["bundle_hash"] for answer in answers if answer not in refused} <= {
+        one.event.bundle_hash for one in house.omac.events(Approved)
+    }
+    house.reload(project)
+    ran = [one for one in traces(house.trace)[began:] if one["token"] == OTHER]
+    assert all(copies[one["folder"]] == one["mark"] for one in ran)
+    assert "flipped" not in {one["mark"] for one in ran} or command == "register"
+
+
+def test_a_project_becomes_a_link_to_another(house: House) -> None:
+    """Two approved projects; one is replaced by a link to the other, back and forth, while both are looked at again:
+    each program only ever has its own project's token."""
+    mall = house.project("mall", "mall")
+    house.register(mall, OTHER)
+    house.server.activate(mall)
+    away, ends = house.omac.root / "away", threading.Event()
+
+    def swap() -> None:
+        while not ends.is_set():
+            house.shop.rename(away)
+            house.shop.symlink_to(mall)
+            ends.wait(0.01)
+            house.shop.unlink()
+            away.rename(house.shop)
+            ends.wait(0.005)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for _ in range(15):
+            for project in (house.shop, mall):
+                assert house.reload(project).status in (200, 404, 409)
+                house.server.call("activate", {"dir": str(project)})
+            answer = house.call()
+            assert answer.status in (404, 502, 503) or answer.json()["env"]["SLACK_TOKEN"] == TOKEN, answer
+    finally:
+        ends.set()
+        swapping.join()
+    pairs = {(one["mark"], one["token"]) for one in traces(house.trace) if one["mark"] == "mall" or one["token"] == TOKEN}
+    assert pairs == {("good", TOKEN), ("mall", OTHER)}
+    house.server.call("activate", {"dir": str(house.shop)})
+    house.reload(house.shop)
+    assert house.works()
+
+
+def test_the_audit_command_tells_it_all(house: House) -> None:
+    """What the other tests look at is what `omac audit` prints."""
+    told_ = [json.loads(line) for line in house.omac.ok("audit", "--json").splitlines()]
+    assert [row for row in told_ if row["kind"] != "access"] == house.audit(0)
+    assert house.omac.attempts() == [row for row in house.audit(0) if row["outcome"] == "refused"]
+
+
+def _compiled(house: House, path: Path) -> None:
+    """Compiled code that Python runs without a look at its source."""
+    source = house.omac.folder / "hostile.py"
+    source.write_text(f"{traced(house.trace, 'hostile')}MARK = 'hostile'\n")
+    py_compile.compile(str(source), str(path), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)

@@ -1,0 +1,253 @@
+"""tools/commands/config.py: what the settings of a skill are, where each comes from, and changing them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Omac, Serving, eventually, omac_in
+from valued_skill import everywhere, pid_of, piped, told, typed, valued, waiting
+
+from omac.domain.credential import ConfigRemoved, ConfigWritten, DefaultMirrored
+
+SOON_S = 1.0  # a change from another terminal, until omac acts on it
+START_S = 5.0  # a small Python server, until it answers
+PLAIN = """\
+name: slack
+sidecar:
+  command: [python3, -I, -S, sidecar.py]
+  mount: chat
+  health: {path: /status}
+  config:
+    - {name: REGION, pattern: '^[a-z]+$'}
+    - {name: LIMIT, type: int, default: "10"}
+    - {name: MODE, type: enum, choices: [fast, slow], required: false}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
+    """A skill whose settings no test changes."""
+    with omac_in(tmp_path_factory.mktemp("shared")) as omac:
+        yield omac, valued(omac)
+
+
+def shown(omac: Omac, project: Path, **extra: str) -> dict[str, Any]:
+    """What `omac config show --json` says."""
+    done = omac.run("config", "show", "slack", "--json", "--workdir", str(project), extra=extra)
+    assert (done.status, done.err) == (0, "")
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def sources(omac: Omac, project: Path, **extra: str) -> dict[str, tuple[str | None, str]]:
+    """Of each setting the value and where it comes from."""
+    return {row["name"]: (row["value"], row["source"]) for row in shown(omac, project, **extra)["config"]}
+
+
+def test_the_journey_of_a_setting(omac: Omac) -> None:
+    """Default, stored, default again; what is said at each step, and what the journal has of it."""
+    project = valued(omac)
+    where = ("--workdir", str(project))
+    before = shown(omac, project)
+    assert list(before) == ["skill", "mount", "workdir", "config", "secrets"]
+    assert (before["skill"], before["mount"], before["workdir"]) == ("slack", "chat", str(project))
+    assert before["config"][0] == {
+        "name": "REGION", "type": "string", "value": "eu", "source": "default", "required": True,
+        "description": "where it is",
+    }  # fmt: skip
+    assert before["secrets"][0] == {
+        "name": "TOKEN", "fingerprint": "<missing>", "required": True, "description": "opens the door",
+    }  # fmt: skip
+    done = omac.run("config", "set", "slack", "REGION", "us", *where)
+    assert (done.status, done.out) == (0, f"REGION of slack for {project} is 'us'\n")
+    assert "try: omac approve slack" in done.err
+    assert omac.ok("config", "get", "slack", "REGION", *where) == "us\n"
+    assert sources(omac, project)["REGION"] == ("us", "stored")
+    done = omac.run("config", "unset", "slack", "REGION", "LIMIT", "REGION", *where)
+    assert done.out.splitlines() == [
+        f"REGION is no longer given to slack for {project}",
+        f"LIMIT was not given to slack for {project}",
+    ]
+    assert sources(omac, project)["REGION"] == ("eu", "default")
+    assert [record.event for record in omac.events()] == [
+        ConfigWritten("REGION", "us"),
+        DefaultMirrored("REGION", omac.events(DefaultMirrored)[0].event.bundle_hash, "us"),  # type: ignore[attr-defined]
+        ConfigRemoved("REGION"),
+    ]
+
+
+def test_where_values_come_from(shared: tuple[Omac, Path], omac: Omac) -> None:
+    """Stored before default before the host's variable; an empty variable is none."""
+    quiet, project = shared
+    assert sources(quiet, project, SLACK_HOST_SIDE="") == {
+        "REGION": ("eu", "default"),
+        "LIMIT": (None, "missing-optional"),
+        "MODE": (None, "missing-optional"),
+        "HOST_SIDE": (None, "missing-optional"),
+        "NOTE": (None, "missing-optional"),
+    }
+    assert sources(quiet, project, SLACK_HOST_SIDE="x")["HOST_SIDE"] == ("x", "default_from_env:SLACK_HOST_SIDE")
+    plain = valued(omac, meta=PLAIN)
+    assert sources(omac, plain)["REGION"] == (None, "missing-required")
+    omac.ok("config", "set", "slack", "MODE", "slow", "--workdir", str(plain))
+    assert sources(omac, plain)["MODE"] == ("slow", "stored")
+    assert sources(omac, plain)["LIMIT"] == ("10", "default")
+
+
+def test_as_text(shared: tuple[Omac, Path]) -> None:
+    """One line a value, in columns."""
+    omac, project = shared
+    lines = omac.ok("config", "show", "slack", "--workdir", str(project)).splitlines()
+    assert lines[0] == f"slack at /chat for {project}"
+    assert [line.split()[:4] for line in lines[1:4]] == [
+        ["name", "type", "value", "source"],
+        ["REGION", "string", "'eu'", "default"],
+        ["LIMIT", "int", "-", "missing-optional"],
+    ]
+    assert lines[-1].split() == ["SPARE", "secret", "<missing>", "-"]
+
+
+def test_one_setting(shared: tuple[Omac, Path]) -> None:
+    """The value and nothing else; none is a failure with the command that gives one, as data it is null."""
+    omac, project = shared
+    where = ("--workdir", str(project))
+    assert omac.ok("config", "get", "slack", "REGION", *where) == "eu\n"
+    done = omac.run("config", "get", "slack", "NOTE", *where)
+    assert (done.status, done.out) == (1, "")
+    assert f"try: omac config set slack NOTE VALUE --workdir {project}" in done.err
+    assert json.loads(omac.ok("config", "get", "slack", "NOTE", "--json", *where))["value"] is None
+
+
+def test_values_are_taken(omac: Omac) -> None:
+    """In the one spelling that the sidecar sees; also those that look like options (after two dashes)."""
+    project = valued(omac)
+    journal = str(omac.folder / "another.db")
+    for field, given, becomes in (
+        ("LIMIT", "-5", "-5"),
+        ("LIMIT", " +007 ", "7"),
+        ("MODE", "fast", "fast"),
+        ("NOTE", "", ""),
+        ("NOTE", "--json", "--json"),
+        ("NOTE", "a\nb \u00e9 $(id)", "a\nb \u00e9 $(id)"),
+    ):
+        words = ("--json", "--journal", journal, "--workdir", str(project), "slack", field)
+        done = omac.run("config", "set", *words, *(("--", given) if given.startswith("--") else (given,)))
+        assert json.loads(done.out)["value"] == becomes, done
+    got = omac.ok("config", "get", "slack", "NOTE", "--journal", journal, "--workdir", str(project))
+    assert got == "a\nb \u00e9 $(id)\n"
+    assert sources(omac, project)["NOTE"] == (None, "missing-optional"), "in this omac's own journal"
+
+
+def test_by_a_pipe(omac: Omac) -> None:
+    """A dash reads stdin, without the newline at its end; as data, what was set is told."""
+    project = valued(omac)
+    done = piped(omac, b"a\nb\n", "config", "set", "slack", "NOTE", "-", "--workdir", str(project), "--json")
+    row = {"name": "NOTE", "type": "string", "value": "a\nb", "source": "stored", "required": False, "description": ""}
+    assert json.loads(done.out) == {"skill": "slack", "workdir": str(project), **row}
+    done = piped(omac, b"\x1b]0;x\x07", "config", "set", "slack", "NOTE", "-", "--workdir", str(project))
+    assert done.status == 0
+    assert "\x1b" not in done.out
+    shown = typed(omac, [], "config", "get", "slack", "NOTE", "--workdir", str(project))
+    assert (shown.status, shown.out) == (0, "\\x1b]0;x\\x07\r\n"), "a terminal obeys no value"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message", "fix"),
+    [
+        ("LIMIT", b"many", "must be a whole number", "omac config set slack LIMIT VALUE"),
+        ("LIMIT", b"9" * 30, "beyond 64 bits", "omac config set slack LIMIT VALUE"),
+        ("MODE", b"Fast", "one of the choices: 'fast', 'slow'", "omac config set slack MODE VALUE"),
+        ("NOTE", b"\xff", "is not UTF-8", "omac config set slack NOTE VALUE"),
+        ("NOTE", b"a\0b", "holds NUL", "omac config set slack NOTE VALUE"),
+        ("NOTE", b"n" * 130_000, "is too long", "omac config set slack NOTE VALUE"),
+        ("TOKEN", b"xoxb-zq91", "it declares: REGION, LIMIT, MODE, HOST_SIDE, NOTE", "omac secrets set slack TOKEN"),
+        ("NOPE", b"zq91", "it declares: REGION, LIMIT, MODE, HOST_SIDE, NOTE", "omac config show slack"),
+    ],
+)
+def test_bad_values(shared: tuple[Omac, Path], field: str, value: bytes, message: str, fix: str) -> None:
+    """Refused with what is wrong and what to type; nothing is recorded."""
+    omac, project = shared
+    done = piped(omac, value, "config", "set", "slack", field, "-", "--workdir", str(project))
+    assert (done.status, done.out) == (9, ""), done
+    assert message in done.err
+    assert f"  try: {fix}" in done.err
+    assert omac.events(ConfigWritten) == []
+    assert b"zq91" not in everywhere(omac, done)
+
+
+def test_a_secret_typed_as_a_setting(shared: tuple[Omac, Path]) -> None:
+    """Is not repeated."""
+    omac, project = shared
+    done = omac.run("config", "set", "slack", "TOKEN", "xoxb-zq91", "--workdir", str(project))
+    assert done.status == 9
+    assert b"zq91" not in everywhere(omac, done)
+
+
+@pytest.mark.parametrize("arguments", [("get", "slack", "NOPE"), ("unset", "slack", "REGION", "NOPE")])
+def test_names_that_are_not_declared(shared: tuple[Omac, Path], arguments: tuple[str, ...]) -> None:
+    """Are refused with those that are."""
+    omac, project = shared
+    done = omac.run("config", *arguments, "--workdir", str(project))
+    assert (done.status, done.out) == (9, "")
+    assert "declares no setting 'NOPE'; it declares: REGION" in done.err
+
+
+def test_a_name_that_is_no_longer_declared(omac: Omac) -> None:
+    """Can be taken back all the same."""
+    project = valued(omac)
+    omac.ok("config", "set", "slack", "NOTE", "x", "--workdir", str(project))
+    meta = project / ".agents" / "skills" / "slack" / "omac.yaml"
+    meta.write_text(meta.read_text().replace("    - {name: NOTE, required: false}\n", ""))
+    omac.ok("config", "unset", "slack", "NOTE", "--workdir", str(project))
+    assert [record.event for record in omac.events(ConfigRemoved)] == [ConfigRemoved("NOTE")]
+
+
+def test_while_a_server_runs(omac: Omac) -> None:
+    """A setting that was missing starts the skill, a change starts it anew, and without it the skill waits again."""
+    project = valued(omac, meta=PLAIN)
+    where = ("--workdir", str(project))
+    omac.approve(project, "slack")
+    serving = omac.serve()
+    assert waiting(serving, project)["fix"] == [f"omac config set slack REGION VALUE --workdir {project}"]
+    token = serving.activate(project)["dir_token"]
+
+    omac.ok("config", "set", "slack", "REGION", "eu", *where)
+    base = _base(serving, project)
+    assert token in base
+    assert _values(base, REGION="eu")["LIMIT"] == "10"
+    first = pid_of(omac)
+
+    omac.ok("config", "set", "slack", "LIMIT", "11", *where)
+    _values(base, LIMIT="11")
+    assert pid_of(omac) not in (None, first)
+
+    omac.ok("config", "unset", "slack", "REGION", *where)
+    eventually(lambda: serving.skill(project, "slack")["state"] == "pending_credentials", SOON_S, "that it waits")
+    assert waiting(serving, project)["missing"] == ["REGION"]
+
+
+def _base(serving: Serving, project: Path) -> str:
+    found: str = eventually(lambda: serving.skill(project, "slack").get("base"), SOON_S, "a base for the skill")
+    return found
+
+
+def _values(base: str, **wanted: str) -> dict[str, str | None]:
+    def look() -> dict[str, str | None] | None:
+        found = told({"base": base})
+        return found if found and found == found | wanted else None
+
+    values: dict[str, str | None] = eventually(look, START_S, f"a sidecar with {wanted}")
+    return values
+
+
+def test_help_has_examples(shared: tuple[Omac, Path]) -> None:
+    """Every command shows one to paste."""
+    omac, _ = shared
+    for group, commands in (
+        ("config", ("show", "get", "set", "unset")),
+        ("secrets", ("set", "list", "unset", "import")),
+    ):
+        for command in commands:
+            assert f"omac {group} {command} slack" in omac.ok(group, command, "--help")

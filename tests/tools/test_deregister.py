@@ -1,0 +1,161 @@
+"""tools/commands/deregister.py: what is recorded is forgotten, what was given if that is wanted, and no folder ever."""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Done, Omac, eventually
+from valued_skill import everywhere, piped, typed, valued, with_vault
+
+from omac.adapters.secrets.keys import key_at_hand
+from omac.adapters.secrets.vault import Vault
+from omac.domain import credential, ids
+from omac.domain.credential import DEFAULTS
+from omac.domain.registration import Deregistered
+
+SECRET = "xoxb-7f3a9c"
+GIVEN = {"OMAC_SECRET_TOKEN": SECRET, "OMAC_CONFIG_NOTE": "mine"}
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """A project whose skill is registered and has values, where secrets are kept in a vault."""
+    with_vault(omac)
+    project = valued(omac)
+    registered(omac, project)
+    return project
+
+
+def registered(omac: Omac, project: Path) -> None:
+    """Register its skill."""
+    done = piped(omac, b"", "register", "slack", "--workdir", str(project), extra=GIVEN)
+    assert done.status == 0, done
+
+
+def deregister(omac: Omac, *flags: str, **extra: str) -> Done:
+    """`omac deregister` where there is no terminal."""
+    return piped(omac, b"", "deregister", *flags, extra=extra)
+
+
+def registry(omac: Omac) -> list[dict[str, Any]]:
+    """The registrations, as the status has them."""
+    rows: list[dict[str, Any]] = json.loads(omac.ok("status", "--json"))["registry"]
+    return rows
+
+
+def kept(omac: Omac, scope: str) -> bool:
+    """Whether the vault has a secret: of a project's path, or of DEFAULTS."""
+    service = credential.service(scope if scope == DEFAULTS else ids.scope_of(scope), "slack")
+    vault = Vault(str(omac.state / "vault"))
+    return "TOKEN" in vault.read(key_at_hand(omac.environment, None), service, ["TOKEN"])
+
+
+def test_it_asks_first(omac: Omac, shop: Path) -> None:
+    """It shows what it will do; only a yes does it, and without a terminal `--yes` has to be said."""
+    command = ("deregister", "slack", "--workdir", str(shop), "--purge-secrets")
+    alone = deregister(omac, *command[1:])
+    assert (alone.status, alone.out) == (2, "")
+    assert f"try: omac deregister slack --workdir {shop} --purge-secrets --yes" in alone.err
+    no = typed(omac, [("go on? [y/N]", b"\n")], *command)
+    assert (no.status, "nothing was changed" in no.out) == (1, True)
+    assert "its approval ends" in no.out
+    assert "secrets of slack that are removed: TOKEN" in no.out
+    assert len(registry(omac)) == 1
+    yes = typed(omac, [("go on? [y/N]", b"y\n")], *command)
+    assert yes.status == 0, yes
+    assert registry(omac) == []
+    assert not kept(omac, str(shop))
+    assert SECRET.encode() not in everywhere(omac, alone, no, yes)
+
+
+def test_what_was_given_stays_unless_it_is_purged(omac: Omac, shop: Path) -> None:
+    """Registered again, the skill has its values; what is purged later is forgotten kind by kind."""
+    where = ("--workdir", str(shop), "--yes")
+    assert deregister(omac, "slack", *where).status == 0
+    assert kept(omac, str(shop))
+    assert piped(omac, b"", "register", "slack", "--workdir", str(shop)).status == 0
+    assert deregister(omac, "slack", "--purge-fields", *where).status == 0
+    done = deregister(omac, "slack", "--purge-secrets", *where)
+    assert (done.status, done.out) == (0, f"  forgotten: TOKEN of slack for {shop}\n"), done
+    assert not kept(omac, str(shop))
+    assert kept(omac, DEFAULTS)
+    done = deregister(omac, "slack", "--purge-defaults", *where)
+    assert (done.status, done.out) == (0, "  no longer remembered for slack: NOTE, TOKEN\n"), done
+    assert not kept(omac, DEFAULTS)
+    assert json.loads(omac.ok("status", "--json"))["defaults"] == {}
+    assert deregister(omac, "slack", "--purge-defaults", "--purge-secrets", *where).status == 4
+
+
+def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
+    """Exit 8, and nothing is forgotten; without a purge no store is needed."""
+    where = ("slack", "--workdir", str(shop), "--yes")
+    for purge in ("--purge-secrets", "--purge-defaults"):
+        done = deregister(omac, *where, purge, OMAC_VAULT_KEY_FILE="")
+        assert (done.status, "omac unlock" in done.err) == (8, True), done
+    assert len(registry(omac)) == 1
+    assert deregister(omac, *where, OMAC_VAULT_KEY_FILE="").status == 0
+
+
+def test_a_folder_that_is_gone(omac: Omac, shop: Path) -> None:
+    """It is by what is recorded; `--prune` finds all that are gone, and leaves the others alone."""
+    market, fair = valued(omac, "market"), valued(omac, "fair")
+    for project in (market, fair):
+        registered(omac, project)
+        shutil.rmtree(project)
+    done = deregister(omac, "slack", "--workdir", str(market), "--yes")
+    assert (done.status, done.out) == (0, f"deregistered: slack in {market}/.agents/skills/slack\n"), done
+    listed = omac.run("list", "--all")
+    (fix,) = [line.removeprefix("  try: ") for line in listed.err.splitlines() if "try: " in line]
+    assert fix == f"omac deregister --prune --workdir {fair}"
+    assert deregister(omac, "slack", "--prune", "--workdir", str(shop), "--yes").status == 4
+    pruned = piped(omac, b"", *shlex.split(fix)[1:], "--yes")
+    assert pruned.out == f"deregistered: slack in {fair}/.agents/skills/slack\n"
+    assert piped(omac, b"", *shlex.split(fix)[1:]).out.startswith("nothing to prune")
+    assert [row["dir"] for row in registry(omac)] == [str(shop)]
+
+
+def test_who_is_not_registered(omac: Omac, shop: Path) -> None:
+    """Exit 4; who lies there is named, and stays. One unknown name, and none of the others is forgotten."""
+    source = omac.skill(shop, "other", "name: other\nsidecar: {command: [x]}\n")
+    for names, told in (
+        (["other"], f"other in {source} is not registered"),
+        (["slack", "nobody"], "no skill 'nobody' is registered"),
+        (["../slack"], "no skill '../slack'"),
+        (["sl\x1b[2J"], "no skill 'sl\\x1b[2J'"),
+    ):
+        done = deregister(omac, *names, "--workdir", str(shop), "--yes")
+        assert (done.status, told in done.err) == (4, True), done
+    assert source.is_dir()
+    assert len(registry(omac)) == 1
+    assert deregister(omac, "--yes").status == 2
+    assert deregister(omac, "slack", "--workdir", "/nonexistent", "--yes").status == 4
+
+
+def test_one_name_in_several_places(omac: Omac, shop: Path) -> None:
+    """It is forgotten where that is said; the commands that are named can be pasted."""
+    source, home = shop / ".agents" / "skills" / "slack", Path(omac.environment["HOME"]) / ".agents" / "skills"
+    shutil.copytree(source, shop / ".claude" / "skills" / "slack")
+    shutil.copytree(source, home / "slack")
+    for flags in (["--workdir", str(shop), "--harness", "claude"], ["--global"]):
+        assert piped(omac, b"", "register", "slack", *flags, extra=GIVEN).status == 0
+    done = omac.run("deregister", "slack", "--yes", cwd=shop)
+    assert (done.status, "slack may mean 3 skills" in done.err) == (2, True), done
+    commands = [line.removeprefix("  try: ") for line in done.err.splitlines() if "try: " in line]
+    assert len(commands) == 3
+    for left, command in zip((2, 1, 0), commands, strict=True):
+        again = piped(omac, b"", *shlex.split(command)[1:])
+        assert again.status == 0, (command, again)
+        assert len(registry(omac)) == left
+    assert len(omac.events(Deregistered)) == 3
+    assert source.is_dir()
+
+
+def test_a_server_that_runs_stops_it(omac: Omac, shop: Path) -> None:
+    """What is forgotten no longer runs."""
+    server = omac.serve()
+    eventually(lambda: server.skill(shop, "slack")["state"] == "ready", 10.0, "the skill")
+    assert deregister(omac, "slack", "--workdir", str(shop), "--yes").status == 0
+    eventually(lambda: server.skill(shop, "slack")["state"] == "broken", 5.0, "the end of the skill")

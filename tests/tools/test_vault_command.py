@@ -1,0 +1,307 @@
+"""tools/commands/vault.py: making the vault, looking at it, and opening what is locked for the server that runs."""
+
+import json
+import os
+import shlex
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_keyring import PrivateKeyring, private_keyring
+from real_omac import Done, Omac, Serving, eventually
+from valued_skill import everywhere, piped, told, typed, valued, waiting
+
+PASSPHRASE = "korrekt-pferd-9"
+SECRET = "xoxb-7f3a9c"
+SOON_S = 1.0  # after the store was opened, until agents have the skill
+START_S = 5.0
+NEW, AGAIN, ASKED = "8 characters or more", "the same again", "passphrase (secret"
+
+
+@pytest.fixture
+def key(omac: Omac) -> Path:
+    """Where a key file may come to be."""
+    return omac.folder / "my keys" / "vault.key"
+
+
+@pytest.fixture
+def passphrase(omac: Omac) -> Omac:
+    """An omac whose vault is under PASSPHRASE."""
+    done = typed(omac, [(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE))], "vault", "init")
+    assert done.status == 0, done
+    return omac
+
+
+def line(text: str) -> bytes:
+    """As it is typed."""
+    return text.encode() + b"\r"
+
+
+def status(omac: Omac) -> dict[str, Any]:
+    """What `omac vault status --json` says."""
+    found: dict[str, Any] = json.loads(omac.ok("vault", "status", "--json"))
+    return found
+
+
+def given_at_a_terminal(omac: Omac, project: Path) -> Done:
+    """A secret given while the vault is locked: the passphrase is asked for, then the secret, each once."""
+    answers = [(ASKED, line(PASSPHRASE)), ("opens the door", line(SECRET))]
+    done = typed(omac, answers, "secrets", "set", "slack", "TOKEN", "--workdir", str(project))
+    assert done.status == 0, done
+    return done
+
+
+def runs(serving: Serving, project: Path, seconds: float) -> dict[str, Any]:
+    """The skill, once its sidecar has the secret."""
+
+    def look() -> dict[str, Any] | None:
+        skill = serving.skill(project, "slack")
+        found = told(skill) if skill["state"] == "ready" else None
+        return skill if found and found["TOKEN"] == SECRET else None
+
+    skill: dict[str, Any] = eventually(look, seconds, "a sidecar with its secret")
+    return skill
+
+
+# ---- making it ----
+
+
+def test_with_a_new_key_file(omac: Omac, key: Path) -> None:
+    """What it prints is for a shell to read; neither file is anybody else's, and none is made twice."""
+    key.parent.mkdir()
+    done = omac.run("vault", "init", "--key-file", str(key))
+    assert (done.status, done.out) == (0, f"export OMAC_VAULT_KEY_FILE={shlex.quote(str(key))}\n"), done
+    vault = omac.state / "vault"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (key, vault)] == [0o600, 0o600]
+    digits = key.read_text().strip()
+    assert len(bytes.fromhex(digits)) == 32
+    assert digits not in done.out + done.err
+    assert status(omac) == {
+        "path": str(vault), "exists": True, "key": "key file", "locked": True, "services": None, "names": None,
+    }  # fmt: skip
+    omac.environment["OMAC_VAULT_KEY_FILE"] = str(key)
+    assert status(omac) | {"locked": False, "services": 0, "names": 0} == status(omac)
+    before = vault.read_bytes(), key.read_bytes()
+    again = omac.run("vault", "init", "--key-file", str(key))
+    assert (again.status, again.out) == (2, "")
+    assert "  try: omac vault status" in again.err
+    assert (vault.read_bytes(), key.read_bytes()) == before
+
+
+def test_without_a_place_for_the_key(omac: Omac, key: Path) -> None:
+    """No key, no vault; a file that is there is left alone."""
+    done = omac.run("vault", "init", "--key-file", str(key))
+    assert (done.status, done.out) == (8, ""), done
+    assert "cannot be written" in done.err
+    key.parent.mkdir()
+    key.write_text("mine")
+    done = omac.run("vault", "init", "--key-file", str(key))
+    assert (done.status, key.read_text()) == (2, "mine")
+    assert not status(omac)["exists"]
+
+
+def test_without_a_place_for_the_vault(omac: Omac, key: Path) -> None:
+    """The key that was made for it goes too."""
+    key.parent.mkdir()
+    os.chmod(omac.state, 0o777)
+    try:
+        done = omac.run("vault", "init", "--key-file", str(key))
+    finally:
+        os.chmod(omac.state, 0o700)
+    assert done.status == 8, done
+    assert "chmod 700" in done.err
+    assert list(key.parent.iterdir()) == []
+
+
+def test_with_the_key_at_hand(omac: Omac, key: Path) -> None:
+    """A file that somebody else made, such as a systemd credential."""
+    key.parent.mkdir(mode=0o700)
+    omac.environment["OMAC_VAULT_KEY_FILE"] = str(key)
+    done = omac.run("vault", "init")
+    assert (done.status, done.out) == (2, "")
+    assert f"try: omac vault init --key-file {shlex.quote(str(key))}" in done.err
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    done = omac.run("vault", "init")
+    assert done.status == 0, done
+    assert str(key) in done.out
+    assert status(omac)["locked"] is False
+    key.write_text("cd" * 32)
+    text = omac.run("vault", "status")
+    assert text.status == 0
+    assert "locked here: the key file" in text.out
+    assert "is not the key of the vault" in text.out
+
+
+def test_where_nobody_can_type(omac: Omac) -> None:
+    """A passphrase is not read from a pipe; the way without one is said."""
+    done = piped(omac, line(PASSPHRASE) * 2, "vault", "init")
+    assert (done.status, done.out) == (2, "")
+    assert "  try: omac vault init --key-file ~/.omac-vault.key" in done.err
+    missing = omac.run("vault", "status")
+    assert (missing.status, missing.out) == (0, f"there is no vault at {omac.state / 'vault'}\n")
+    assert "  try: omac vault init" in missing.err
+
+
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [
+        ([(NEW, line("short-7"))], "8 characters or more; nothing was made"),
+        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))], "not the same; nothing was made"),
+        ([(NEW, line(PASSPHRASE)), (AGAIN, b"\x04")], "the input ended"),
+    ],
+)
+def test_slips_at_a_terminal(omac: Omac, answers: list[tuple[str, bytes]], problem: str) -> None:
+    """Nothing is made, and nothing of it shown."""
+    done = typed(omac, answers, "vault", "init")
+    assert done.status == 9
+    assert problem in done.out
+    assert "short-7" not in done.out
+    assert PASSPHRASE not in done.out
+    assert not (omac.state / "vault").exists()
+
+
+def test_damaged(omac: Omac, passphrase: Omac) -> None:
+    """Is said with an exit code of its own, whoever asks; it is not written over."""
+    vault = omac.state / "vault"
+    vault.write_bytes(vault.read_bytes()[:-1])
+    for command in (("vault", "status"), ("unlock",)):
+        done = piped(omac, line(PASSPHRASE), *command)
+        assert (done.status, done.out) == (10, ""), done
+        assert "is damaged" in done.err
+    assert omac.run("vault", "init").status == 2
+
+
+# ---- a passphrase ----
+
+
+def test_a_passphrase_opens_it(passphrase: Omac) -> None:
+    """Asked for once by a command that needs it; known to nobody afterwards."""
+    omac = passphrase
+    project = valued(omac)
+    assert status(omac)["key"] == "passphrase"
+    assert status(omac)["locked"] is True
+    done = given_at_a_terminal(omac, project)
+    assert done.out.count(ASKED) == 1
+    assert done.out.index(ASKED) < done.out.index("opens the door")
+    found = everywhere(omac, done)
+    assert PASSPHRASE.encode() not in found
+    assert SECRET.encode() not in found
+    command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
+    wrong = typed(omac, [(ASKED, line("wrong-wrong"))], *command)
+    assert wrong.status == 8
+    assert "this is not the passphrase" in wrong.out
+    alone = piped(omac, SECRET.encode(), *command)
+    assert (alone.status, alone.out) == (8, "")
+    assert "  try: omac unlock" in alone.err
+
+
+def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
+    """The server keeps the key in memory only; with a wrong passphrase it goes on waiting."""
+    omac = passphrase
+    project = valued(omac)
+    given_at_a_terminal(omac, project)
+    omac.approve(project, "slack")
+    serving = omac.serve()
+    eventually(lambda: serving.skill(project, "slack")["state"] == "pending_credentials", START_S, "that it waits")
+    assert "omac unlock" in waiting(serving, project)["fix"]
+    before = serving.activate(project)["dir_token"]
+
+    wrong = piped(omac, b"wrong-wrong\n", "unlock")
+    assert (wrong.status, wrong.out) == (8, "")
+    assert "this is not the passphrase" in wrong.err
+    empty = piped(omac, b"", "unlock")
+    assert (empty.status, empty.out) == (9, "")
+    waiting(serving, project)
+
+    done = piped(omac, PASSPHRASE.encode() + b"\n", "unlock", "--json")
+    assert json.loads(done.out) == {"stores": ["vault"], "server": True, "dirs": [str(project)]}
+    assert before in runs(serving, project, SOON_S)["base"]
+    at_terminal = typed(omac, [(ASKED, line(PASSPHRASE))], "unlock")
+    assert at_terminal.status == 0
+    assert f"the vault {omac.state / 'vault'}: open" in at_terminal.out
+    found = everywhere(omac, wrong, empty, done, at_terminal)
+    assert PASSPHRASE.encode() not in found
+    assert SECRET.encode() not in found
+
+
+def test_unlock_hands_over_the_key_at_hand(omac: Omac, key: Path) -> None:
+    """A server that was started without the key file gets its key from a shell that has it."""
+    key.parent.mkdir(mode=0o700)
+    omac.ok("vault", "init", "--key-file", str(key))
+    project = valued(omac)
+    omac.environment["OMAC_VAULT_KEY_FILE"] = str(key)
+    assert piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", "--workdir", str(project)).status == 0
+    omac.approve(project, "slack")
+    del omac.environment["OMAC_VAULT_KEY_FILE"]
+    serving = omac.serve()
+    eventually(lambda: serving.skill(project, "slack")["state"] == "pending_credentials", START_S, "that it waits")
+    locked = omac.run("unlock")
+    assert (locked.status, locked.out) == (8, "")
+    assert "OMAC_VAULT_KEY_FILE does not name it" in locked.err
+    omac.environment["OMAC_VAULT_KEY_FILE"] = str(key)
+    out = omac.ok("unlock")
+    assert out.splitlines() == [f"the vault {omac.state / 'vault'}: open", f"the server looks again at {project}"]
+    runs(serving, project, SOON_S)
+    assert key.read_bytes().strip() not in everywhere(omac, locked)
+
+
+def test_unlock_without_a_server(passphrase: Omac) -> None:
+    """Nothing could keep the key: no passphrase is asked for, and what helps instead is said."""
+    done = typed(passphrase, [], "unlock")
+    assert done.status == 1
+    assert "no omac serve is running here" in done.out
+    assert "OMAC_VAULT_KEY_FILE" in done.out
+    assert "try: omac serve" in done.out
+
+
+def test_unlock_without_any_store(omac: Omac) -> None:
+    """Says how to make one."""
+    done = omac.run("unlock")
+    assert (done.status, done.out) == (8, "")
+    assert "  try: omac vault init" in done.err
+
+
+# ---- a keychain ----
+
+
+@pytest.fixture
+def keyring(tmp_path: Path) -> Iterator[PrivateKeyring]:
+    """A real gnome-keyring, where there is one."""
+    if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
+        pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
+    with private_keyring(tmp_path) as found:
+        yield found
+
+
+def test_unlock_of_a_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
+    """An open one needs nothing, and the server looks again; one that nobody opens is said to be locked still."""
+    omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
+    project = valued(omac)
+    omac.approve(project, "slack")
+    serving = omac.serve()
+    waiting(serving, project)
+    assert json.loads(omac.ok("unlock", "--json")) == {"stores": ["keychain"], "server": True, "dirs": [str(project)]}
+    keyring.lock()
+    done = omac.run("unlock", seconds=90.0)
+    assert (done.status, done.out) == (8, ""), done
+    assert "keychain" in done.err
+
+
+# ---- omac's own settings, at the command line ----
+
+
+def test_settings(omac: Omac) -> None:
+    """Shown, changed, and what a slip is told."""
+    omac.ok("settings", "set", "secrets.store", "vault")
+    rows = {row["name"]: row for row in map(json.loads, omac.ok("settings", "show", "--json").splitlines())}
+    assert rows["secrets.store"]["value"] == "vault"
+    assert "user " in omac.ok("settings", "show", "--origin")
+    omac.ok("settings", "unset", "secrets.store")
+    assert "secrets.store        auto" in omac.ok("settings", "show")
+    slip = omac.run("settings", "set", "secrets.stor", "vault")
+    assert (slip.status, slip.out) == (2, "")
+    assert omac.run("status").status == 0, "the journal with such events is read"
