@@ -181,7 +181,7 @@ def test_naming_one() -> None:
 # ---- files ----
 
 SLIPS: list[tuple[dict[str, Any], str]] = [
-    ({"serve": {"unapproved": "no"}}, "--unapproved takes refuse, confine or allow, not 'no'"),
+    ({"serve": {"unapproved": "no"}}, "serve.unapproved takes refuse, confine or allow, not 'no'"),
     ({"serve": {"unapproved": 1}}, "serve.unapproved takes refuse, confine or allow, not a value of type int"),
     ({"serve": {"unapproved": True}}, "not 'true'"),
     ({"serve": {"auto_register": ["true"]}}, "serve.auto_register takes false or true, not a value of type list"),

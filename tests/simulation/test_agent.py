@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from real_omac import Answer, Omac, Serving, curl, eventually, omac_in
-from simulation.skills import Holder, Watch, holders, meta, program, traced, traces, watching
-from valued_skill import piped, with_vault
+from real_omac import Answer, Done, Omac, Serving, curl, eventually, omac_in
+from simulation.skills import Holder, Person, Watch, holders, meta, person_of, program, traced, traces, watching
+from valued_skill import with_vault
 
 from omac.adapters.skills.reading import read_tree
 from omac.domain.directory import SkillVanished
@@ -38,24 +38,25 @@ SYSTEM_PYTHON = "/usr/bin/python3"  # an interpreter that only root can change
 class House:
     """One server, and the person's and the agent's hands. `shop` is a project with the skill slack, approved."""
 
-    def __init__(self, omac: Omac, watch: Watch) -> None:
+    def __init__(self, omac: Omac, watch: Watch, person: Person) -> None:
         self.omac = omac
+        self.person = person
         self.watch = watch
         self.trace = omac.folder / "trace"
         self.server: Serving = omac.serve()
+        self._projects = self._ran = 0
+        self._held: set[Holder] = set()
         self.shop = self.project("shop")
         self.pristine = omac.folder / "pristine"
-        self.register(self.shop, TOKEN)
+        done = self.register(self.shop, TOKEN)
+        assert done.status == 0, done
         shutil.copytree(self.shop, self.pristine, symlinks=True)
         self.base = self.server.skill(self.shop, "slack")["base"]
-        self._projects = 0
-        self._ran = 0
-        self._held: set[Holder] = set()
 
-    def other(self, mark: str = "good") -> Path:
-        """A project that there never was before."""
+    def other(self, mark: str = "") -> Path:
+        """A project that there never was before, with code that there never was before unless `mark` says which."""
         self._projects += 1
-        return self.project(f"other-{self._projects}", mark)
+        return self.project(f"other-{self._projects}", mark or f"other-{self._projects}")
 
     def project(self, name: str, mark: str = "good", skill: str = "slack") -> Path:
         """A project with the skill, as its author wrote it: parts of it are in folders that the hash leaves out."""
@@ -66,11 +67,9 @@ class House:
             (source / folder / f"part_{folder}.py").write_text(f"MARK = {mark!r}\n")
         return project
 
-    def register(self, project: Path, token: str, *more: str, skill: str = "slack") -> None:
+    def register(self, project: Path, token: str, *, skill: str = "slack") -> Done:
         """The person vouches for the skill and gives it its token."""
-        wanted = ("register", skill, "--workdir", str(project), "--secrets-from", "-", "--no-input", *more)
-        done = piped(self.omac, f"SLACK_TOKEN={token}\n".encode(), *wanted)
-        assert done.status == 0, done
+        return self.person.run("register", skill, "--workdir", str(project), extra={"OMAC_SECRET_SLACK_TOKEN": token})
 
     def hostile(self) -> str:
         """A sidecar.py of the agent's own."""
@@ -143,7 +142,8 @@ class House:
 def _house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with omac_in(tmp_path_factory.mktemp("house")) as omac, watching(TOKEN, OTHER) as watch:
         with_vault(omac)
-        yield House(omac, watch)
+        with person_of(omac) as person:
+            yield House(omac, watch, person)
 
 
 @pytest.fixture
@@ -352,7 +352,7 @@ def test_elsewhere_nothing_is_inherited(house: House, where: str, same: bool) ->
     it the very same code; the approved one goes on undisturbed."""
     before, process, home = house.position(), house.process(), Path(house.omac.environment["HOME"])
     places = {
-        "nested": house.shop / "nested" / ".agents" / "skills",
+        "nested": house.shop / f"nested {same}" / ".agents" / "skills",
         "other project": house.other() / ".opencode" / "skills",
         "user-global": home / ".config" / "opencode" / "skills",
         "user-global, shared": home / ".agents" / "skills",
@@ -390,7 +390,7 @@ def test_links_are_not_approved(house: House) -> None:
         ("node_modules", "../../../../../shop"),
     ):
         (source / folder / "link").symlink_to(target)
-        done = house.omac.run("approve", "slack", "--workdir", str(project))
+        done = house.person.run("approve", "slack", "--workdir", str(project))
         assert done.status != 0, done
         assert "outside the skill folder" in done.err
         (source / folder / "link").unlink()
@@ -401,10 +401,10 @@ def test_caches_from_before_the_approval_do_not_run(house: House) -> None:
     """Compiled code planted beside the reviewed code is no part of what is approved."""
     project = house.other()
     plant_cache(house, project / ".agents" / "skills" / "slack")
-    house.register(project, OTHER)
+    assert house.register(project, OTHER).status == 0
     skill = house.server.skill(project, "slack")
     assert skill["state"] == "ready"
-    assert curl(f"{skill['base']}/").json()["parts"] == dict.fromkeys(IGNORED, "good")
+    assert curl(f"{skill['base']}/").json()["parts"] == dict.fromkeys(IGNORED, project.name)
 
 
 VENV_COMMANDS = {
@@ -429,11 +429,7 @@ def test_a_replaced_interpreter_does_not_run(house: House, command: str) -> None
     for script in scripts:
         script.write_text(f"#!{venv}/bin/python\n{program(house.trace, 'good')}")
         script.chmod(0o755)
-    done = piped(
-        house.omac,
-        f"SLACK_TOKEN={OTHER}\n".encode(),
-        *("register", "slack", "--workdir", str(project), "--secrets-from", "-", "--no-input"),
-    )
+    done = house.register(project, OTHER)
     if done.status:
         assert "outside" in done.err or "absolute" in done.err, done  # a command that leads out may be refused
         return
@@ -454,12 +450,10 @@ def test_registering_again_vouches_for_nothing_new(house: House) -> None:
     """Files that the hash leaves out were replaced. Who registers again, to change a value, is not taken to have read
     them: that wants --force, as any change does."""
     project = house.other()
-    house.register(project, OTHER)
+    assert house.register(project, OTHER).status == 0
     assert house.server.skill(project, "slack")["state"] == "ready"
     replace_ignored(house, project / ".agents" / "skills" / "slack")
-    done = house.omac.run(
-        *("register", "slack", "--workdir", str(project), "--no-input"), extra={"OMAC_CONFIG_REGION": "us"}
-    )
+    done = house.person.run("register", "slack", "--workdir", str(project), extra={"OMAC_CONFIG_REGION": "us"})
     house.reload(project)
     assert house.unapproved() == [], done
     assert done.status != 0, done
@@ -472,7 +466,7 @@ def test_what_is_pasted_approves_what_was_shown(house: House) -> None:
     fix = house.server.skill(project, "slack")["fix"][0]
     assert fix.startswith("omac approve slack ")
     replace_ignored(house, project / ".agents" / "skills" / "slack")
-    done = house.omac.run(*shlex.split(fix)[1:])
+    done = house.person.run(*shlex.split(fix)[1:])
     house.reload(project)
     assert done.status != 0, done
 
@@ -480,10 +474,10 @@ def test_what_is_pasted_approves_what_was_shown(house: House) -> None:
 def test_remembered_values_go_to_the_very_same_files(house: House) -> None:
     """A copy of the skill, with other files where the hash does not look, is approved in another project: it does not
     get what the first was given, as long as nobody gives it."""
-    project = house.other()
+    project = house.other("good")
     source = project / ".agents" / "skills" / "slack"
     (source / "dist" / "part_dist.py").write_text("MARK = 'other'\n")
-    house.omac.approve(project, "slack")
+    house.person.ok("approve", "slack", "--workdir", str(project))
     skill = house.server.skill(project, "slack")
     assert skill["state"] == "pending_credentials", curl(f"{skill['base']}/").json()
 
@@ -513,7 +507,7 @@ def test_names_lead_nowhere(house: House) -> None:
     assert {skill["state"] for skill in manifest["skills"]} == {"broken"}
     assert len(manifest["skills"]) == 10
     for command in ("list", "status", "audit", "approvals"):
-        done = house.omac.run(command, cwd=project)
+        done = house.person.run(command, cwd=project)
         assert done.status == 0
         assert all(line.isprintable() for line in done.out.splitlines()), (command, done.out)
         assert "\x1b" not in done.err
@@ -532,23 +526,6 @@ def test_names_lead_nowhere(house: House) -> None:
         assert not trap.exists(), fix
 
 
-# A command line that a person runs again and again, without the time it takes to start.
-AGAIN = """import io, json, sys
-from contextlib import redirect_stdout, redirect_stderr
-from omac.domain.refusal import Refusal
-from omac.tools.main import app
-for _ in range(int(sys.argv[1])):
-    out = io.StringIO()
-    with redirect_stdout(out), redirect_stderr(io.StringIO()):
-        try:
-            app(sys.argv[2:], standalone_mode=False)
-            told = json.loads(out.getvalue())
-        except Refusal as refusal:
-            told = {"refused": refusal.reason}
-    print(json.dumps(told))
-"""
-
-
 @pytest.mark.parametrize("command", ["approve", "register"])
 def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
     """The program flips between two versions while a person approves, thirty times, and a server runs. With --hash
@@ -562,7 +539,7 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
         hashes[read_tree(str(source)).bundle_hash()] = mark
     wanted = next(found for found, mark in hashes.items() if mark == "good")
     (source / "sidecar.py").write_bytes(programs["good"])
-    house.register(project, OTHER)
+    assert house.register(project, OTHER).status == 0
     house.server.activate(project)
     began, ends = len(traces(house.trace)), threading.Event()
 
@@ -578,24 +555,17 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
             turn += 1
             ends.wait(0.001 * (turn % 5))
 
-    words = {"approve": ["--hash", wanted], "register": ["--force", "--no-input"]}[command]
+    words = {"approve": ["--hash", wanted], "register": ["--force"]}[command]
     flipping = threading.Thread(target=flip)
     flipping.start()
+    asked = (command, "slack", "--workdir", str(project), "--json", *words)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", AGAIN, "30", command, "slack", "--workdir", str(project), "--json", *words],
-            env=house.omac.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=120,
-        )
+        done = [house.person.run(*asked) for _ in range(30)]
     finally:
         ends.set()
         flipping.join()
-    assert done.returncode == 0, done.stderr.decode()
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    refused = [answer for answer in answers if "refused" in answer]
-    assert {answer["refused"] for answer in refused} <= {"skill-changed", "skill-invalid"}
+    answers = [json.loads(one.out) for one in done if one.status == 0]
+    assert all("changed while it was looked at" in one.err or "the code that was" in one.err for one in done if one.status)
     copies: dict[str, str] = {}
     for one in house.omac.events(Approved):
         if isinstance(one.event, Approved) and one.event.source == str(source):
@@ -606,9 +576,7 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
             if command == "approve":
                 assert one.event.bundle_hash == wanted
             copies[str(copy)] = next((mark for mark, known in programs.items() if known == content), "torn")
-    assert {answer["bundle_hash"] for answer in answers if answer not in refused} <= {
-        one.event.bundle_hash for one in house.omac.events(Approved)
-    }
+    assert {str(house.omac.state / "frozen" / answer["digest"][7:]) for answer in answers} <= copies.keys()
     house.reload(project)
     ran = [one for one in traces(house.trace)[began:] if one["token"] == OTHER]
     assert all(copies[one["folder"]] == one["mark"] for one in ran)
@@ -619,7 +587,7 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
     """Two approved projects; one is replaced by a link to the other, back and forth, while both are looked at again:
     each program only ever has its own project's token."""
     mall = house.project("mall", "mall")
-    house.register(mall, OTHER)
+    assert house.register(mall, OTHER, skill="mall").status == 0
     house.server.activate(mall)
     away, ends = house.omac.root / "away", threading.Event()
 

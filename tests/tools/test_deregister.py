@@ -3,6 +3,8 @@
 import json
 import shlex
 import shutil
+from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +31,22 @@ def shop(omac: Omac) -> Path:
     return project
 
 
+def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
+    """Run a command where there is no terminal, with `extra` in its environment."""
+    mine = copy(omac)
+    mine.environment = omac.environment | dict(extra or {})
+    return piped(mine, stdin, *arguments)
+
+
 def registered(omac: Omac, project: Path) -> None:
     """Register its skill."""
-    done = piped(omac, b"", "register", "slack", "--workdir", str(project), extra=GIVEN)
+    done = alone(omac, "register", "slack", "--workdir", str(project), extra=GIVEN)
     assert done.status == 0, done
 
 
 def deregister(omac: Omac, *flags: str, **extra: str) -> Done:
     """`omac deregister` where there is no terminal."""
-    return piped(omac, b"", "deregister", *flags, extra=extra)
+    return alone(omac, "deregister", *flags, extra=extra)
 
 
 def registry(omac: Omac) -> list[dict[str, Any]]:
@@ -76,7 +85,7 @@ def test_what_was_given_stays_unless_it_is_purged(omac: Omac, shop: Path) -> Non
     where = ("--workdir", str(shop), "--yes")
     assert deregister(omac, "slack", *where).status == 0
     assert kept(omac, str(shop))
-    assert piped(omac, b"", "register", "slack", "--workdir", str(shop)).status == 0
+    assert alone(omac, "register", "slack", "--workdir", str(shop)).status == 0
     assert deregister(omac, "slack", "--purge-fields", *where).status == 0
     done = deregister(omac, "slack", "--purge-secrets", *where)
     assert (done.status, done.out) == (0, f"  forgotten: TOKEN of slack for {shop}\n"), done
@@ -111,9 +120,9 @@ def test_a_folder_that_is_gone(omac: Omac, shop: Path) -> None:
     (fix,) = [line.removeprefix("  try: ") for line in listed.err.splitlines() if "try: " in line]
     assert fix == f"omac deregister --prune --workdir {fair}"
     assert deregister(omac, "slack", "--prune", "--workdir", str(shop), "--yes").status == 4
-    pruned = piped(omac, b"", *shlex.split(fix)[1:], "--yes")
+    pruned = alone(omac, *shlex.split(fix)[1:], "--yes")
     assert pruned.out == f"deregistered: slack in {fair}/.agents/skills/slack\n"
-    assert piped(omac, b"", *shlex.split(fix)[1:]).out.startswith("nothing to prune")
+    assert alone(omac, *shlex.split(fix)[1:]).out.startswith("nothing to prune")
     assert [row["dir"] for row in registry(omac)] == [str(shop)]
 
 
@@ -140,13 +149,13 @@ def test_one_name_in_several_places(omac: Omac, shop: Path) -> None:
     shutil.copytree(source, shop / ".claude" / "skills" / "slack")
     shutil.copytree(source, home / "slack")
     for flags in (["--workdir", str(shop), "--harness", "claude"], ["--global"]):
-        assert piped(omac, b"", "register", "slack", *flags, extra=GIVEN).status == 0
+        assert alone(omac, "register", "slack", *flags, extra=GIVEN).status == 0
     done = omac.run("deregister", "slack", "--yes", cwd=shop)
     assert (done.status, "slack may mean 3 skills" in done.err) == (2, True), done
     commands = [line.removeprefix("  try: ") for line in done.err.splitlines() if "try: " in line]
     assert len(commands) == 3
     for left, command in zip((2, 1, 0), commands, strict=True):
-        again = piped(omac, b"", *shlex.split(command)[1:])
+        again = alone(omac, *shlex.split(command)[1:])
         assert again.status == 0, (command, again)
         assert len(registry(omac)) == left
     assert len(omac.events(Deregistered)) == 3

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,17 @@ def approved(omac: Omac, *flags: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in omac.ok("approvals", "--json", *flags).splitlines()]
 
 
+def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
+    """Run a command where there is no terminal, with `extra` in its environment."""
+    mine = copy(omac)
+    mine.environment = omac.environment | dict(extra or {})
+    return piped(mine, stdin, *arguments)
+
+
 def registered(omac: Omac, project: Path, *flags: str) -> Done:
     """Register its skill."""
     where = flags or ("--workdir", str(project))
-    done = piped(omac, b"", "register", "slack", *where, extra={"OMAC_SECRET_TOKEN": "xoxb-1"})
+    done = alone(omac, "register", "slack", *where, extra={"OMAC_SECRET_TOKEN": "xoxb-1"})
     assert done.status == 0, done
     return done
 
@@ -172,7 +181,7 @@ def test_names_are_shown_and_not_obeyed(omac: Omac) -> None:
     project = valued(omac, "evil\x1b]0;x\x07\n\x1b[2J")
     shown = [registered(omac, project), omac.run("list", "--all", cwd=project), omac.run("approvals")]
     shutil.rmtree(project)
-    shown += [omac.run("list", "--all"), piped(omac, b"", "deregister", "--prune", "--workdir", str(project))]
+    shown += [omac.run("list", "--all"), alone(omac, "deregister", "--prune", "--workdir", str(project))]
     for done in shown:
         assert not {"\x1b", "\x07"} & set(done.out + done.err), done
     assert "\\x1b" in shown[2].out

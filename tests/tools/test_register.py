@@ -4,8 +4,9 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,16 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Pat
         yield omac, valued(omac, "shop", META)
 
 
+def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
+    """Run a command where there is no terminal, with `extra` in its environment."""
+    mine = copy(omac)
+    mine.environment = omac.environment | dict(extra or {})
+    return piped(mine, stdin, *arguments)
+
+
 def register(omac: Omac, project: Path, *flags: str, stdin: bytes = b"", **extra: str) -> Done:
     """`omac register slack` where there is no terminal."""
-    return piped(omac, stdin, "register", "slack", "--workdir", str(project), *flags, extra=extra)
+    return alone(omac, "register", "slack", "--workdir", str(project), *flags, stdin=stdin, extra=extra)
 
 
 def taken(done: Done) -> dict[str, Any]:
@@ -189,8 +197,8 @@ def test_what_all_projects_share_has_no_defaults(omac: Omac, shop: Path) -> None
     taken(register(omac, shop, "--json", **ALL))
     shutil.rmtree(shop / ".agents")
     command = ("register", "slack", "--global", "--json")
-    assert piped(omac, b"", *command, "--defaults").status == 9
-    done = taken(piped(omac, b"", *command, extra=ALL | {"OMAC_SECRET_TOKEN": OTHER}))
+    assert alone(omac, *command, "--defaults").status == 9
+    done = taken(alone(omac, *command, extra=ALL | {"OMAC_SECRET_TOKEN": OTHER}))
     assert (done["dir"], done["secrets"][0]["from"]) == ("", "given")
     assert (stored(omac, ""), stored(omac, DEFAULTS)) == (OTHER, SECRET)
 
@@ -360,7 +368,7 @@ def test_names_that_mean_no_skill(shared: tuple[Omac, Path]) -> None:
     """Whatever they hold, they are looked up and shown, never walked along."""
     omac, project = shared
     for name in ("..", "../shop", "slack/", "a/b", "/etc", "sl\x1b[2Jack", "Slack", "", "*", "x" * 300):
-        done = piped(omac, b"", "register", name, "--workdir", str(project), extra=ALL)
+        done = alone(omac, "register", name, "--workdir", str(project), extra=ALL)
         assert (done.status, done.out) == (4, ""), done
         assert "there are: slack" in done.err
         assert "\x1b" not in done.err
@@ -379,7 +387,7 @@ def test_skills_that_cannot_be_registered(omac: Omac, shop: Path) -> None:
         ("Slack", 3, "differs only in case from slack"),
         ("up", 3, "must be a path inside the skill folder"),
     ):
-        done = piped(omac, b"", "register", name, "--workdir", str(shop), extra=ALL)
+        done = alone(omac, "register", name, "--workdir", str(shop), extra=ALL)
         assert (done.status, problem in done.err) == (code, True), done
 
 
@@ -395,7 +403,7 @@ def test_a_name_that_means_several_skills(omac: Omac, shop: Path) -> None:
     assert done.status == 2, done
     assert "slack may mean 4 skills" in done.err
     commands = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
-    registered = [taken(piped(omac, b"", *shlex.split(line)[1:], "--json")) for line in commands]
+    registered = [taken(alone(omac, *shlex.split(line)[1:], "--json")) for line in commands]
     assert {one["source"] for one in registered} == {str(source), *map(str, sources)}
     (claude,) = [one for one in registered if one["source"] == str(sources[1])]
     by_hash = register(omac, shop, "--hash", claude["bundle_hash"], "--no-secrets", "--no-fields", "--json")
@@ -419,7 +427,7 @@ def test_code_that_changed(omac: Omac, shop: Path) -> None:
     (fix,) = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
     assert " --force --hash sha256:" in fix
     (shop / ".agents" / "skills" / "slack" / "sidecar.py").write_text(PROGRAM + "# still more\n")
-    assert "is not the code that was meant" in piped(omac, b"", *shlex.split(fix)[1:]).err
+    assert "is not the code that was meant" in alone(omac, *shlex.split(fix)[1:]).err
     assert len(omac.events(Approved)) == 1
     second = taken(register(omac, shop, "--force", "--json"))
     assert (second["new"], second["bundle_hash"] != first["bundle_hash"]) == (True, True)
@@ -539,6 +547,6 @@ def test_the_example_skill(omac: Omac) -> None:
     """It wants nothing, so it is registered in one step, without any store for secrets."""
     project = omac.root / "plain"
     shutil.copytree(ECHO_SKILL, project / ".agents" / "skills" / "echo")
-    done = piped(omac, b"", "register", "echo", "--workdir", "plain", extra={"OMAC_SECRETS_STORE": "keychain"})
+    done = alone(omac, "register", "echo", "--workdir", "plain", extra={"OMAC_SECRETS_STORE": "keychain"})
     assert (done.status, done.err) == (0, ""), done
     assert "and may read these variables of yours: ECHO_PASSTHROUGH" in done.out
