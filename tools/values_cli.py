@@ -40,11 +40,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 # What is on the command line by mistake may be a secret, which the parser's own errors would repeat.
-@secrets_app.command("set", context_settings={"ignore_unknown_options": True})
+@secrets_app.command("set", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def secrets_set(
+    context: typer.Context,
     skill: Skill,
     name: SecretName,
-    rest: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
@@ -59,7 +59,7 @@ def secrets_set(
     """
     from omac.tools.commands.secrets import set_
 
-    return set_(_asked(skill, workdir, harness, shared, journal), name, rest or [], json, os.environ, time.time_ns)
+    return set_(_asked(skill, workdir, harness, shared, journal), name, context.args, json, os.environ, time.time_ns)
 
 
 @secrets_app.command("list")
@@ -227,7 +227,9 @@ def vault_status(json: Json = False) -> int:
 
 
 def unlock(json: Json = False) -> int:
-    """Open the keychain or the vault for the running server, which then starts what waits for secrets.
+    """Open the keychain or the vault for the server.
+
+    It then starts what waits for secrets, and forgets the key of the vault when it ends.
 
     \b
     omac unlock

@@ -58,18 +58,18 @@ class House:
         self._projects += 1
         return self.project(f"other-{self._projects}", mark or f"other-{self._projects}")
 
-    def project(self, name: str, mark: str = "good", skill: str = "slack") -> Path:
+    def project(self, name: str, mark: str = "good") -> Path:
         """A project with the skill, as its author wrote it: parts of it are in folders that the hash leaves out."""
         project = self.omac.root / name
-        source = self.omac.skill(project, skill, meta(skill), program(self.trace, mark))
+        source = self.omac.skill(project, "slack", meta(), program(self.trace, mark))
         for folder in IGNORED:
             (source / folder).mkdir()
             (source / folder / f"part_{folder}.py").write_text(f"MARK = {mark!r}\n")
         return project
 
-    def register(self, project: Path, token: str, *, skill: str = "slack") -> Done:
+    def register(self, project: Path, token: str) -> Done:
         """The person vouches for the skill and gives it its token."""
-        return self.person.run("register", skill, "--workdir", str(project), extra={"OMAC_SECRET_SLACK_TOKEN": token})
+        return self.person.run("register", "slack", "--workdir", str(project), extra={"OMAC_SECRET_SLACK_TOKEN": token})
 
     def hostile(self) -> str:
         """A sidecar.py of the agent's own."""
@@ -339,7 +339,7 @@ def test_everything_is_deleted(house: House) -> None:
     assert len(vanished) == 1
     shutil.rmtree(house.shop)
     gone = house.reload(house.shop)
-    assert (gone.status, gone.json()["error"]["reason"]) == (400, "directory-missing"), gone
+    assert (gone.status, gone.json()["reason"]) == (400, "directory-missing"), gone
     assert house.call().status == 404
     assert house.server.call("deactivate", {"dir": str(house.shop)}).status == 200
     assert "directory-missing" in {row["reason"] for row in house.audit(before)}
@@ -474,12 +474,13 @@ def test_what_is_pasted_approves_what_was_shown(house: House) -> None:
 def test_remembered_values_go_to_the_very_same_files(house: House) -> None:
     """A copy of the skill, with other files where the hash does not look, is approved in another project: it does not
     get what the first was given, as long as nobody gives it."""
-    project = house.other("good")
-    source = project / ".agents" / "skills" / "slack"
-    (source / "dist" / "part_dist.py").write_text("MARK = 'other'\n")
-    house.person.ok("approve", "slack", "--workdir", str(project))
-    skill = house.server.skill(project, "slack")
-    assert skill["state"] == "pending_credentials", curl(f"{skill['base']}/").json()
+    assert house.register(house.other("twin"), OTHER).status == 0
+    twin, other = house.other("twin"), house.other("twin")
+    (other / ".agents" / "skills" / "slack" / "dist" / "part_dist.py").write_text("MARK = 'other'\n")
+    for project, state in ((twin, "ready"), (other, "pending_credentials")):
+        house.person.ok("approve", "slack", "--workdir", str(project))
+        skill = house.server.skill(project, "slack")
+        assert skill["state"] == state, curl(f"{skill['base']}/").json()
 
 
 def test_names_lead_nowhere(house: House) -> None:
@@ -526,6 +527,9 @@ def test_names_lead_nowhere(house: House) -> None:
         assert not trap.exists(), fix
 
 
+REFUSED = ("changed while it was looked at", "not the code that was")
+
+
 @pytest.mark.parametrize("command", ["approve", "register"])
 def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
     """The program flips between two versions while a person approves, thirty times, and a server runs. With --hash
@@ -565,7 +569,8 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
         ends.set()
         flipping.join()
     answers = [json.loads(one.out) for one in done if one.status == 0]
-    assert all("changed while it was looked at" in one.err or "the code that was" in one.err for one in done if one.status)
+    said = [one.err for one in done if one.status]
+    assert [err for err in said if not any(words in err for words in REFUSED)] == []
     copies: dict[str, str] = {}
     for one in house.omac.events(Approved):
         if isinstance(one.event, Approved) and one.event.source == str(source):
@@ -587,7 +592,7 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
     """Two approved projects; one is replaced by a link to the other, back and forth, while both are looked at again:
     each program only ever has its own project's token."""
     mall = house.project("mall", "mall")
-    assert house.register(mall, OTHER, skill="mall").status == 0
+    assert house.register(mall, OTHER).status == 0
     house.server.activate(mall)
     away, ends = house.omac.root / "away", threading.Event()
 

@@ -1,5 +1,6 @@
 """omac approve: look at a skill as it is now, and record that a person vouches for it, or no longer does."""
 
+import shlex
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -39,7 +40,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
     candidate = trio.run(chosen, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
-    require_meant(candidate, asked.bundle_hash, f"omac approve {asked.skill} {flags_of(candidate.place, asked.where)}")
+    require_meant(candidate, asked.bundle_hash, f"omac approve {shlex.quote(asked.skill)} {flags_of(candidate.place, asked.where)}")
     with opened(environment, asked.journal, clock) as everything:
         changed = recorded(everything, lambda: everything.registering.approve(candidate))
         approved = everything.registering.known(candidate).approved
@@ -63,8 +64,8 @@ def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]
     try:
         return trio.run(work)
     except OSError as error:
-        path = everything.state.path
-        message = f"the state directory {path} cannot be used: {error}"
+        path = shlex.quote(everything.state.path)
+        message = f"the state directory {everything.state.path} cannot be used: {error}"
         raise Refusal("state-unusable", message, fix=[f"df -h {path}", f"ls -ld {path}"]) from None
 
 
