@@ -9,6 +9,7 @@ import pytest
 from omac.domain import directory, run, sidecar
 from omac.domain.recorded import Event
 from omac.domain.refusal import REASONS
+from omac.domain.settings import SETTINGS
 from omac.journal.registry import KIND_OF, KINDS
 
 ROOT = Path(__file__).parents[1]
@@ -70,3 +71,12 @@ def test_every_reason_in_the_readme_exists() -> None:
     assert len(rows) >= 8
     for status, reason in rows:
         assert REASONS[reason].status == int(status), reason
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    """With the words it takes, the default first; `confine` is told apart."""
+    readme = (ROOT / "README.md").read_text()
+    for setting in SETTINGS.values():
+        words = [word for word in (setting.default, *setting.words) if word != "confine"]
+        shown = ", ".join(f"`{word}`" for word in dict.fromkeys(words))
+        assert f"| `{setting.name}` | {shown} |" in readme, setting.name

@@ -610,7 +610,7 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
     try:
         for _ in range(15):
             for project in (house.shop, mall):
-                assert house.reload(project).status in (200, 404, 409)
+                assert house.reload(project).status in (200, 400, 409)  # it is not there, for a moment
                 house.server.call("activate", {"dir": str(project)})
             answer = house.call()
             assert answer.status in (404, 502, 503) or answer.json()["env"]["SLACK_TOKEN"] == TOKEN, answer

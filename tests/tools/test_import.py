@@ -16,7 +16,7 @@ import pytest
 import secretstorage
 from jeepney.io.blocking import open_dbus_connection
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import COMMAND, Done, Omac, curl, omac_in
+from real_omac import COMMAND, Done, Omac, curl, eventually, omac_in
 
 from omac.domain.credential import ConfigWritten, DefaultMirrored, SecretWritten
 from omac.domain.registration import Approved, Registered
@@ -109,7 +109,9 @@ class OldOmac:
     def approves(self, source: Path, *, skill_dir: str = "", copy: bool = True) -> None:
         """Add to the approvals, and keep the copy that the old omac kept."""
         path = self.user / "approvals.json"
-        document = json.loads(path.read_text()) if path.exists() else {"version": 1, "approved": []}
+        document: dict[str, Any] = {"version": 1, "approved": []}
+        if path.exists():
+            document = json.loads(path.read_text())
         one = {
             "name": source.name,
             "bundle_hash": old_hash(source),
@@ -268,9 +270,11 @@ def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
 
 
 def test_into_the_keychain(old: OldOmac) -> None:
-    """Where the keychain is the store, what belonged to no project is copied to this one; the old entry stays."""
+    """What belonged to no project is copied to this one, and the old entry stays; a server that runs goes on with it."""
     old.omac.environment["OMAC_SECRETS_STORE"] = "keychain"
     project = old.project("shop")
+    server = old.omac.serve()
+    assert server.skill(project, "slack")["state"] == "broken"
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     done = old.moves(project)
     assert done.status == 0, done
@@ -278,8 +282,8 @@ def test_into_the_keychain(old: OldOmac) -> None:
         ("omac/slack", "SLACK_TOKEN"): SECRET + "all",
         (scoped(project), "SLACK_TOKEN"): SECRET + "all",
     }
-    skill = old.omac.serve().skill(project, "slack")
-    assert curl(f"{skill['base']}/").body.startswith(SECRET + "all")
+    assert eventually(lambda: server.skill(project, "slack")["state"] == "ready", 10.0, "the skill")
+    assert curl(f"{server.skill(project, 'slack')['base']}/").body.startswith(SECRET + "all")
 
 
 def test_a_project_reached_by_a_link(old: OldOmac) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_keyring import private_keyring
 from real_omac import ECHO_SKILL, Done, Omac, eventually, omac_in
 from valued_skill import PROGRAM, everywhere, piped, told, typed, valued, with_vault
 
@@ -359,6 +360,20 @@ def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
     assert (done.status, "the vault is locked" in done.err, "try: omac unlock" in done.err) == (8, True, True)
     nothing_recorded(omac)
     assert register(omac, shop, "--no-secrets", OMAC_CONFIG_REGION="eu", **locked).status == 0
+
+
+def test_a_keychain(omac: Omac) -> None:
+    """A secret is kept there and taken over from there; once it is locked, nothing more is approved."""
+    shop, market, fair = (valued(omac, name, META) for name in ("shop", "market", "fair"))
+    with private_keyring(omac.folder) as keyring:
+        omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
+        omac.environment["OMAC_SECRETS_STORE"] = "keychain"
+        assert "secrets kept in the system's keychain: TOKEN" in register(omac, shop, **ALL).out
+        assert taken(register(omac, market, "--defaults", "--json"))["secrets"][0]["store"] == "keychain"
+        keyring.lock()
+        for done in (register(omac, fair, **ALL), register(omac, fair, "--defaults")):
+            assert (done.status, "keychain is locked" in done.err) == (8, True), done
+    assert len(omac.events(Approved)) == 2
 
 
 # Which skill

@@ -40,7 +40,8 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
     candidate = trio.run(chosen, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
-    require_meant(candidate, asked.bundle_hash, f"omac approve {shlex.quote(asked.skill)} {flags_of(candidate.place, asked.where)}")
+    command = f"omac approve {shlex.quote(asked.skill)} {flags_of(candidate.place, asked.where)}"
+    require_meant(candidate, asked.bundle_hash, command)
     with opened(environment, asked.journal, clock) as everything:
         changed = recorded(everything, lambda: everything.registering.approve(candidate))
         approved = everything.registering.known(candidate).approved

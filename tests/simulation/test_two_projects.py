@@ -1,0 +1,169 @@
+"""Two projects with a skill of the same name, and one that all projects share, in one server: to each its own.
+
+With each store of secrets: the vault, and a real gnome-keyring on a session bus of its own.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from real_keyring import PrivateKeyring, private_keyring
+from real_omac import Done, Omac, Serving, curl, eventually, omac_in
+from simulation.skills import holders, meta, person_of, program, traces
+from valued_skill import with_vault
+
+from omac.adapters.secrets.stores import SecretStores
+from omac.domain import ids
+
+ONE, TWO, SHARED = "xoxb-token-of-one", "xoxb-token-of-two", "xoxb-token-of-all"
+CLOSED = ("setsid", "sh", "-c", 'exec "$@" <&-', "sh")  # nobody to ask: no terminal, and no standard input at all
+
+
+class Town:
+    """One server; `one` and `two` have slack at different versions, and all share the skill `shared`."""
+
+    def __init__(self, omac: Omac, store: str, keyring: PrivateKeyring | None) -> None:
+        self.omac = omac
+        self.store = store
+        self.keyring = keyring
+        self.trace = omac.folder / "trace"
+        self.server: Serving = omac.serve()
+        self.one, self.two = self.project("one", "1"), self.project("two", "2")
+        config = Path(omac.environment["XDG_CONFIG_HOME"]) / "opencode" / "skills" / "shared"
+        config.mkdir(parents=True)
+        (config / "omac.yaml").write_text(meta("shared"))
+        (config / "sidecar.py").write_text(program(self.trace, "shared"))
+        self.moments: list[str] = []  # what `omac status --json` said, step by step
+        self._set_up()
+
+    def project(self, name: str, version: str) -> Path:
+        """A project with that version of slack."""
+        project = self.omac.root / name
+        self.omac.skill(project, "slack", meta(version=version), program(self.trace, f"version {version}"))
+        return project
+
+    def note(self) -> dict[str, Any]:
+        """Keep what the status says now."""
+        self.moments.append(self.omac.ok("status", "--json"))
+        status: dict[str, Any] = json.loads(self.moments[-1])
+        return status
+
+    def _set_up(self) -> None:
+        self.note()
+        with person_of(self.omac) as person:
+            for project, token in ((self.one, ONE), (self.two, TWO)):
+                wanted = ("register", "slack", "--workdir", str(project))
+                assert person.run(*wanted, extra={"OMAC_SECRET_SLACK_TOKEN": token}).status == 0
+            self.note()
+            assert person.run("register", "shared", "--global", extra={"OMAC_SECRET_SLACK_TOKEN": SHARED}).status == 0
+        self.manifests = {project: self.server.activate(project) for project in (self.one, self.two)}
+        self.note()
+
+    def base(self, project: Path, name: str) -> str:
+        """Where a skill is for a project."""
+        base: str = next(skill["base"] for skill in self.manifests[project]["skills"] if skill["name"] == name)
+        return base
+
+    def told(self, project: Path, name: str) -> tuple[str, str]:
+        """What a skill says for a project: which code it is, and its token."""
+        answer = curl(f"{self.base(project, name)}/")
+        assert answer.status == 200, answer
+        return answer.json()["mark"], answer.json()["env"]["SLACK_TOKEN"]
+
+    def stored(self, service: str) -> str | None:
+        """What the store has under this name."""
+        environment = self.omac.environment
+        stores = SecretStores(str(self.omac.state), environment)
+
+        async def read() -> str | None:
+            found = (await stores.read(self.store, service, ["SLACK_TOKEN"])).get("SLACK_TOKEN")
+            return None if found is None else found.reveal()
+
+        return trio.run(read)
+
+
+@pytest.fixture(scope="module", params=["vault", "keychain"])
+def town(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """The server, with everything online."""
+    folder = tmp_path_factory.mktemp("town")
+    with ExitStack() as stack:
+        keyring = None
+        if request.param == "keychain":
+            keyring = stack.enter_context(private_keyring(folder))
+        omac = stack.enter_context(omac_in(folder))
+        if keyring is None:
+            with_vault(omac)
+        else:
+            names = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
+            omac.environment |= {name: keyring[name] for name in names} | {"OMAC_SECRETS_STORE": "keychain"}
+        yield Town(omac, request.param, keyring)
+
+
+def test_each_has_its_own(town: Town) -> None:
+    """Different code, different secrets, side by side; by no way does one have what is the other's."""
+    assert town.told(town.one, "slack") == ("version 1", ONE)
+    assert town.told(town.two, "slack") == ("version 2", TWO)
+    ran = {(one["mark"], one["token"]) for one in traces(town.trace)}
+    assert ran == {("version 1", ONE), ("version 2", TWO), ("shared", SHARED)}
+    held = {token: {one.pid for one in holders(token.encode())} for token in (ONE, TWO, SHARED)}
+    assert [len(pids) for pids in held.values()] == [1, 1, 1]
+    assert len(set.union(*held.values())) == 3
+    stolen = town.base(town.one, "slack").replace(town.manifests[town.one]["dir_token"], "0" * 32)
+    assert curl(stolen).status == 404
+
+
+def test_what_all_share_is_one(town: Town) -> None:
+    """A skill that all projects share is one process, with one value, kept under a name without a project."""
+    assert town.told(town.one, "shared") == town.told(town.two, "shared") == ("shared", SHARED)
+    assert len([one for one in traces(town.trace) if one["mark"] == "shared"]) == 1
+    assert town.stored("omac/shared") == SHARED
+    assert town.stored(f"omac/{ids.workdir_id(str(town.one))}/slack") == ONE
+    assert town.stored(f"omac/{ids.workdir_id(str(town.two))}/slack") == TWO
+    assert town.stored("omac/slack") is None
+    other = SecretStores(str(town.omac.state), town.omac.environment)
+    if town.keyring is not None:
+        assert not os.path.lexists(other.vault.path)
+
+
+def test_from_the_second_project_on_nothing_is_asked(town: Town) -> None:
+    """`register --defaults`, with no terminal and the standard input closed, gives what was given elsewhere; and a
+    value of one project changed later is still only its own."""
+    third = town.project("three", "2")
+    done = town.omac.run("register", "--defaults", "slack", "--workdir", str(third), within=CLOSED)
+    assert done.status == 0, done
+    town.note()
+    town.manifests[third] = town.server.activate(third)
+    assert town.told(third, "slack") == ("version 2", TWO)
+    (town.omac.root / "bare").mkdir()
+    with person_of(town.omac) as person:
+        left: Done = person.run("secrets", "unset", "slack", "SLACK_TOKEN", "--workdir", str(third))
+        assert left.status == 0, left
+    eventually(lambda: curl(f"{town.base(third, 'slack')}/").status == 502, 5.0, "the skill to wait for its secret")
+    town.note()
+    assert town.told(town.two, "slack") == ("version 2", TWO)
+    assert town.stored(f"omac/{ids.workdir_id(str(third))}/slack") is None
+
+
+def test_a_replay_shows_each_step(town: Town) -> None:
+    """`omac replay --at P --json` is byte by byte what `omac status --json` said at P, and the registry is what it was
+    before and after each step: what is approved, and the names of secrets."""
+    for said in town.moments:
+        at = str(json.loads(said)["position"])
+        assert town.omac.ok("replay", "--at", at, "--json") == said
+    registries = [
+        {(one["dir"], one["skill"]): (one["approved"], one["secrets"]) for one in json.loads(said)["registry"]}
+        for said in town.moments
+    ]
+    given = (True, ["SLACK_TOKEN"])
+    two = {(str(town.one), "slack"): given, (str(town.two), "slack"): given}
+    three = {**two, ("", "shared"): given}
+    assert registries[:3] == [{}, two, three]
+    if len(registries) > 3:  # the test before this one
+        third = (str(town.omac.root / "three"), "slack")
+        assert registries[3:] == [three | {third: given}, three | {third: (True, [])}]
+    assert not any(token in said for token in (ONE, TWO, SHARED) for said in town.moments)
