@@ -166,7 +166,7 @@ def decide(command: Command, state: Credential) -> list[Event]:
             events += [ConfigWritten(name, value) for name, value in config.items() if state.config.get(name) != value]
             return events
         case TakeValues(names):
-            for name in names:
+            for name in dict.fromkeys(names):
                 events += [SecretRemoved(name)] if name in state.secrets or name in state.writing else []
                 events += [ConfigRemoved(name)] if name in state.config else []
             return events
@@ -179,7 +179,8 @@ def decide(command: Command, state: Credential) -> list[Event]:
                     )
             return events
         case Purge(names):
-            return [DefaultPurged(name) for name in names or tuple(state.defaults) if name in state.defaults]
+            known = state.defaults | state.writing
+            return [DefaultPurged(name) for name in dict.fromkeys(names or known) if name in known]
         case _:
             assert_never(command)
 
@@ -204,7 +205,7 @@ def evolve(state: Credential, event: Event) -> Credential:
             mirrored = {**state.defaults, name: default}
             return replace(state, defaults=mirrored, writing=_without(state.writing, name))
         case DefaultPurged(name):
-            return replace(state, defaults=_without(state.defaults, name))
+            return replace(state, defaults=_without(state.defaults, name), writing=_without(state.writing, name))
         case DefaultAdopted():
             return state
         case _:

@@ -147,9 +147,10 @@ class Credentials:
 
     async def purge(self, skill: str, cause: Cause) -> None:
         """Forget the defaults of a skill's name. Raises Refusal."""
-        before = self.defaults(skill)
+        before = self._ledger.state(self._stream(DEFAULTS, skill))
         await self._ledger.execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
-        secrets = {name: default.secret for name, default in before.items() if default.secret}
+        kept = {name: default.secret for name, default in before.defaults.items() if default.secret}
+        secrets = kept | before.writing  # also what was on its way when it was cut short
         for store, names in _by_store(secrets, secrets).items():
             await self._secrets.remove(store, credential.service(DEFAULTS, skill), names)
 
@@ -200,6 +201,8 @@ class Credentials:
         changed = False
         for store, names in _by_store(wanted, wanted).items():
             for name, value in (await self._secrets.read(store, service, names)).items():
+                if name not in wanted:
+                    continue
                 if credential.fingerprint(self._key, service, name, value) == wanted[name].fingerprint:
                     found[name] = value
                 else:

@@ -241,14 +241,14 @@ def unlock(json: Json = False) -> int:
 
 @settings_app.command("show")
 def settings_show(
-    origin: Annotated[bool, typer.Option("--origin", help="Show who said so, and what was not heard.")] = False,
+    origin: Annotated[bool, typer.Option("--show-origin", help="Show who said so, and what was not heard.")] = False,
     workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
     json: Json = False,
 ) -> int:
     """Show every setting as it holds in a project directory.
 
     \b
-    omac settings show --origin
+    omac settings show --show-origin
     """
     from omac.tools.commands.settings import show
 

@@ -164,6 +164,8 @@ def copy_echo(target: Path, name: str) -> None:
     meta = target / "omac.yaml"
     text = meta.read_text().replace("name: echo", f"name: {name}", 1).replace("mount: echo", f"mount: {name}", 1)
     meta.write_text(text)
+    guide = target / "SKILL.md"
+    guide.write_text(guide.read_text().replace("name: echo", f"name: {name}", 1))
 
 
 def write_at_once(target: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import trio
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import Done, Omac, Serving, curl, eventually, omac_in
-from simulation.skills import holders, meta, person_of, program, traces
+from real_omac import Omac, Serving, curl, eventually, omac_in
+from simulation.skills import Person, holders, meta, person_of, program, traces
 from valued_skill import with_vault
 
 from omac.adapters.secrets.stores import SecretStores
@@ -27,8 +27,9 @@ CLOSED = ("setsid", "sh", "-c", 'exec "$@" <&-', "sh")  # nobody to ask: no term
 class Town:
     """One server; `one` and `two` have slack at different versions, and all share the skill `shared`."""
 
-    def __init__(self, omac: Omac, store: str, keyring: PrivateKeyring | None) -> None:
+    def __init__(self, omac: Omac, person: Person, store: str, keyring: PrivateKeyring | None) -> None:
         self.omac = omac
+        self.person = person
         self.store = store
         self.keyring = keyring
         self.trace = omac.folder / "trace"
@@ -49,18 +50,16 @@ class Town:
 
     def note(self) -> dict[str, Any]:
         """Keep what the status says now."""
-        self.moments.append(self.omac.ok("status", "--json"))
+        self.moments.append(self.person.ok("status", "--json"))
         status: dict[str, Any] = json.loads(self.moments[-1])
         return status
 
     def _set_up(self) -> None:
         self.note()
-        with person_of(self.omac) as person:
-            for project, token in ((self.one, ONE), (self.two, TWO)):
-                wanted = ("register", "slack", "--workdir", str(project))
-                assert person.run(*wanted, extra={"OMAC_SECRET_SLACK_TOKEN": token}).status == 0
-            self.note()
-            assert person.run("register", "shared", "--global", extra={"OMAC_SECRET_SLACK_TOKEN": SHARED}).status == 0
+        for project, token in ((self.one, ONE), (self.two, TWO)):
+            self.person.ok("register", "slack", "--workdir", str(project), extra={"OMAC_SECRET_SLACK_TOKEN": token})
+        self.note()
+        self.person.ok("register", "shared", "--global", extra={"OMAC_SECRET_SLACK_TOKEN": SHARED})
         self.manifests = {project: self.server.activate(project) for project in (self.one, self.two)}
         self.note()
 
@@ -90,18 +89,18 @@ class Town:
 @pytest.fixture(scope="module", params=["vault", "keychain"])
 def town(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     """The server, with everything online."""
-    folder = tmp_path_factory.mktemp("town")
     with ExitStack() as stack:
         keyring = None
         if request.param == "keychain":
-            keyring = stack.enter_context(private_keyring(folder))
-        omac = stack.enter_context(omac_in(folder))
+            keyring = stack.enter_context(private_keyring(tmp_path_factory.mktemp("keyring")))
+        omac = stack.enter_context(omac_in(tmp_path_factory.mktemp("town")))
         if keyring is None:
             with_vault(omac)
         else:
             names = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
             omac.environment |= {name: keyring[name] for name in names} | {"OMAC_SECRETS_STORE": "keychain"}
-        yield Town(omac, request.param, keyring)
+        person = stack.enter_context(person_of(omac))
+        yield Town(omac, person, request.param, keyring)
 
 
 def test_each_has_its_own(town: Town) -> None:
@@ -139,11 +138,9 @@ def test_from_the_second_project_on_nothing_is_asked(town: Town) -> None:
     town.note()
     town.manifests[third] = town.server.activate(third)
     assert town.told(third, "slack") == ("version 2", TWO)
-    (town.omac.root / "bare").mkdir()
-    with person_of(town.omac) as person:
-        left: Done = person.run("secrets", "unset", "slack", "SLACK_TOKEN", "--workdir", str(third))
-        assert left.status == 0, left
-    eventually(lambda: curl(f"{town.base(third, 'slack')}/").status == 502, 5.0, "the skill to wait for its secret")
+    town.person.ok("secrets", "unset", "slack", "SLACK_TOKEN", "--workdir", str(third))
+    url = f"{town.base(third, 'slack')}/"
+    eventually(lambda: curl(url).headers.get("x-omac-reason") == "pending-credentials", 5.0, "the skill to wait")
     town.note()
     assert town.told(town.two, "slack") == ("version 2", TWO)
     assert town.stored(f"omac/{ids.workdir_id(str(third))}/slack") is None
@@ -154,7 +151,7 @@ def test_a_replay_shows_each_step(town: Town) -> None:
     before and after each step: what is approved, and the names of secrets."""
     for said in town.moments:
         at = str(json.loads(said)["position"])
-        assert town.omac.ok("replay", "--at", at, "--json") == said
+        assert town.person.ok("replay", "--at", at, "--json") == said
     registries = [
         {(one["dir"], one["skill"]): (one["approved"], one["secrets"]) for one in json.loads(said)["registry"]}
         for said in town.moments

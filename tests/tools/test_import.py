@@ -270,7 +270,7 @@ def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
 
 
 def test_into_the_keychain(old: OldOmac) -> None:
-    """What belonged to no project is copied to this one, and the old entry stays; a server that runs goes on with it."""
+    """What belonged to no project is copied to this one, the old entry stays, and a running server sees it."""
     old.omac.environment["OMAC_SECRETS_STORE"] = "keychain"
     project = old.project("shop")
     server = old.omac.serve()

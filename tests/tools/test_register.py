@@ -382,7 +382,7 @@ def test_a_keychain(omac: Omac) -> None:
 def test_names_that_mean_no_skill(shared: tuple[Omac, Path]) -> None:
     """Whatever they hold, they are looked up and shown, never walked along."""
     omac, project = shared
-    for name in ("..", "../shop", "slack/", "a/b", "/etc", "sl\x1b[2Jack", "Slack", "", "*", "x" * 300):
+    for name in ("../slack", "slack/", "/etc", "sl\x1b[2Jack", "Slack", ""):
         done = alone(omac, "register", name, "--workdir", str(project), extra=ALL)
         assert (done.status, done.out) == (4, ""), done
         assert "there are: slack" in done.err
