@@ -26,7 +26,11 @@ class Place(msgspec.Struct, frozen=True):
         return self.workdir or "all projects"
 
     @property
+    def where(self) -> str:
+        """What a command needs to mean this directory, or what all share, whichever harness looks."""
+        return f"--workdir {shlex.quote(self.workdir)}" if self.workdir else "--global"
+
+    @property
     def flags(self) -> str:
-        """What a command needs to mean this place, ready to be pasted."""
-        where = f"--workdir {shlex.quote(self.workdir)}" if self.workdir else "--global"
-        return where + ("" if self.harness == DEFAULT_HARNESS.name else f" --harness {self.harness}")
+        """What a command needs to mean this place, and no other harness's, ready to be pasted."""
+        return f"{self.where} --harness {self.harness}"

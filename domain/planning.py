@@ -89,7 +89,7 @@ def plan(
 
 
 def approve_command(skill: FoundSkill, place: Place) -> str:
-    """The command that approves this skill and this code: not another that the harness does not see, nor a later one."""
+    """The command that approves this skill and this code: not one of another harness, nor what becomes of it later."""
     return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(skill.bundle_hash)}"
 
 
@@ -180,9 +180,7 @@ def _spec(judged: _Judged) -> SidecarSpec:
     for secret in sidecar.secrets:
         stored = given.secrets.get(secret.name)
         if stored is not None:
-            variables.append(
-                Variable(secret.name, secret=True, fingerprint=stored.fingerprint, store=stored.store)
-            )
+            variables.append(Variable(secret.name, secret=True, fingerprint=stored.fingerprint, store=stored.store))
         else:
             variables.append(Variable(secret.name, None, secret.default_from_env, secret=True))
     for config in sidecar.config:

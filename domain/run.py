@@ -21,7 +21,7 @@ class RunStarted(Event, frozen=True):
     start_ticks: int
     boot_id: str
     roots: tuple[str, ...]
-    policy: dict[str, str | bool] = {}
+    policy: dict[str, str | bool] = {}  # noqa: RUF012  # msgspec copies it
 
 
 class RunRecovered(Event, frozen=True):

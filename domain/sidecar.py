@@ -87,9 +87,7 @@ class Exit(msgspec.Struct, frozen=True, array_like=True):
     signal: int | None = None
 
 
-def environment(
-    spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: Mapping[str, Hidden]
-) -> dict[str, str]:
+def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: Mapping[str, Hidden]) -> dict[str, str]:
     """The whole environment of a sidecar, built from nothing but what is named here.
 
     `host` is omac's own environment: PATH and the locale come from it, and, for an approved skill only, what the
@@ -354,9 +352,7 @@ def evolve(state: Sidecar, event: Event) -> Sidecar:
         case Unhealthy(detail):
             return replace(state, status=status, detail=detail)
         case GaveUp(detail, missing, fix):
-            return replace(
-                state, status=status, failures=state.failures + 1, detail=detail, missing=missing, fix=fix
-            )
+            return replace(state, status=status, failures=state.failures + 1, detail=detail, missing=missing, fix=fix)
         case Stopped():
             return replace(state, status=status, birth=None)
         case _:

@@ -17,8 +17,9 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
 from omac.journal.application import Journal
 from omac.services.credentials import Credentials, Values
+from omac.services.finding import Candidate, Search, every
 from omac.services.ports import Secrets, SkillFolders
-from omac.services.registering import PERSON, Candidate, Registering, Search, every
+from omac.services.registering import PERSON, Registering
 
 KEYCHAIN = "keychain"  # the old omac had no other store
 

@@ -42,9 +42,7 @@ class SidecarProcess(Protocol):
 class SidecarHost(Protocol):
     """Starts sidecars, and ends those that an earlier run left behind."""
 
-    async def spawn(
-        self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]
-    ) -> SidecarProcess:
+    async def spawn(self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]) -> SidecarProcess:
         """Start it in `folder` on a free loopback port, with `secrets` in its environment and nobody else's.
 
         `label` names its log file. Raises SpawnFailed.

@@ -113,9 +113,7 @@ class Registrar:
             return UNREADABLE
 
     def _known(self, place: Place, skill: FoundSkill) -> Known:
-        return Known(
-            self._registration(self._stream(place, skill)), self._credentials.given(place.scope, skill.name)
-        )
+        return Known(self._registration(self._stream(place, skill)), self._credentials.given(place.scope, skill.name))
 
     def _registration(self, stream: StreamId) -> Registration:
         return self._engine.system.registrations[stream].state

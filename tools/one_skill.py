@@ -14,8 +14,7 @@ from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.values import ValueRefused
-from omac.services.registering import Candidate
-from omac.tools.choosing import chosen, flags_of
+from omac.services.finding import Candidate, find
 from omac.tools.opened import Opened, Where, opened, search_of
 
 
@@ -53,7 +52,7 @@ class OneSkill(NamedTuple):
     @property
     def flags(self) -> str:
         """What a command about it needs to mean this place."""
-        return flags_of(self.place, self.where)
+        return self.place.flags
 
     def given(self) -> Credential:
         """What was given to it here."""
@@ -107,7 +106,7 @@ def one_skill(
     with opened(environment, asked.journal, clock) as everything:
         search = search_of(asked.where, everything.folders)
         again = " ".join(map(shlex.quote, words))
-        candidate = trio.run(chosen, everything.folders, search, asked.skill, command, again)
+        candidate = trio.run(find, everything.folders, search, asked.skill, command, again)
         meta = candidate.skill.meta
         assert meta is not None
         assert meta.sidecar is not None, "find returns no other"

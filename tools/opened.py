@@ -20,7 +20,8 @@ from omac.domain.skill import SkillScope
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
 from omac.services.credentials import Credentials, JournalLedger
-from omac.services.registering import Registering, Search
+from omac.services.finding import Search
+from omac.services.registering import Registering
 
 
 class Where(NamedTuple):

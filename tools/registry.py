@@ -18,7 +18,8 @@ from omac.journal.application import Journal
 from omac.journal.opening import read_journal
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
-from omac.tools.choosing import ambiguous, harness_of, scopes_of
+from omac.services.finding import ambiguous
+from omac.tools.choosing import harness_of, scopes_of
 from omac.tools.opened import Where
 
 

@@ -83,9 +83,7 @@ def start(
     )
 
 
-async def start_in_namespace(
-    bwrap: str, program: Program, output: int
-) -> tuple[subprocess.Popen[bytes], process.Stat]:
+async def start_in_namespace(bwrap: str, program: Program, output: int) -> tuple[subprocess.Popen[bytes], process.Stat]:
     """Start it in a pid namespace of its own; return the outer process and the init.
 
     Raises OSError, ValueError, NoNamespace; then nothing of it is left, as after a cancellation.

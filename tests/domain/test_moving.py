@@ -84,7 +84,7 @@ def test_an_approval_holds_for_name_folder_and_hash(approval: OldApproval | None
     step = judge_approval(PRESENT, Old(approvals=(approval,) if approval else ()), SEEN, {})
     assert step.verdict == "skip"
     assert why in step.why
-    assert step.fix == (f"omac approve slack --workdir /w --hash {HASH}",)
+    assert step.fix == (f"omac approve slack --workdir /w --harness opencode --hash {HASH}",)
 
 
 def test_an_approval_through_links() -> None:
@@ -156,7 +156,7 @@ def test_secrets_go_to_approved_code() -> None:
     steps = judge_secrets(APPROVED, True, names, held)
     assert told(steps) == [("GONE", "there"), ("OTHER", "skip"), ("PORT", "skip"), ("TOKEN", "take")]
     (step,) = judge_secrets(PRESENT, False, (), {})
-    assert (step.verdict, step.fix) == ("skip", ("omac secrets set slack TOKEN --workdir /w",))
+    assert (step.verdict, step.fix) == ("skip", ("omac secrets set slack TOKEN --workdir /w --harness opencode",))
 
 
 def test_a_secret_that_its_rules_refuse() -> None:
@@ -173,7 +173,7 @@ def test_settings_in_the_order_of_their_files() -> None:
     assert judge_settings(PRESENT, True, (project, user)) == [Step("setting", "take", "p", "PORT", "8")]
     assert judge_settings(PRESENT, True, (user,), project)[0].verdict == "skip"
     (step,) = judge_settings(PRESENT, False, (user,))
-    assert (step.verdict, step.fix) == ("skip", ("omac config set slack PORT 9 --workdir /w",))
+    assert (step.verdict, step.fix) == ("skip", ("omac config set slack PORT 9 --workdir /w --harness opencode",))
     for text, name in (("x", "PORT"), ("1", "TOKEN"), ("1", "NEW")):
         (step,) = judge_settings(PRESENT, True, (OldValues("p", {"slack": {name: text}}),))
         assert step.verdict == "skip"

@@ -16,13 +16,13 @@ PATHS = st.text(st.characters(exclude_characters="\0"), max_size=30).map(lambda 
 @pytest.mark.parametrize(
     ("place", "flags", "shown"),
     [
-        (Place("/w/shop"), "--workdir /w/shop", "/w/shop"),
-        (Place("/w/my shop"), "--workdir '/w/my shop'", "/w/my shop"),
-        (Place("/w/$(id)"), "--workdir '/w/$(id)'", "/w/$(id)"),
-        (Place("/w/it's"), """--workdir '/w/it'"'"'s'""", "/w/it's"),
-        (Place("/w/shop", "opencode"), "--workdir /w/shop", "/w/shop"),
+        (Place("/w/shop"), "--workdir /w/shop --harness opencode", "/w/shop"),
+        (Place("/w/my shop"), "--workdir '/w/my shop' --harness opencode", "/w/my shop"),
+        (Place("/w/$(id)"), "--workdir '/w/$(id)' --harness opencode", "/w/$(id)"),
+        (Place("/w/it's"), """--workdir '/w/it'"'"'s' --harness opencode""", "/w/it's"),
+        (Place("/w/shop", "opencode"), "--workdir /w/shop --harness opencode", "/w/shop"),
         (Place("/w/shop", "claude"), "--workdir /w/shop --harness claude", "/w/shop"),
-        (Place(""), "--global", "all projects"),
+        (Place(""), "--global --harness opencode", "all projects"),
         (Place("", "codex"), "--global --harness codex", "all projects"),
     ],
 )

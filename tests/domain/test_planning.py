@@ -168,7 +168,7 @@ def test_a_skill_that_nobody_registered() -> None:
     """Where finding does not register, it is broken, and says how it is registered."""
     stub = plan([found()], Place(""), {"echo": Known()}, Policy(auto_register=False), {}, "run1").stubs["echo"]
     assert stub.detail.startswith("not registered")
-    assert stub.fix == ("omac register echo --global",)
+    assert stub.fix == ("omac register echo --global --harness opencode",)
 
 
 STORED = Stored("hmac:1", "vault")
@@ -225,9 +225,9 @@ def test_a_value_that_its_rules_refuse_is_missing(
 
 
 KEY = Secret("KEY", default_from_env="HOST_KEY")
-SET = f"omac secrets set echo KEY --workdir {W}"
-CONFIG = f"omac config set echo KEY VALUE --workdir {W}"
-APPROVE = f"omac approve echo --workdir {W} --hash sha256:1"
+SET = f"omac secrets set echo KEY --workdir {W} --harness opencode"
+CONFIG = f"omac config set echo KEY VALUE --workdir {W} --harness opencode"
+APPROVE = f"omac approve echo --workdir {W} --harness opencode --hash sha256:1"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_what_lacks_a_required_value_is_pending(
 def test_the_approve_command_survives_a_shell(path: str) -> None:
     """Spaces, quotes, dollars: pasted into a shell, it is the command that is meant."""
     command = shlex.split(approve_command(found(), Place(path)))
-    assert command == ["omac", "approve", "echo", "--workdir", path, "--hash", "sha256:1"]
+    assert command == ["omac", "approve", "echo", "--workdir", path, "--harness", "opencode", "--hash", "sha256:1"]
 
 
 def test_a_plan_covers_every_skill_once() -> None:

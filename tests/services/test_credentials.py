@@ -263,7 +263,7 @@ async def test_killed_between_the_store_and_the_record(credentials: Credentials,
     with pytest.raises(SecretsMissing, match="no longer what was recorded") as caught:
         await arrives(credentials)
     assert caught.value.names == ("TOKEN",)
-    assert caught.value.fix == ("omac secrets set slack TOKEN --workdir /w/shop",)
+    assert caught.value.fix == ("omac secrets set slack TOKEN --workdir /w/shop --harness opencode",)
     assert SECOND not in str(caught.value)
     shelf.afterwards = {}
     await give(credentials, token(SECOND))
@@ -447,7 +447,7 @@ async def test_adopting_from_a_locked_store(credentials: Credentials, shelf: She
     ("workdir", "harness", "flags"),
     [
         ("", "opencode", "--global"),
-        ("/w/my shop", "opencode", "--workdir '/w/my shop'"),
+        ("/w/my shop", "opencode", "--workdir '/w/my shop' --harness opencode"),
         ("/w/shop", "claude", "--workdir /w/shop --harness claude"),
     ],
 )

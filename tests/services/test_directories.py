@@ -49,7 +49,7 @@ async def test_the_manifest_keeps_the_contract(serving: Serving, skill: MakeSkil
                 {
                     "name": "mail", "scope": "workdir", "mount": "mail", "state": "pending_credentials",
                     "missing": ["KEY"],
-                    "fix": ["omac secrets set mail KEY --workdir /w/shop"],
+                    "fix": ["omac secrets set mail KEY --workdir /w/shop --harness opencode"],
                     "detail": "required values are missing or refused: KEY (not set)",
                 },
                 {

@@ -18,8 +18,9 @@ from omac.domain.skill import FoundSkill, Guide
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
 from omac.services.credentials import Credentials, JournalLedger, Values
+from omac.services.finding import Candidate, Search, every, find
 from omac.services.ports import Frozen
-from omac.services.registering import Candidate, Registering, Search, every, find
+from omac.services.registering import Registering
 
 HOST = HostId("host0001")
 SHOP = Search("/w/shop")
@@ -192,7 +193,10 @@ async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> Non
     refusal = await refused(Folders({"agents": [skill("a"), skill("b")]}, {}), SHOP, "c")
     assert (refusal.reason, refusal.exit_code) == ("skill-not-found", 4)
     assert refusal.message.endswith("in /w/shop; there are: a, b")
-    assert refusal.fix == ("omac register a --workdir /w/shop", "omac register b --workdir /w/shop")
+    assert refusal.fix == (
+        "omac register a --workdir /w/shop --harness opencode",
+        "omac register b --workdir /w/shop --harness opencode",
+    )
     assert (await refused(Folders({}, {}), SHOP, "c")).message.endswith("there are: none")
     assert "all projects share" in (await refused(Folders({}, {}), Search("/w", None, "global"), "c")).message
 

@@ -87,7 +87,8 @@ async def test_a_value_taken_back_stops_the_sidecar(serving: Serving, skill: Mak
         await omac.take("/w/shop", "slack", "TOKEN")
         await omac.until(lambda: omac.skill_states() == {"slack": "pending_credentials"} and not omac.host.running())
         route = omac.directory().routes["slack"]
-        assert (route.missing, route.fix) == (("TOKEN",), ("omac secrets set slack TOKEN --workdir /w/shop",))
+        assert route.missing == ("TOKEN",)
+        assert route.fix == ("omac secrets set slack TOKEN --workdir /w/shop --harness opencode",)
         await omac.reload()
         assert omac.skill_states() == {"slack": "pending_credentials"}, "what is remembered is not adopted again"
 
@@ -111,7 +112,7 @@ async def test_a_revoked_approval_stops_the_sidecar(
     [
         (Refusal("keychain-locked", "it is locked", fix=["omac unlock"]), False, ("A", "B"), "omac unlock"),
         (Refusal("keychain-timeout", "it does not answer"), False, ("A", "B"), "omac reload /w/shop"),
-        (None, True, ("B",), "omac secrets set slack B --workdir /w/shop"),
+        (None, True, ("B",), "omac secrets set slack B --workdir /w/shop --harness opencode"),
     ],
 )
 async def test_secrets_that_cannot_be_read_make_a_skill_pending(
@@ -154,9 +155,7 @@ async def test_two_directories_never_share_a_secret(serving: Serving, skill: Mak
         assert omac.host.secrets["slack"] == {"TOKEN": "of b"}
 
 
-@pytest.mark.parametrize(
-    ("code", "approved", "adopted"), [("1", True, True), ("1", False, False), ("2", True, False)]
-)
+@pytest.mark.parametrize(("code", "approved", "adopted"), [("1", True, True), ("1", False, False), ("2", True, False)])
 async def test_defaults_are_adopted_by_approved_code_only(
     serving: Serving, skill: MakeSkill, records: Read, code: str, approved: bool, adopted: bool
 ) -> None:
@@ -183,7 +182,7 @@ async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: 
         omac.folders.put("/w/shop", echo)
         await omac.activate()
         assert omac.status().registry == ()
-        assert omac.directory().routes["echo"].fix == ("omac register echo --workdir /w/shop",)
+        assert omac.directory().routes["echo"].fix == ("omac register echo --workdir /w/shop --harness opencode",)
         omac.approve("/w/shop", echo)
         await omac.until(lambda: omac.skill_states() == {"echo": "ready"})
 
@@ -299,7 +298,8 @@ async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> 
         weather = shared(skill("weather"))
         omac.folders.put("", weather)
         (told,) = (await omac.activate("/w/b")).skills
-        assert (told["state"], told["fix"]) == ("broken", ["omac approve weather --global --hash sha256:1"])
+        assert told["state"] == "broken"
+        assert told["fix"] == ["omac approve weather --global --harness opencode --hash sha256:1"]
         omac.approve("", weather)
         await omac.until(lambda: omac.host.running() == ["weather"])
         omac.folders.put("")

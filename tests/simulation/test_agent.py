@@ -313,6 +313,7 @@ def test_what_is_done_to_an_approved_skill(house: House, attack: Attack) -> None
     assert house.process() == process
     os.kill(process.pid, signal.SIGKILL)
     eventually(house.works, 10.0, "the approved code to be back")
+    assert house.process().pid != process.pid
     assert house.reload(house.shop).status == 200
     if attack.works:
         assert house.works()
@@ -552,8 +553,8 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
         while not ends.is_set():
             content = programs[("good", "flipped")[turn % 2]]
             if turn % 3:
-                (source / "draft").write_bytes(content)
-                os.replace(source / "draft", source / "sidecar.py")
+                (project / "draft").write_bytes(content)
+                os.replace(project / "draft", source / "sidecar.py")
             else:
                 (source / "sidecar.py").write_bytes(content)
             turn += 1

@@ -21,7 +21,8 @@ from omac.domain.harness import DEFAULT_HARNESS
 from omac.domain.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
 from omac.services.credentials import Credentials, JournalLedger
-from omac.services.registering import Registering, Search, find
+from omac.services.finding import Search, find
+from omac.services.registering import Registering
 from omac.tools.serving import Ready, ServeOptions, Server
 
 OMAC = [sys.executable, "-c", "from omac.tools.main import main; main()"]

@@ -210,7 +210,8 @@ def test_while_a_server_runs(omac: Omac) -> None:
     where = ("--workdir", str(project))
     omac.approve(project, "slack")
     serving = omac.serve()
-    assert waiting(serving, project)["fix"] == [f"omac config set slack REGION VALUE --workdir {project}"]
+    place = f"--workdir {project} --harness opencode"
+    assert waiting(serving, project)["fix"] == [f"omac config set slack REGION VALUE {place}"]
     token = serving.activate(project)["dir_token"]
 
     omac.ok("config", "set", "slack", "REGION", "eu", *where)

@@ -67,7 +67,7 @@ def test_it_asks_first(omac: Omac, shop: Path) -> None:
     command = ("deregister", "slack", "--workdir", str(shop), "--purge-secrets")
     alone = deregister(omac, *command[1:])
     assert (alone.status, alone.out) == (2, "")
-    assert f"try: omac deregister slack --workdir {shop} --purge-secrets --yes" in alone.err
+    assert f"try: omac deregister slack --workdir {shop} --harness opencode --purge-secrets --yes" in alone.err
     no = typed(omac, [("go on? [y/N]", b"\n")], *command)
     assert (no.status, "nothing was changed" in no.out) == (1, True)
     assert "its approval ends" in no.out

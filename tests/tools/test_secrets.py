@@ -69,7 +69,7 @@ def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
     assert (done.status, done.out) == (0, f"TOKEN of slack for {shop}: kept in the vault {omac.state / 'vault'}\n")
     said, command = done.err.splitlines()
     assert said == "slack is not approved: it gets this once its code is"
-    assert command.startswith(f"  try: omac approve slack --workdir {shop} --hash sha256:")
+    assert command.startswith(f"  try: omac approve slack --workdir {shop} --harness opencode --hash sha256:")
     row = listed(omac, shop)["TOKEN"]
     fingerprint = row.pop("fingerprint")
     assert row == {"name": "TOKEN", "required": True, "given": "yes", "store": "vault", "description": "opens the door"}
@@ -86,7 +86,7 @@ def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
         f"TOKEN is no longer given to slack for {shop}",
         f"SPARE was not given to slack for {shop}",
     ]
-    assert f"try: omac secrets set slack TOKEN --workdir {shop}" in taken.err
+    assert f"try: omac secrets set slack TOKEN --workdir {shop} --harness opencode" in taken.err
     assert "still remembered" in taken.err
     assert "--purge-defaults" in taken.err
     assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
@@ -233,7 +233,7 @@ def test_a_secret_on_the_command_line(shared: tuple[Omac, Path], extra: tuple[st
     omac, project = shared
     done = piped(omac, b"", "secrets", "set", "slack", *extra, "--workdir", str(project))
     assert (done.status, done.out) == (2, "")
-    assert f"  try: omac secrets set slack TOKEN --workdir {project}\n" in done.err
+    assert f"  try: omac secrets set slack TOKEN --workdir {project} --harness opencode\n" in done.err
     assert b"zq91" not in everywhere(omac, done)
 
 
@@ -298,7 +298,8 @@ def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
     omac.approve(shop, "slack")
     serving = omac.serve()
     pending = waiting(serving, shop)
-    assert (pending["missing"], pending["fix"]) == (["TOKEN"], [f"omac secrets set slack TOKEN --workdir {shop}"])
+    assert pending["missing"] == ["TOKEN"]
+    assert pending["fix"] == [f"omac secrets set slack TOKEN --workdir {shop} --harness opencode"]
     token = serving.activate(shop)["dir_token"]
 
     set_token(omac, shop)
@@ -317,7 +318,7 @@ def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
     answer = eventually(lambda: (a := curl(f"{base}/")).status == 409 and a, SOON_S, "a 409")
     assert answer.headers["x-omac-reason"] == "pending-credentials"
     assert answer.json()["missing"] == ["TOKEN"]
-    assert answer.json()["fix"] == [f"omac secrets set slack TOKEN --workdir {shop}"]
+    assert answer.json()["fix"] == [f"omac secrets set slack TOKEN --workdir {shop} --harness opencode"]
     eventually(lambda: not Path(f"/proc/{second}").exists(), START_S, "the end of the sidecar")
     found = everywhere(omac)
     assert SECRET.encode() not in found

@@ -13,8 +13,7 @@ from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code
 from omac.domain.skill import FoundSkill, SidecarMeta
-from omac.services.registering import Candidate
-from omac.tools.choosing import chosen, flags_of
+from omac.services.finding import Candidate, find
 from omac.tools.opened import Opened, Where, opened, search_of
 from omac.tools.registry import Registry
 from omac.tools.render import say
@@ -39,8 +38,8 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         return _revoke(asked, environment, clock)
     folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
-    candidate = trio.run(chosen, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
-    command = f"omac approve {shlex.quote(asked.skill)} {flags_of(candidate.place, asked.where)}"
+    candidate = trio.run(find, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
+    command = f"omac approve {shlex.quote(asked.skill)} {candidate.place.flags}"
     require_meant(candidate, asked.bundle_hash, command)
     with opened(environment, asked.journal, clock) as everything:
         changed = recorded(everything, lambda: everything.registering.approve(candidate))

@@ -14,8 +14,9 @@ from omac.domain.credential import DEFAULTS
 from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.services.credentials import Credentials
-from omac.services.registering import PERSON, every
-from omac.tools.choosing import directory_of, flags_of
+from omac.services.finding import every
+from omac.services.registering import PERSON
+from omac.tools.choosing import directory_of
 from omac.tools.commands.approve import recorded
 from omac.tools.commands.vault import make_usable
 from omac.tools.opened import Opened, Where, opened, search_of
@@ -178,7 +179,7 @@ def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool
             if names:
                 say(f"  {what} of {one.skill} that are removed: {', '.join(names)}", sys.stderr)
     if not can_ask():
-        places = {flags_of(one.place, asked.where) for one in targets}
+        places = {one.place.flags for one in targets}
         flags = places.pop() if len(places) == 1 else _flags(asked.where)
         words = [COMMAND, *map(shlex.quote, asked.skills), flags, asked.words(), "--yes"]
         fix = [" ".join(word for word in words if word)]

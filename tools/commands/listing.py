@@ -11,7 +11,7 @@ from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.ids import GLOBAL
 from omac.domain.place import Place
 from omac.domain.registration import Registration
-from omac.services.registering import Candidate, Search, every
+from omac.services.finding import Candidate, Search, every
 from omac.tools.moments import rfc3339
 from omac.tools.opened import Where, search_of
 from omac.tools.registry import Known, Registry, columns
@@ -226,7 +226,7 @@ def _tell_stale(known: Iterable[Known]) -> None:
     for one in known:
         if one.gone:
             say(f"stale: {one.status.skill}: its folder {one.status.source} is gone", sys.stderr)
-            commands[f"omac deregister --prune {Place(one.status.dir).flags}"] = None
+            commands[f"omac deregister --prune {Place(one.status.dir).where}"] = None
     for command in commands:
         say(f"  try: {command}", sys.stderr)
 

@@ -21,8 +21,8 @@ from omac.domain.moving import Group, Seen, Step, loose_of
 from omac.domain.refusal import REASONS, Refusal
 from omac.domain.values import shown
 from omac.journal.opening import read_journal
+from omac.services.finding import Search
 from omac.services.moving import Moved, Moving, Recorded, carry_out
-from omac.services.registering import Search
 from omac.tools.opened import Where, opened, search_of, stores_of
 from omac.tools.render import say
 

@@ -17,8 +17,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Code
 from omac.domain.skill import Secret
 from omac.services.credentials import Values
-from omac.services.registering import Candidate
-from omac.tools.choosing import chosen, flags_of
+from omac.services.finding import Candidate, find
 from omac.tools.collecting import Collected, Collecting, Ways, explicit_values, usable
 from omac.tools.commands.approve import granted, note_guide, recorded, require_meant, show_code, sidecar_of
 from omac.tools.commands.vault import make_usable
@@ -58,7 +57,7 @@ class Asked(NamedTuple):
 
     def command(self, candidate: Candidate, *words: str) -> str:
         """The command that means the skill, ready to be pasted."""
-        skill, flags = shlex.quote(candidate.skill.name), flags_of(candidate.place, self.where)
+        skill, flags = shlex.quote(candidate.skill.name), candidate.place.flags
         return " ".join(word for word in (COMMAND, skill, flags, *words) if word)
 
 
@@ -86,7 +85,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     asked.ways.require_sense()
     folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
-    candidate = trio.run(chosen, folders, search, asked.skill, COMMAND, asked.words(), asked.bundle_hash)
+    candidate = trio.run(find, folders, search, asked.skill, COMMAND, asked.words(), asked.bundle_hash)
     require_meant(candidate, asked.bundle_hash, asked.command(candidate, asked.words()))
     explicit = explicit_values(sidecar_of(candidate), asked.ways, environment)
     with opened(environment, asked.journal, clock) as everything:

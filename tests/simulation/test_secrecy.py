@@ -1,0 +1,414 @@
+"""No secret is anywhere but in its store and in the program that it is for.
+
+With each store, secrets are given in every way there is, used, changed, taken back, refused; the store is locked; a
+sidecar crashes, another cannot be started; omac is killed in the middle, and breaks. Then everything that was written,
+printed, answered, or could be seen of a process is searched for them, byte by byte and in other spellings.
+"""
+
+import base64
+import fcntl
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from real_keyring import PrivateKeyring, private_keyring
+from real_omac import COMMAND, Answer, Done, Omac, Serving, curl, eventually, omac_in
+from simulation.skills import Holder, Person, holders, person_of
+from valued_skill import piped, typed, with_vault
+
+from omac.domain.credential import SecretWriteRequested
+from omac.domain.values import VALUE_BYTES_MAX
+
+CORE_LENGTH = 24
+META = """\
+name: {name}
+sidecar:
+  command: {command}
+  mount: {name}
+  health: {{path: /status, interval_ms: 20}}
+  secrets:
+    - {{name: TOKEN, pattern: '^[a-z]{{4}}-.+$'}}
+    - {{name: PEM, required: false, multiline: true}}
+    - {{name: SPARE, required: false}}
+  config:
+    - {{name: CONTROL, required: false}}
+"""
+
+# It tells what it was given by digest only, and writes the setting CONTROL to its log in every spelling.
+PROGRAM = """\
+import base64, hashlib, json, os, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
+
+control = os.environ.get("CONTROL", "")
+raw = control.encode()
+for line in (control, control[::-1], raw.hex(), raw.hex().upper(), quote(control, safe=""), json.dumps(control)):
+    print(line)
+for before in range(3):
+    print(base64.b64encode(b"x" * before + raw).decode())
+    print(base64.urlsafe_b64encode(b"x" * before + raw).decode())
+sys.stdout.flush()
+os.write(1, control.encode("utf-16-le") + b"\\n")
+if os.environ["SIDECAR_SKILL"] == "crash":
+    raise RuntimeError("it crashes")
+told = {name: hashlib.sha256(os.environ.get(name, "").encode()).hexdigest() for name in ("TOKEN", "PEM", "SPARE")}
+
+
+class Teller(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        pass
+
+
+ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Teller).serve_forever()
+"""
+
+# omac, with a fault of its own in the middle of things; what it shows then has every local variable in it.
+BROKEN = """\
+import sys, traceback
+from omac.adapters.sidecars.host import LinuxSidecarHost
+from omac.services.credentials import JournalLedger
+from omac.tools.main import main
+
+def show(kind, error, trace):
+    print("".join(traceback.TracebackException(kind, error, trace, capture_locals=True).format()), file=sys.stderr)
+
+def broken(*_):
+    raise RuntimeError("a fault")
+
+sys.excepthook = show
+sys.argv[1:] = sys.argv[4:]
+if sys.argv[1] == "serve":
+    whole = LinuxSidecarHost._start
+    async def start(self, isolated, program, log):
+        return broken() if program.argv[-1] == "broken" else await whole(self, isolated, program, log)
+    LinuxSidecarHost._start = start
+else:
+    JournalLedger.execute = broken
+main()
+"""
+WITH_FAULT = (sys.executable, "-c", BROKEN)
+
+
+def spellings(core: str) -> set[bytes]:
+    """How a text of letters and digits may be written; what other spellings leave as it is, is among them."""
+    raw = core.encode()
+    found = {raw, raw[::-1], raw.hex().encode(), raw.hex().upper().encode(), core.encode("utf-16-le")}
+    for before in range(3):
+        encoded = base64.b64encode(b"x" * before + raw)
+        found.add(encoded[4 if before else 0 : len(encoded) - 4])  # the ends depend on what is beside it
+    return found
+
+
+class Scene:
+    """One omac, everything that was ever seen of it, and the values that must not be in there, by how they were given."""
+
+    def __init__(self, omac: Omac, person: Person, store: str, keyring: PrivateKeyring | None) -> None:
+        self.omac, self.person, self.store, self.keyring = omac, person, store, keyring
+        self.values: dict[str, str] = {}
+        self.seen: list[tuple[str, bytes]] = []
+        self.control = self.value("control")
+        del self.values["control"]
+        self.shop = omac.root / "shop"
+        for name in ("slack", "crash", "dud", "fault"):
+            command = {"dud": "[./nothing]", "fault": "[python3, sidecar.py, broken]"}.get(name, "[python3, sidecar.py]")
+            omac.skill(self.shop, name, META.format(name=name, command=command), PROGRAM)
+
+    def value(self, how: str, form: str = 'tokn-{} "ü"/+=%\\') -> str:
+        """A value that cannot be mistaken, for this way of giving it."""
+        digest = hashlib.sha256(f"{self.store}: {how}".encode()).digest()
+        core = re.sub("[^A-Za-z0-9]", "", base64.b64encode(digest).decode())[:CORE_LENGTH]
+        self.values[how] = core
+        return form.format(core)
+
+    def note(self, what: str, content: Done | Answer | str | bytes) -> None:
+        """Keep what was seen."""
+        shown = content if isinstance(content, bytes) else str(content).encode(errors="surrogateescape")
+        if isinstance(content, Done):
+            shown = f"{content.out}\0{content.err}".encode(errors="surrogateescape")
+        self.seen.append((what, shown))
+
+    def typing(self, *arguments: str, extra: dict[str, str] | None = None) -> Done:
+        """A command, where nobody can be asked."""
+        done = self.person.run(*arguments, extra=extra)
+        self.note(" ".join(arguments), done)
+        return done
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Everything that omac wrote anywhere, but for the vault itself."""
+        vaults = {self.omac.state / "vault"}
+        folders = [self.omac.state, *(self.omac.folder / name for name in ("home", "tmp"))]
+        if self.keyring is not None:
+            folders.append(Path(self.keyring["HOME"]).parent)
+        paths = [path for folder in folders for path in folder.rglob("*")]
+        for path in (*paths, *self.omac.folder.glob("stderr-*")):
+            if path.is_file() and path not in vaults:
+                yield str(path), path.read_bytes()
+
+    def found(self, *cores: str) -> list[tuple[str, str]]:
+        """Where these are, and which."""
+        needles = {spelling: core for core in cores for spelling in spellings(core)}
+        pattern = re.compile(b"|".join(map(re.escape, needles)))
+        return [
+            (where, needles[hit[0]])
+            for where, content in (*self.seen, *self.files())
+            for hit in pattern.finditer(content)
+        ]
+
+    def holders(self) -> set[Holder]:
+        """Every process that could be seen to have one of the values."""
+        return set(holders(*(core.encode() for core in self.values.values())))
+
+    def look(self, server: Serving, when: str) -> None:
+        """All that can be asked, of omac and of the system."""
+        shop = ("--workdir", str(self.shop))
+        for action in ("status", "dirs", "global"):
+            self.note(f"{when}: {action}", server.call(action))
+        self.note(f"{when}: manifest", server.call("activate", {"dir": str(self.shop)}))
+        for words in (
+            ("status",),
+            ("audit",),
+            ("list", *shop),
+            ("approvals",),
+            ("config", "show", "slack", *shop),
+            ("secrets", "list", "slack", *shop),
+            ("journal", "stats"),
+            ("replay", "--at", str(server.call("status").json()["position"])),
+        ):
+            for form in ((), ("--json",)):
+                assert self.typing(*words, *form).status == 0, (words, self.seen[-1])
+        self.note(f"{when}: ps", subprocess.run(["ps", "-ef", "ww"], capture_output=True, check=True).stdout)
+
+    @contextmanager
+    def stuck(self) -> Iterator[None]:
+        """The store does not come to an end meanwhile."""
+        if self.keyring is not None:
+            self.keyring.pause()
+            try:
+                yield
+            finally:
+                self.keyring.resume()
+        else:
+            with open(f"{self.omac.state}/vault.lock", "ab") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+
+
+def give(scene: Scene) -> None:
+    """In every way there is, and in ways that are refused."""
+    omac, shop = scene.omac, ("--workdir", str(scene.shop))
+    first = {"OMAC_SECRET_TOKEN": scene.value("environment"), "OMAC_CONFIG_CONTROL": scene.control}
+    done = omac.run("register", "slack", *shop, extra=first)
+    scene.note("register", done)
+    assert done.status == 0, done
+    wrong, right = scene.value("typed wrong", "WRONG {}"), scene.value("typed")
+    done = typed(omac, [("value", f"{wrong}\n".encode()), ("value", f"{right}\n".encode())], *SET, "TOKEN", *shop)
+    scene.note("typed", done)
+    assert done.status == 0, done
+    done = piped(omac, f"{scene.value('piped')}\n".encode(), *SET, "SPARE", *shop)
+    scene.note("piped", done)
+    assert done.status == 0, done
+    file = omac.folder / "values"
+    lines = f"SPARE={scene.value('file')}\nPEM={scene.value('second of a file')}\n"
+    file.write_text(lines)
+    assert scene.typing("secrets", "import", "slack", "--from", str(file), *shop).status == 0
+    for skill in ("crash", "dud", "fault"):
+        file.write_text(f"TOKEN={scene.value(f'file for {skill}')}\n")
+        assert scene.typing("register", skill, "--secrets-from", str(file), *shop).status == 0
+    for how, value in {
+        "wrong": scene.value("wrong", "WRONG {}"),
+        "long": scene.value("long", "tokn-{}" + "x" * VALUE_BYTES_MAX),
+        "line": scene.value("line", "tokn-{}\nmore"),
+        "NUL": scene.value("NUL", "tokn-{}\0more"),
+        "escape": scene.value("escape", "\x1b[31m{}"),
+    }.items():
+        file.write_text(f"TOKEN={value}\n")
+        assert scene.typing("secrets", "import", "slack", "--from", str(file), *shop).status != 0 or how == "line"
+        if how != "NUL":
+            again = ("register", "slack", "--reprompt-secrets", *shop)
+            assert scene.typing(*again, extra={"OMAC_SECRET_TOKEN": value}).status != 0, how
+    file.write_text(scene.value("no line at all"))
+    assert scene.typing("secrets", "import", "slack", "--from", str(file), *shop).status != 0
+    assert scene.typing(*SET, "TOKEN", scene.value("as an argument"), *shop).status != 0
+    assert scene.typing(*SET, "TOKEN", *shop, extra={"OMAC_SECRET_TOKEN": scene.value("for another command")}).status
+    file.unlink()
+
+
+def use(scene: Scene, server: Serving) -> None:
+    """The sidecar has its values; it has them alone."""
+    base = server.skill(scene.shop, "slack")["base"]
+    answer = curl(f"{base}/?{quote('no secret')}")
+    scene.note("facade", answer)
+    token, spare = scene.value("typed"), scene.value("file")
+    expected = {name: hashlib.sha256(value.encode()).hexdigest() for name, value in (("TOKEN", token), ("SPARE", spare))}
+    assert {name: answer.json()[name] for name in expected} == expected
+    mine = set(holders(scene.values["typed"].encode()))
+    (one,) = mine
+    assert (one.where, os.path.basename(one.argv[0]), one.argv[1:]) == ("environ", "python3", ("sidecar.py",))
+    assert one.pid not in (server.process.pid, *(each["pid"] for each in server.call("status").json()["sidecars"]))
+    copies = os.path.join(scene.omac.state, "frozen") + "/"
+    assert all(each.folder.startswith(copies) and each.where == "environ" for each in scene.holders())
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            links = {link: os.readlink(link) for link in folder.iterdir()}
+        except OSError:
+            continue
+        assert not [link for link, target in links.items() if target.startswith("/memfd:bwrap")], links
+    scene.look(server, "in use")
+
+
+def change(scene: Scene, server: Serving) -> None:
+    """Changed, and taken back, while the server runs."""
+    shop = ("--workdir", str(scene.shop))
+    changed = scene.value("changed")
+    assert scene.typing("register", "slack", *shop, extra={"OMAC_SECRET_TOKEN": changed}).status == 0
+    expected = hashlib.sha256(changed.encode()).hexdigest()
+
+    def told() -> bool:
+        answer = server.call("activate", {"dir": str(scene.shop)}).json()
+        (base,) = [skill.get("base") for skill in answer["skills"] if skill["name"] == "slack"] or [None]
+        return bool(base) and curl(f"{base}/").body.find(expected) > 0
+
+    eventually(told, 15.0, "the changed value to arrive")
+    assert scene.typing("secrets", "unset", "slack", "SPARE", *shop).status == 0
+    scene.look(server, "changed")
+
+
+def kill(scene: Scene, server: Serving) -> None:
+    """SIGKILL: of a command that is about to store a value, and of the server while a sidecar runs; then a server and
+    a command that break."""
+    omac, shop = scene.omac, ("--workdir", str(scene.shop))
+    with scene.stuck():
+        before = len(omac.events(SecretWriteRequested))
+        extra = {"OMAC_SECRET_TOKEN": scene.value("killed")}
+        words = ("register", "slack", *shop)
+        with subprocess.Popen(
+            [*COMMAND, *words],
+            env=omac.environment | extra,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            if scene.keyring is None:
+                eventually(lambda: len(omac.events(SecretWriteRequested)) > before, 20.0, "the command to be writing")
+            else:
+                eventually(lambda: b"register" in _sleeping(process.pid), 20.0, "the command to wait for the keyring")
+            process.kill()
+            scene.note("killed", process.communicate()[0])
+    server.end(signal.SIGKILL)
+    fault = omac.start(
+        "serve", "--no-inner", "--json", "--root", str(omac.root), within=WITH_FAULT
+    ).await_ready()
+    scene.note("activation", fault.call("activate", {"dir": str(scene.shop)}))
+    assert "a fault" in fault.said()
+    scene.look(fault, "broken")
+    done = piped_with_fault(omac, f"{scene.value('broken')}\n".encode(), *SET, "SPARE", *shop)
+    scene.note("broken", done)
+    assert "RuntimeError: a fault" in done.err, done
+    lock(scene, fault)
+    assert fault.end() == 0
+
+
+def lock(scene: Scene, server: Serving) -> None:
+    """The store is locked: nothing can be given, and nothing that needs a value of it starts."""
+    shop = ("--workdir", str(scene.shop))
+    if scene.keyring is not None:
+        scene.keyring.lock()
+        extra = {"OMAC_SECRET_TOKEN": scene.value("locked")}
+    else:
+        extra = {"OMAC_SECRET_TOKEN": scene.value("locked"), "OMAC_VAULT_KEY_FILE": str(scene.omac.folder / "gone")}
+    assert scene.typing("register", "slack", *shop, extra=extra).status != 0
+    server.call("deactivate", {"dir": str(scene.shop)})
+    scene.note("locked: activation", server.call("activate", {"dir": str(scene.shop)}))
+    scene.look(server, "locked")
+
+
+def piped_with_fault(omac: Omac, stdin: bytes, *arguments: str) -> Done:
+    """Run a command that breaks, with its standard input from a pipe."""
+    done = subprocess.run(
+        [*WITH_FAULT, *COMMAND, *arguments], input=stdin, capture_output=True, env=omac.environment, cwd=omac.root
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _sleeping(pid: int) -> bytes:
+    """Its arguments, once it has threads: one of them waits."""
+    threads = os.listdir(f"/proc/{pid}/task")
+    return Path(f"/proc/{pid}/cmdline").read_bytes() if len(threads) > 1 else b""
+
+
+SET = ("secrets", "set", "slack")
+
+
+@pytest.fixture(scope="module", params=["vault", "keychain"])
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Everything has happened."""
+    with ExitStack() as stack:
+        keyring = None
+        if request.param == "keychain":
+            keyring = stack.enter_context(private_keyring(tmp_path_factory.mktemp("keyring")))
+        omac = stack.enter_context(omac_in(tmp_path_factory.mktemp("scene")))
+        (omac.folder / "tmp").mkdir()
+        omac.environment["TMPDIR"] = str(omac.folder / "tmp")
+        if keyring is None:
+            with_vault(omac)
+        else:
+            names = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
+            omac.environment |= {name: keyring[name] for name in names} | {"OMAC_SECRETS_STORE": "keychain"}
+        scene = Scene(omac, stack.enter_context(person_of(omac)), request.param, keyring)
+        give(scene)
+        server = omac.serve()
+        use(scene, server)
+        change(scene, server)
+        kill(scene, server)
+        yield scene
+
+
+def test_a_secret_is_nowhere(scene: Scene) -> None:
+    """Not in the journal, the state directory, a log, an output, an answer, or the list of processes; in no spelling."""
+    assert len(scene.values) >= 20
+    assert sum(len(content) for _, content in scene.files()) > 100_000
+    hows = {core: how for how, core in scene.values.items()}
+    assert {(where, hows[core]) for where, core in scene.found(*hows)} == set()
+
+
+def test_the_search_finds_what_is_there(scene: Scene) -> None:
+    """A value that is not secret was given as a setting, and its sidecar wrote it to its log in every spelling: it is
+    found in the journal, in answers, and in each line of the log."""
+    (core,) = re.findall("[A-Za-z0-9]{24}", scene.control)
+    where = {Path(place).name if place.startswith("/") else place for place, _ in scene.found(core)}
+    assert where & {"journal.db", "journal.db-wal"}
+    assert any(place.startswith("config show") for place in where)
+    logs = [content for place, content in scene.files() if place.endswith("-slack.log")]
+    lines = next(filter(None, logs)).split(b"\n")[1:14]
+    assert [line for line in lines if not any(spelling in line for spelling in spellings(core))] == []
+
+
+def test_the_store_does_not_show_it(scene: Scene) -> None:
+    """What the store itself has on the disk cannot be read without its key."""
+    folder = scene.omac.state if scene.keyring is None else Path(scene.keyring["HOME"]).parent
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name in ("vault", "login.keyring")]
+    assert files
+    for core in scene.values.values():
+        assert not any(spelling in path.read_bytes() for spelling in spellings(core) for path in files)
+
+
+def test_attempts_and_accesses_are_told_without_it(scene: Scene) -> None:
+    """The audit has what was given and refused, by name."""
+    kinds = {json.loads(line)["kind"] for line in scene.omac.ok("audit", "--json").splitlines()}
+    assert kinds >= {"skill.approved", "secret.written", "secret.removed", "config.written", "access"}
