@@ -47,7 +47,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     """One access, or one change of trust: then `kind` is that of the event, and `outcome` done or refused.
 
     `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
-    where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why an access was
+    where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
     refused or ended early, `detail` what changed.
     """
 

@@ -128,7 +128,7 @@ def _arguments(body: bytes) -> tuple[str, str | None]:
 
 
 def _vault_key(body: bytes) -> bytes | None:
-    """The key in `{"key": "64 hex digits"}`, None when there is none; what is wrong is not repeated: it may be a key."""
+    """The key in `{"key": "64 hex digits"}`, or None. What is wrong with it is not repeated: it may be a key."""
     try:
         document = msgspec.json.decode(body, type=dict[str, str])
         return bytes.fromhex(document["key"]) if "key" in document else None

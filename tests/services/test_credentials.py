@@ -446,7 +446,7 @@ async def test_adopting_from_a_locked_store(credentials: Credentials, shelf: She
 @pytest.mark.parametrize(
     ("workdir", "harness", "flags"),
     [
-        ("", "opencode", "--global"),
+        ("", "opencode", "--global --harness opencode"),
         ("/w/my shop", "opencode", "--workdir '/w/my shop' --harness opencode"),
         ("/w/shop", "claude", "--workdir /w/shop --harness claude"),
     ],
