@@ -6,8 +6,9 @@ Rules
    holds counts only if its fingerprint is the recorded one.
 2. Writing a secret is requested before the store is touched and recorded afterwards. A request without an outcome
    leaves the earlier value in force until the store says otherwise: then the secret is missing, and can be given again.
-3. Whatever is given to a skill of a project is mirrored to the defaults of that skill's name, with the bundle hash it
-   was given to. Defaults are a scope of their own; nothing that runs reads them.
+3. Whatever is given to a skill of a project is mirrored to the defaults of that skill's name, with the code it was
+   given to: the digest of its approved copy, else its bundle hash. Defaults are a scope of their own; nothing that runs
+   reads them.
 4. A default is adopted by a person (`register --defaults`), by name; without a person only where the very code it was
    given to is approved. What is adopted becomes the scope's own value.
 """
@@ -65,20 +66,20 @@ class ConfigRemoved(Event, frozen=True):
 
 
 class DefaultMirrored(Event, frozen=True):
-    """A value given to a skill with the code `bundle_hash` is remembered: `value`, or a secret in `store`."""
+    """A value given to `code` is remembered: `value`, or a secret in `store`."""
 
     name: str
-    bundle_hash: str
+    code: str
     value: str | None = None
     fingerprint: str = ""
     store: str = ""
 
 
 class DefaultAdopted(Event, frozen=True):
-    """A remembered value, given to `bundle_hash`, becomes this scope's own."""
+    """A remembered value, given to `code`, becomes this scope's own."""
 
     name: str
-    bundle_hash: str
+    code: str
 
 
 class DefaultPurged(Event, frozen=True):
@@ -97,7 +98,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
 class Default(msgspec.Struct, frozen=True):
     """A remembered value: of a setting (`value`), or of a secret (`secret`)."""
 
-    bundle_hash: str
+    code: str
     value: str | None = None
     secret: Stored | None = None
 
@@ -122,7 +123,7 @@ class RequestSecrets(msgspec.Struct, frozen=True):
 
 
 class GiveValues(msgspec.Struct, frozen=True):
-    """Command: these secrets are in their stores, these settings shall hold; `adopted` maps names to the bundle hash
+    """Command: these secrets are in their stores, these settings shall hold; `adopted` maps names to the code
     that their default was given to."""
 
     secrets: dict[str, Stored] = {}
@@ -158,8 +159,8 @@ def decide(command: Command, state: Credential) -> list[Event]:
         case RequestSecrets(secrets):
             return [SecretWriteRequested(name, one.fingerprint, one.store) for name, one in secrets.items()]
         case GiveValues(secrets, config, adopted):
-            for name, bundle_hash in adopted.items():
-                events.append(DefaultAdopted(name, bundle_hash))
+            for name, code in adopted.items():
+                events.append(DefaultAdopted(name, code))
             for name, one in secrets.items():
                 if state.secrets.get(name) != one or name in state.writing:
                     events.append(SecretWritten(name, one.fingerprint, one.store))
@@ -174,9 +175,7 @@ def decide(command: Command, state: Credential) -> list[Event]:
             for name, default in defaults.items():
                 if state.defaults.get(name) != default or name in state.writing:
                     kept = default.secret or Stored("", "")
-                    events.append(
-                        DefaultMirrored(name, default.bundle_hash, default.value, kept.fingerprint, kept.store)
-                    )
+                    events.append(DefaultMirrored(name, default.code, default.value, kept.fingerprint, kept.store))
             return events
         case Purge(names):
             known = state.defaults | state.writing
@@ -200,8 +199,8 @@ def evolve(state: Credential, event: Event) -> Credential:
             return replace(state, config={**state.config, name: value}, taken=_except(state, name))
         case ConfigRemoved(name):
             return replace(state, config=_without(state.config, name), taken=(*_except(state, name), name))
-        case DefaultMirrored(name, bundle_hash, value, fingerprint, store):
-            default = Default(bundle_hash, value, Stored(fingerprint, store) if value is None else None)
+        case DefaultMirrored(name, code, value, fingerprint, store):
+            default = Default(code, value, Stored(fingerprint, store) if value is None else None)
             mirrored = {**state.defaults, name: default}
             return replace(state, defaults=mirrored, writing=_without(state.writing, name))
         case DefaultPurged(name):

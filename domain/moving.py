@@ -191,7 +191,7 @@ def judge_approval(present: Present, old: Old, seen: Seen | str | None, kept: Ma
     `seen` is the folder read as a whole, or why it could not be read; None where nobody vouched for it.
     """
     skill = present.skill
-    fix = (approve_command(skill, present.place),)
+    fix = (approve_command(skill, present.place, present.registration.found),)
     approval = vouched(old, present)
     if present.is_approved:
         return Step("approval", "there", approval.file if approval else "", value=skill.bundle_hash)

@@ -20,7 +20,7 @@ import msgspec
 from omac.domain.credential import Credential
 from omac.domain.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill
 from omac.domain.place import Place
-from omac.domain.registration import Code, Registration
+from omac.domain.registration import UNREADABLE, Code, Registration
 from omac.domain.sidecar import SidecarSpec, Variable
 from omac.domain.skill import MOUNT, Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.values import ValueRefused, check_config, check_secret
@@ -53,6 +53,7 @@ class _Judged(msgspec.Struct, frozen=True):
     code: Code | None
     given: Credential
     host: Mapping[str, str]
+    found: Code | None
 
 
 def plan(
@@ -84,13 +85,18 @@ def plan(
             result.stubs[skill.name] = _not_approved(skill, own, place, registration)
         else:
             given = known[skill.name].credential if code else Credential()
-            _add(result, _Judged(skill, sidecar, place, code, given, host))
+            _add(result, _Judged(skill, sidecar, place, code, given, host, registration.found))
     return result
 
 
-def approve_command(skill: FoundSkill, place: Place) -> str:
-    """The command that approves this skill and this code: not one of another harness, nor what becomes of it later."""
-    return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(skill.bundle_hash)}"
+def approve_command(skill: FoundSkill, place: Place, found: Code | None = None) -> str:
+    """The command that approves this skill and this code: not one of another harness, nor what becomes of it later.
+
+    `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out.
+    """
+    known = found is not None and found.is_bundle(Code(skill.source, skill.bundle_hash))
+    digest = found.digest if found is not None and known and found.digest != UNREADABLE else ""
+    return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
 
 
 def unmet(sidecar: SidecarMeta, given: Credential, host: Mapping[str, str]) -> dict[str, str]:
@@ -130,7 +136,9 @@ def _add(result: Plan, judged: _Judged) -> None:
     missing = unmet(sidecar, judged.given, host)
     if missing:
         detail = ", ".join(f"{name} ({problem})" for name, problem in missing.items())
-        fix = [] if judged.code else [approve_command(skill, judged.place)]  # without it nothing given would be used
+        fix = (
+            [] if judged.code else [approve_command(skill, judged.place, judged.found)]
+        )  # without it nothing given would be used
         for field in sidecar.fields if judged.code else ():
             if field.name in missing:
                 kind = "secrets" if isinstance(field, Secret) else "config"
@@ -171,7 +179,7 @@ def _not_approved(skill: FoundSkill, mount: str, place: Place, registration: Reg
             f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in "
             f"{approved.source}, found {skill.bundle_hash} in {skill.source})"
         )
-    return _broken(skill, mount, detail, (approve_command(skill, place),))
+    return _broken(skill, mount, detail, (approve_command(skill, place, registration.found),))
 
 
 def _spec(judged: _Judged) -> SidecarSpec:

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 
 from omac.domain.recorded import Event
 
+UNREADABLE = "unreadable"  # in the place of a digest: the files cannot be copied as they are
+
 
 class AutoRegistered(Event, frozen=True):
     """An activation found it. `workdir` is empty for a skill shared by all projects."""

@@ -104,10 +104,10 @@ def _told_of_values(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "config.written", False, None, f"{name} = {value}"
         case credential.ConfigRemoved(name):
             return "config.removed", False, None, name
-        case credential.DefaultMirrored(name, bundle_hash):
-            return "default.mirrored", False, None, f"{name}, given to {bundle_hash or 'no known code'}"
-        case credential.DefaultAdopted(name, bundle_hash):
-            return "default.adopted", False, None, f"{name}, given to {bundle_hash or 'no known code'}"
+        case credential.DefaultMirrored(name, code):
+            return "default.mirrored", False, None, f"{name}, given to {code or 'no known code'}"
+        case credential.DefaultAdopted(name, code):
+            return "default.adopted", False, None, f"{name}, given to {code or 'no known code'}"
         case credential.DefaultPurged(name):
             return "default.purged", False, None, name
         case _:

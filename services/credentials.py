@@ -106,14 +106,14 @@ class Credentials:
         self,
         scope: str,
         skill: str,
-        bundle_hash: str,
+        code: str,
         values: Values,
         cause: Cause,
         *,
         mirror: bool = True,
         adopted: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep values for a skill whose code is `bundle_hash`, and remember them as defaults (not of shared skills).
+        """Keep values given to the code `code` of a skill, and remember them as defaults (not of shared skills).
 
         `adopted` maps names to the code that their default was given to. Raises Refusal; then nothing counts as given.
         """
@@ -125,12 +125,12 @@ class Credentials:
             await self._secrets.write(store, service, values.secrets)
         await self._ledger.execute(stream, GiveValues(stored, values.config, dict(adopted or {})), cause)
         if mirror and scope != GLOBAL:
-            await self._mirror(store, skill, bundle_hash, values, cause)
+            await self._mirror(store, skill, code, values, cause)
 
-    async def remember(self, skill: str, bundle_hash: str, values: Values, cause: Cause) -> None:
+    async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> None:
         """Keep values as the defaults of a skill's name, and give them to none. Raises Refusal."""
         store = await self._secrets.chosen() if values.secrets else ""
-        await self._mirror(store, skill, bundle_hash, values, cause)
+        await self._mirror(store, skill, code, values, cause)
 
     async def take(self, scope: str, skill: str, names: Collection[str], cause: Cause) -> None:
         """Forget values of a skill: at once for whatever starts from now on, then in the stores. Raises Refusal."""
@@ -154,27 +154,27 @@ class Credentials:
         for store, names in _by_store(secrets, secrets).items():
             await self._secrets.remove(store, credential.service(DEFAULTS, skill), names)
 
-    async def remembered(self, skill: str, names: Collection[str], bundle_hash: str | None = None) -> Values:
-        """The defaults of these names, as far as there are any; only those given to `bundle_hash`, if one is given.
+    async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
+        """The defaults of these names, as far as there are any; only those given to `code`, if one is given.
 
         Raises Refusal when a store cannot be read. A secret that is no longer what was recorded counts as forgotten.
         """
         wanted = {
             name: default
             for name, default in self.defaults(skill).items()
-            if name in names and bundle_hash in (None, default.bundle_hash)
+            if name in names and code in (None, default.code)
         }
         config = {name: default.value for name, default in wanted.items() if default.value is not None}
         stored = {name: default.secret for name, default in wanted.items() if default.secret}
         secrets, _ = await self._read(credential.service(DEFAULTS, skill), stored)
         return Values(secrets, config)
 
-    async def adopt(self, scope: str, skill: str, bundle_hash: str, names: Collection[str], cause: Cause) -> None:
+    async def adopt(self, scope: str, skill: str, code: str, names: Collection[str], cause: Cause) -> None:
         """Without a person: take over what was given, under this name, to this very code elsewhere. Raises Refusal."""
-        values = await self.remembered(skill, names, bundle_hash)
+        values = await self.remembered(skill, names, code)
         if values:
-            adopted = dict.fromkeys((*values.secrets, *values.config), bundle_hash)
-            await self.give(scope, skill, bundle_hash, values, cause, mirror=False, adopted=adopted)
+            adopted = dict.fromkeys((*values.secrets, *values.config), code)
+            await self.give(scope, skill, code, values, cause, mirror=False, adopted=adopted)
 
     async def needed(self, spec: SidecarSpec, harness: str) -> dict[str, Hidden]:
         """The secrets that a start needs, each as it was recorded. Raises SecretsMissing."""
@@ -209,15 +209,15 @@ class Credentials:
                     changed = True
         return found, changed
 
-    async def _mirror(self, store: str, skill: str, bundle_hash: str, values: Values, cause: Cause) -> None:
+    async def _mirror(self, store: str, skill: str, code: str, values: Values, cause: Cause) -> None:
         service = credential.service(DEFAULTS, skill)
         sealed = self._sealed(store, service, values.secrets)
         stream = self._stream(DEFAULTS, skill)
         if values.secrets:
             await self._ledger.execute(stream, RequestSecrets(sealed), cause)
             await self._secrets.write(store, service, values.secrets)
-        defaults = {name: Default(bundle_hash, value) for name, value in values.config.items()}
-        defaults |= {name: Default(bundle_hash, None, one) for name, one in sealed.items()}
+        defaults = {name: Default(code, value) for name, value in values.config.items()}
+        defaults |= {name: Default(code, None, one) for name, one in sealed.items()}
         await self._ledger.execute(stream, Mirror(defaults), cause)
 
     def _sealed(self, store: str, service: str, secrets: Mapping[str, Hidden]) -> dict[str, Stored]:

@@ -29,13 +29,13 @@ See = Callable[[str], Seen]  # reads a skill folder as a whole; blocks; raises O
 class Job(msgspec.Struct, frozen=True):
     """A group of the plan, and what it takes to carry it out. `candidate` None: there is nothing to do.
 
-    `digest` is that of the copy to approve, `bundle_hash` the code that values to remember were given to ("" unknown).
+    `digest` is that of the copy to approve, `code` what values to remember were given to ("" unknown).
     """
 
     group: Group
     candidate: Candidate | None = None
     digest: str = ""
-    bundle_hash: str = ""
+    code: str = ""
     values: Values = Values()
 
     def takes(self, what: moving.What | None = None) -> bool:
@@ -141,9 +141,9 @@ class Moving:
             *moving.judge_settings(present, trusted, sources, unheard),
         ]
         group = Group(skill.name, skill.scope, skill.source, tuple(steps))
-        digest = seen.digest if seen else ""
-        known = skill.bundle_hash if trusted else ""
-        return Job(group, candidate, digest, known, _values(steps, held, present))
+        digest, approved = seen.digest if seen else "", present.registration.approved
+        known = approved.digest if present.is_approved and approved else digest
+        return Job(group, candidate, digest, known if trusted else "", _values(steps, held, present))
 
     def _approval(self, present: Present) -> tuple[Seen | None, Step]:
         """The folder is read as a whole only where somebody may have vouched for it."""
@@ -163,19 +163,19 @@ class Moving:
 
     async def _defaults(self, jobs: Sequence[Job]) -> Job:
         """What is to be remembered for the name that these jobs share, as the first that is approved declares it."""
-        usable = [(job.bundle_hash, job.candidate) for job in jobs if job.candidate]
+        usable = [(job.code, job.candidate) for job in jobs if job.candidate]
         if not usable:
             return Job(Group(jobs[0].group.skill, "defaults", "", ()))
-        candidate = next((one for bundle_hash, one in usable if bundle_hash), usable[0][1])
+        candidate = next((one for code, one in usable if code), usable[0][1])
         skill = candidate.skill
         present = Present(candidate.place, skill)
         remembered = self._recorded.credential(DEFAULTS, skill.name).defaults
         names = [name for name in present.fields if name not in remembered]
         held = await self._held([moving.default_service(skill.name)], names)
         steps = moving.judge_defaults(present, remembered, self._old.user, held)
-        hashes = {bundle_hash for bundle_hash, _ in usable if bundle_hash}
+        codes = {code for code, _ in usable if code}
         group = Group(skill.name, "defaults", "", tuple(steps))
-        return Job(group, candidate, "", hashes.pop() if len(hashes) == 1 else "", _values(steps, held, present))
+        return Job(group, candidate, "", codes.pop() if len(codes) == 1 else "", _values(steps, held, present))
 
     async def _held(self, services: Sequence[str], names: Sequence[str]) -> dict[str, Held]:
         """By name what the keychain holds, from the first service that has it."""
@@ -212,12 +212,11 @@ async def carry_out(moved: Moved, registering: Registering, credentials: Credent
 
 async def _carry_out(job: Job, candidate: Candidate, registering: Registering, credentials: Credentials) -> None:
     if job.takes("default"):
-        await credentials.remember(candidate.skill.name, job.bundle_hash, job.values, PERSON)
+        await credentials.remember(candidate.skill.name, job.code, job.values, PERSON)
         return
     if job.takes("approval"):
         await registering.approve(candidate, job.digest)
     elif job.takes("registration"):
         registering.note(candidate)
     if job.values:
-        skill = candidate.skill
-        await credentials.give(candidate.place.scope, skill.name, skill.bundle_hash, job.values, PERSON, mirror=False)
+        await registering.give(candidate, job.values, mirror=False)

@@ -57,16 +57,28 @@ class Registering:
         """No longer vouch for a skill. False: nobody did."""
         return self._decide(candidate, registration.Revoke("a person revoked it"))
 
-    async def register(self, candidate: Candidate, values: Values, adopted: Sequence[str] = ()) -> None:
+    async def register(
+        self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
+    ) -> None:
         """Vouch for a skill and give it values; `adopted` names those that come from defaults. Raises Refusal."""
-        skill = candidate.skill
-        await self.approve(candidate)
+        await self.approve(candidate, digest)
         if values:
-            remembered = self._credentials.defaults(skill.name)
-            origins = {name: remembered[name].bundle_hash for name in adopted if name in remembered}
-            await self._credentials.give(
-                candidate.place.scope, skill.name, skill.bundle_hash, values, PERSON, adopted=origins
-            )
+            await self.give(candidate, values, adopted)
+
+    async def give(
+        self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), *, mirror: bool = True
+    ) -> None:
+        """Give a skill values; they are remembered for the code that it has, unless `mirror` is false."""
+        skill = candidate.skill
+        remembered = self._credentials.defaults(skill.name)
+        origins = {name: remembered[name].code for name in adopted if name in remembered}
+        code, scope = self.code(candidate), candidate.place.scope
+        await self._credentials.give(scope, skill.name, code, values, PERSON, mirror=mirror, adopted=origins)
+
+    def code(self, candidate: Candidate) -> str:
+        """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""
+        approved = self.known(candidate).approved
+        return approved.digest if candidate.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
 
     def deregister(self, stream: StreamId) -> bool:
         """Forget a registration, and with it the approval. False: there was none."""

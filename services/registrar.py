@@ -16,13 +16,11 @@ from omac.domain.place import Place
 from omac.domain.planning import Known, Policy
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
-from omac.domain.registration import Code, Registration
+from omac.domain.registration import UNREADABLE, Code, Registration
 from omac.domain.skill import FoundSkill
 from omac.services.credentials import Credentials
 from omac.services.engine import Engine, together
 from omac.services.ports import FrozenSkills, Policies, SkillFolders
-
-UNREADABLE = "unreadable"  # in the place of a digest: the files cannot be frozen as they are now
 
 _log = logging.getLogger("omac.registrar")
 
@@ -72,9 +70,7 @@ class Registrar:
         before = self._registration(stream)
         if before.found is None and not policy.auto_register:
             return
-        code = Code(skill.source, skill.bundle_hash)
-        if before.approved is not None and before.approved.is_bundle(code):
-            code = Code(skill.source, skill.bundle_hash, await self._digest(skill.source))
+        code = Code(skill.source, skill.bundle_hash, await self._digest(skill.source))
         await self._decide(stream, registration.Discover(code, place.workdir))
         if policy.bundle_drift == "accept" and before.approved is not None:
             await self._accept(stream, before.approved, code)
@@ -98,10 +94,10 @@ class Registrar:
         has = {*given.secrets, *given.config, *given.taken}
         remembered = self._credentials.defaults(skill.name)
         names = [field.name for field in sidecar.fields if field.name not in has]
-        if not any(name in remembered and remembered[name].bundle_hash == code.bundle_hash for name in names):
+        if not any(name in remembered and remembered[name].code == code.digest for name in names):
             return
         try:
-            await self._credentials.adopt(place.scope, skill.name, code.bundle_hash, names, Cause("omac"))
+            await self._credentials.adopt(place.scope, skill.name, code.digest, names, Cause("omac"))
         except Refusal as refusal:  # a store is locked, say: the values stay missing, and are said to be
             _log.warning("%s in %s: remembered values cannot be adopted: %s", skill.name, place.shown, refusal.message)
 
@@ -109,7 +105,7 @@ class Registrar:
         try:
             return await self._folders.digest(source)
         except OSError as error:
-            _log.warning("%s cannot be read as a whole: %s", source, error)
+            _log.info("%s cannot be read as a whole: %s", source, error)
             return UNREADABLE
 
     def _known(self, place: Place, skill: FoundSkill) -> Known:

@@ -64,8 +64,9 @@ class OneSkill(NamedTuple):
 
     def approve_command(self) -> str | None:
         """What makes its code run, if nobody vouched for it."""
-        approved = self.opened.registering.known(self.candidate).may_run(self.candidate.code, "")
-        return None if approved else planning.approve_command(self.skill, self.place)
+        known = self.opened.registering.known(self.candidate)
+        approved = known.may_run(self.candidate.code, "")
+        return None if approved else planning.approve_command(self.skill, self.place, known.found)
 
     def secret(self, name: str) -> Secret:
         """The secret of that name. Raises Refusal (value-refused) that lists what there is."""

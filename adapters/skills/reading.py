@@ -12,6 +12,7 @@ from typing import Protocol
 
 from omac.adapters.skills.code_hash import LINK, code_hash_from
 from omac.adapters.skills.links import Links, Uncopyable
+from omac.adapters.skills.outside import OWN, named_places, require_unchangeable
 from omac.adapters.skills.paths import readable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
 from omac.adapters.skills.tree import Reader, read_link, walk
@@ -54,7 +55,7 @@ class Tree:
     """What was read: by relpath the files, the links (as they were) and the folders.
 
     `settled` has the links as a copy has them, `outside` what those that lead out led to by what they said, `carriers`
-    the files that mention `source` where it matters.
+    the files that mention `source` where it matters, `named` the places that files name to be run.
     """
 
     def __init__(self, source: str) -> None:
@@ -65,6 +66,7 @@ class Tree:
         self.settled: dict[str, str] = {}
         self.outside: dict[str, str] = {}
         self.carriers: list[str] = []
+        self.named: dict[str, list[str]] = {}
 
     def digest(self) -> str:
         """The digest over every file."""
@@ -104,6 +106,9 @@ def read_tree(source: str, sink: Sink | None = None, forbidden: bytes | None = N
         raise Uncopyable(str(error.filename or source), f"cannot be copied ({error.strerror})") from None
     links = Links(source, tree.files.keys(), tree.links)
     tree.settled = links.settle()
+    for relpath, places in sorted(tree.named.items()):
+        if is_whole(relpath) or tree.files[relpath].executable:
+            require_unchangeable(source, relpath, places)
     tree.outside = links.outside
     return tree
 
@@ -163,6 +168,8 @@ class _TreeReader:
             raise Uncopyable(path, "mentions the folder of approved copies", _removal(path))
         if self._mentions.search(carried):
             self._tree.carriers.append(relpath)
+        if places := named_places(relpath, self._mentions.sub(OWN.encode(), carried)):
+            self._tree.named[relpath] = places
 
 
 _SPECIAL = {

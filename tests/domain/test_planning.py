@@ -114,7 +114,7 @@ def test_an_unapproved_skill_does_not_run() -> None:
     assert result.specs == {}
     assert result.stubs["echo"] == RouteStubbed(
         "echo", "echo", "skill-broken", "not host-approved: nobody has vouched for its code on this machine", (),
-        (f"omac approve echo --workdir {W} --harness claude --hash sha256:1",),
+        (f"omac approve echo --workdir {W} --harness claude --hash sha256:d",),
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_an_approval_without_a_copy_approves_nothing() -> None:
     known = {"echo": Known(Registration(code(skill, ""), code(skill, "")))}
     stub = plan([skill], Place(W), known, Policy(), {}, "run1").stubs["echo"]
     assert "without a copy" in stub.detail
-    assert stub.fix == (APPROVE,)
+    assert stub.fix == (APPROVE.replace("sha256:d", "sha256:1"),)
 
 
 @pytest.mark.parametrize(("run", "runs"), [("run1", True), ("run2", False)])
@@ -227,7 +227,7 @@ def test_a_value_that_its_rules_refuse_is_missing(
 KEY = Secret("KEY", default_from_env="HOST_KEY")
 SET = f"omac secrets set echo KEY --workdir {W} --harness opencode"
 CONFIG = f"omac config set echo KEY VALUE --workdir {W} --harness opencode"
-APPROVE = f"omac approve echo --workdir {W} --harness opencode --hash sha256:1"
+APPROVE = f"omac approve echo --workdir {W} --harness opencode --hash sha256:d"
 
 
 @pytest.mark.parametrize(

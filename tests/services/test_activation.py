@@ -54,8 +54,7 @@ async def test_unapproved_skills_are_stubbed_and_never_started(serving: Serving,
         manifest = await omac.activate()
         (told,) = manifest.skills
         assert (manifest.state, told["state"]) == ("active_partial", "broken")
-        code = skill("echo").bundle_hash
-        assert told["fix"] == [f"omac approve echo --workdir /w/shop --harness opencode --hash {code}"]
+        assert told["fix"] == ["omac approve echo --workdir /w/shop --harness opencode --hash sha256:frozen"]
         assert omac.host.transcript == []
 
 

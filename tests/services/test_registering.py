@@ -242,7 +242,9 @@ async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate
     for scope in (echo.place.scope, other.place.scope, DEFAULTS):
         assert desk.store.kept[f"omac/{scope}/echo", "KEY"] == SECRET
     adopted = [record.event for record in desk.journal.records() if isinstance(record.event, DefaultAdopted)]
-    assert adopted == [DefaultAdopted("KEY", "sha256:1"), DefaultAdopted("NOTE", "sha256:1")]
+    digest = desk.registering.code(echo)
+    assert digest == (await desk.freezer.freeze(echo.skill.source)).digest
+    assert adopted == [DefaultAdopted("KEY", digest), DefaultAdopted("NOTE", digest)]
     assert SECRET.reveal() not in str(list(desk.journal.records()))
 
 

@@ -155,14 +155,17 @@ async def test_two_directories_never_share_a_secret(serving: Serving, skill: Mak
         assert omac.host.secrets["slack"] == {"TOKEN": "of b"}
 
 
-@pytest.mark.parametrize(("code", "approved", "adopted"), [("1", True, True), ("1", False, False), ("2", True, False)])
+@pytest.mark.parametrize(
+    ("digest", "approved", "adopted"),
+    [("sha256:frozen", True, True), ("sha256:frozen", False, False), ("sha256:other", True, False)],
+)
 async def test_defaults_are_adopted_by_approved_code_only(
-    serving: Serving, skill: MakeSkill, records: Read, code: str, approved: bool, adopted: bool
+    serving: Serving, skill: MakeSkill, records: Read, digest: str, approved: bool, adopted: bool
 ) -> None:
     """Without a person: only where the very code that the value was given to is approved."""
     async with serving() as omac:
-        await omac.give("/w/a", "slack", Values({"TOKEN": Hidden("hunter2")}, {"MODE": "fast"}), "sha256:1")
-        slack = wants(skill("slack", code=code, workdir="/w/b"), Secret("TOKEN"), Config("MODE"))
+        await omac.give("/w/a", "slack", Values({"TOKEN": Hidden("hunter2")}, {"MODE": "fast"}), digest)
+        slack = wants(skill("slack", workdir="/w/b"), Secret("TOKEN"), Config("MODE"))
         omac.folders.put("/w/b", slack)
         if approved:
             omac.approve("/w/b", slack)
@@ -299,7 +302,7 @@ async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> 
         omac.folders.put("", weather)
         (told,) = (await omac.activate("/w/b")).skills
         assert told["state"] == "broken"
-        assert told["fix"] == ["omac approve weather --global --harness opencode --hash sha256:1"]
+        assert told["fix"] == ["omac approve weather --global --harness opencode --hash sha256:frozen"]
         omac.approve("", weather)
         await omac.until(lambda: omac.host.running() == ["weather"])
         omac.folders.put("")

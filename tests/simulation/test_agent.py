@@ -30,7 +30,7 @@ from omac.domain.registration import Approved
 from omac.projections.accesses import audit_rows
 from omac.tools.commands.audit import told
 
-TOKEN, OTHER = "xoxb-token-of-the-shop", "xoxb-token-of-the-mall"
+TOKEN, OTHER = f"xoxb-token-of-the-shop-{os.urandom(6).hex()}", f"xoxb-token-of-the-mall-{os.urandom(6).hex()}"
 IGNORED = ("node_modules", "dist", "build")
 SYSTEM_PYTHON = "/usr/bin/python3"  # an interpreter that only root can change
 
@@ -439,12 +439,52 @@ def test_a_replaced_interpreter_does_not_run(house: House, command: str) -> None
         path.unlink(missing_ok=True)
         path.write_text(hostile)
         path.chmod(0o755)
-    (source / "serve").write_text((source / "serve").read_text())
     manifest = house.server.activate(project)
     (skill,) = manifest["skills"]
     assert house.unapproved() == []
     assert skill["state"] == "ready", skill
     assert curl(f"{skill['base']}/").json()["env"]["SLACK_TOKEN"] == OTHER
+
+
+@pytest.mark.parametrize("way", ["an editable install", "its home", "a first line"])
+def test_what_a_virtual_environment_names_outside_does_not_run(house: House, way: str) -> None:
+    """A virtual environment that runs what lies elsewhere in the project is refused, or does not run what the agent
+    puts there after the approval."""
+    project = house.other()
+    source, outside = project / ".agents" / "skills" / "slack", project / "src"
+    venv = source / ".venv"
+    subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", venv], check=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    (outside / "bin").mkdir(parents=True)
+    command = "[.venv/bin/python, sidecar.py]"
+    if way == "an editable install":
+        (site / "__editable__.mine-1.pth").write_text(f"{outside}\nimport mine\n")
+        (outside / "mine.py").touch()
+    elif way == "its home":
+        config = (venv / "pyvenv.cfg").read_text().splitlines()
+        config = [f"home = {outside}/bin" if line.startswith("home") else line for line in config]
+        (venv / "pyvenv.cfg").write_text("\n".join(config))
+        library = Path("/usr/lib") / site.parent.name
+        (outside / "lib" / library.name).mkdir(parents=True)
+        for path in library.iterdir():
+            (outside / "lib" / library.name / path.name).symlink_to(path)
+    else:
+        command = "[./serve]"
+        (source / "serve").write_text(f"#!{outside}/bin/python\n{program(house.trace, project.name)}")
+        (source / "serve").chmod(0o755)
+        (outside / "bin" / "python").symlink_to(SYSTEM_PYTHON)
+    (source / "omac.yaml").write_text(meta(command=command))
+    if house.register(project, OTHER).status != 0:
+        return
+    hostile = traced(house.trace, "hostile")
+    (outside / "mine.py").write_text(hostile)
+    for name in ("bin/python", f"lib/{site.parent.name}/sitecustomize.py"):
+        if os.path.lexists(outside / name):
+            (outside / name).unlink()
+            (outside / name).write_text(f"#!{SYSTEM_PYTHON}\n{house.hostile() if 'bin' in name else hostile}")
+            (outside / name).chmod(0o755)
+    house.server.activate(project)
+    assert house.unapproved() == []
 
 
 def test_registering_again_vouches_for_nothing_new(house: House) -> None:
@@ -618,7 +658,8 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
     finally:
         ends.set()
         swapping.join()
-    pairs = {(one["mark"], one["token"]) for one in traces(house.trace) if one["mark"] == "mall" or one["token"] == TOKEN}
+    ran = {(one["mark"], one["token"]) for one in traces(house.trace)}
+    pairs = {(mark, token) for mark, token in ran if mark == "mall" or token == TOKEN}
     assert pairs == {("good", TOKEN), ("mall", OTHER)}
     house.server.call("activate", {"dir": str(house.shop)})
     house.reload(house.shop)

@@ -116,7 +116,7 @@ def spellings(core: str) -> set[bytes]:
 
 
 class Scene:
-    """One omac, everything that was ever seen of it, and the values that must not be in there, by how they were given."""
+    """One omac, everything that was ever seen of it, and the values that must not be in there."""
 
     def __init__(self, omac: Omac, person: Person, store: str, keyring: PrivateKeyring | None) -> None:
         self.omac, self.person, self.store, self.keyring = omac, person, store, keyring
@@ -125,13 +125,13 @@ class Scene:
         self.control = self.value("control")
         del self.values["control"]
         self.shop = omac.root / "shop"
-        for name in ("slack", "crash", "dud", "fault"):
-            command = {"dud": "[./nothing]", "fault": "[python3, sidecar.py, broken]"}.get(name, "[python3, sidecar.py]")
-            omac.skill(self.shop, name, META.format(name=name, command=command), PROGRAM)
+        commands = {"slack": "python3, sidecar.py", "dud": "./nothing", "fault": "python3, sidecar.py, broken"}
+        for name, command in (commands | {"crash": commands["slack"]}).items():
+            omac.skill(self.shop, name, META.format(name=name, command=f"[{command}]"), PROGRAM)
 
     def value(self, how: str, form: str = 'tokn-{} "ü"/+=%\\') -> str:
         """A value that cannot be mistaken, for this way of giving it."""
-        digest = hashlib.sha256(f"{self.store}: {how}".encode()).digest()
+        digest = hashlib.sha256(f"{self.omac.folder}: {how}".encode()).digest()
         core = re.sub("[^A-Za-z0-9]", "", base64.b64encode(digest).decode())[:CORE_LENGTH]
         self.values[how] = core
         return form.format(core)
@@ -255,7 +255,7 @@ def use(scene: Scene, server: Serving) -> None:
     answer = curl(f"{base}/?{quote('no secret')}")
     scene.note("facade", answer)
     token, spare = scene.value("typed"), scene.value("file")
-    expected = {name: hashlib.sha256(value.encode()).hexdigest() for name, value in (("TOKEN", token), ("SPARE", spare))}
+    expected = {name: _digest(value) for name, value in (("TOKEN", token), ("SPARE", spare))}
     assert {name: answer.json()[name] for name in expected} == expected
     mine = set(holders(scene.values["typed"].encode()))
     (one,) = mine
@@ -277,7 +277,7 @@ def change(scene: Scene, server: Serving) -> None:
     shop = ("--workdir", str(scene.shop))
     changed = scene.value("changed")
     assert scene.typing("register", "slack", *shop, extra={"OMAC_SECRET_TOKEN": changed}).status == 0
-    expected = hashlib.sha256(changed.encode()).hexdigest()
+    expected = _digest(changed)
 
     def told() -> bool:
         answer = server.call("activate", {"dir": str(scene.shop)}).json()
@@ -311,9 +311,7 @@ def kill(scene: Scene, server: Serving) -> None:
             process.kill()
             scene.note("killed", process.communicate()[0])
     server.end(signal.SIGKILL)
-    fault = omac.start(
-        "serve", "--no-inner", "--json", "--root", str(omac.root), within=WITH_FAULT
-    ).await_ready()
+    fault = omac.start("serve", "--no-inner", "--json", "--root", str(omac.root), within=WITH_FAULT).await_ready()
     scene.note("activation", fault.call("activate", {"dir": str(scene.shop)}))
     assert "a fault" in fault.said()
     scene.look(fault, "broken")
@@ -344,6 +342,10 @@ def piped_with_fault(omac: Omac, stdin: bytes, *arguments: str) -> Done:
         [*WITH_FAULT, *COMMAND, *arguments], input=stdin, capture_output=True, env=omac.environment, cwd=omac.root
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _digest(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()
 
 
 def _sleeping(pid: int) -> bytes:
@@ -380,7 +382,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_secret_is_nowhere(scene: Scene) -> None:
-    """Not in the journal, the state directory, a log, an output, an answer, or the list of processes; in no spelling."""
+    """Not in the journal, the state directory, a log, an output, an answer, a list of processes; in no spelling."""
     assert len(scene.values) >= 20
     assert sum(len(content) for _, content in scene.files()) > 100_000
     hows = {core: how for how, core in scene.values.items()}
@@ -397,6 +399,16 @@ def test_the_search_finds_what_is_there(scene: Scene) -> None:
     logs = [content for place, content in scene.files() if place.endswith("-slack.log")]
     lines = next(filter(None, logs)).split(b"\n")[1:14]
     assert [line for line in lines if not any(spelling in line for spelling in spellings(core))] == []
+
+
+def test_everything_has_happened(scene: Scene) -> None:
+    """The search is about a life in which sidecars crashed, could not be started, and waited for a locked store."""
+    logs = b"".join(content for place, content in scene.files() if place.endswith("-crash.log"))
+    assert b"it crashes" in logs
+    seen = {what: content.decode(errors="replace") for what, content in scene.seen}
+    assert "nothing is not there" in seen["in use: manifest"]
+    assert "RuntimeError: a fault" in seen["broken"]
+    assert scene.keyring is None or "pending_credentials" in seen["locked: manifest"]
 
 
 def test_the_store_does_not_show_it(scene: Scene) -> None:

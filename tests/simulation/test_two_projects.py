@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -20,7 +19,7 @@ from valued_skill import with_vault
 from omac.adapters.secrets.stores import SecretStores
 from omac.domain import ids
 
-ONE, TWO, SHARED = "xoxb-token-of-one", "xoxb-token-of-two", "xoxb-token-of-all"
+ONE, TWO, SHARED = (f"xoxb-token-of-{whose}-{os.urandom(6).hex()}" for whose in ("one", "two", "all"))
 CLOSED = ("setsid", "sh", "-c", 'exec "$@" <&-', "sh")  # nobody to ask: no terminal, and no standard input at all
 
 
@@ -48,11 +47,15 @@ class Town:
         self.omac.skill(project, "slack", meta(version=version), program(self.trace, f"version {version}"))
         return project
 
-    def note(self) -> dict[str, Any]:
-        """Keep what the status says now."""
-        self.moments.append(self.person.ok("status", "--json"))
-        status: dict[str, Any] = json.loads(self.moments[-1])
-        return status
+    def note(self) -> None:
+        """Keep what the status says, as soon as the server knows all that other processes have recorded."""
+        head = self.omac.events()[-1].position
+
+        def seen() -> str | None:
+            said = self.person.ok("status", "--json")
+            return said if json.loads(said)["position"] >= head else None
+
+        self.moments.append(eventually(seen, 5.0, f"the server to see position {head}"))
 
     def _set_up(self) -> None:
         self.note()

@@ -40,9 +40,9 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     search = search_of(asked.where, folders)
     candidate = trio.run(find, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
     command = f"omac approve {shlex.quote(asked.skill)} {candidate.place.flags}"
-    require_meant(candidate, asked.bundle_hash, command)
+    digest = require_meant(folders, candidate, asked.bundle_hash, command)
     with opened(environment, asked.journal, clock) as everything:
-        changed = recorded(everything, lambda: everything.registering.approve(candidate))
+        changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
     assert approved is not None, "it has just been approved"
     _tell(asked, candidate, approved, changed)
@@ -50,13 +50,29 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     return 0
 
 
-def require_meant(candidate: Candidate, bundle_hash: str | None, command: str) -> None:
-    """Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
+def require_meant(folders: DiskSkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
+    """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
+
+    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill.
+    """
     skill = candidate.skill
-    if bundle_hash not in (None, skill.bundle_hash):
-        message = f"{skill.name} in {skill.source} is not the code that was meant: its hash is {skill.bundle_hash} now"
-        fix = [f"{command} --hash {skill.bundle_hash}  # once you have looked at the code again"]
-        raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
+    if meant in (None, skill.bundle_hash):
+        return None
+    digest = digest_of(folders, skill)
+    if meant == digest:
+        return digest
+    message = f"{skill.name} in {skill.source} is not the code that was meant: its hash is {digest} now"
+    fix = [f"{command} --hash {digest}  # once you have looked at the code again"]
+    raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
+
+
+def digest_of(folders: DiskSkillFolders, skill: FoundSkill) -> str:
+    """The digest over every file of a skill as it is now. Raises Refusal (skill-invalid): it cannot be copied."""
+    try:
+        return trio.run(folders.digest, skill.source)
+    except OSError as error:
+        culprit = error.filename or skill.source
+        raise Refusal("skill-invalid", f"{culprit} {error.strerror}", fix=getattr(error, "fix", ())) from None
 
 
 def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:

@@ -81,8 +81,7 @@ def set_(
         checked = _checked(one, one.config(name), value)
 
         async def give() -> None:
-            place, values = one.place, Values(config={name: checked})
-            await one.opened.credentials.give(place.scope, one.name, one.skill.bundle_hash, values, PERSON)
+            await one.opened.registering.give(one.candidate, Values(config={name: checked}))
 
         trio.run(give)
         row = _row(one, one.config(name), environment)

@@ -19,7 +19,7 @@ from omac.domain.skill import Secret
 from omac.services.credentials import Values
 from omac.services.finding import Candidate, find
 from omac.tools.collecting import Collected, Collecting, Ways, explicit_values, usable
-from omac.tools.commands.approve import granted, note_guide, recorded, require_meant, show_code, sidecar_of
+from omac.tools.commands.approve import digest_of, granted, note_guide, recorded, require_meant, show_code, sidecar_of
 from omac.tools.commands.vault import make_usable
 from omac.tools.install_script import install_script, show_install_script
 from omac.tools.opened import Opened, Where, opened, search_of
@@ -86,14 +86,15 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
     candidate = trio.run(find, folders, search, asked.skill, COMMAND, asked.words(), asked.bundle_hash)
-    require_meant(candidate, asked.bundle_hash, asked.command(candidate, asked.words()))
+    digest = require_meant(folders, candidate, asked.bundle_hash, asked.command(candidate, asked.words()))
     explicit = explicit_values(sidecar_of(candidate), asked.ways, environment)
     with opened(environment, asked.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
         if not asked.force:
-            _require_unchanged(asked, candidate, before)
+            digest = _require_unchanged(asked, candidate, before, folders) or digest
         collected = _collect(asked, candidate, explicit, everything, environment)
-        recorded(everything, lambda: everything.registering.register(candidate, collected.values, collected.adopted))
+        values, adopted = collected.values, collected.adopted
+        recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
         approved = everything.registering.known(candidate).approved
         assert approved is not None, "it has just been approved"
         given = everything.credentials.given(candidate.place.scope, candidate.skill.name)
@@ -109,15 +110,23 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     return 0
 
 
-def _require_unchanged(asked: Asked, candidate: Candidate, approved: Code | None) -> None:
+def _require_unchanged(
+    asked: Asked, candidate: Candidate, approved: Code | None, folders: DiskSkillFolders
+) -> str | None:
+    """The digest of the approved copy, which the skill still has; None if there is no copy. Raises Refusal."""
     skill = candidate.skill
-    if approved is not None and approved.bundle_hash != skill.bundle_hash:
-        message = (
-            f"{skill.name} in {skill.source} is not the code that was approved: "
-            f"approved was {approved.bundle_hash}, found is {skill.bundle_hash}; nothing was recorded"
-        )
-        fix = [asked.command(candidate, asked.words(), "--force", "--hash", skill.bundle_hash)]
-        raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
+    if approved is None:
+        return None
+    digest = digest_of(folders, skill)
+    if approved.bundle_hash != skill.bundle_hash:
+        was, found, what = approved.bundle_hash, skill.bundle_hash, "is not the code that was approved"
+    elif approved.digest not in ("", digest):
+        was, found, what = approved.digest, digest, "has other files than when it was approved, in folders like dist"
+    else:
+        return approved.digest or None
+    message = f"{skill.name} in {skill.source} {what}: approved was {was}, found is {found}; nothing was recorded"
+    fix = [asked.command(candidate, asked.words(), "--force", "--hash", digest)]
+    raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
 
 def _collect(

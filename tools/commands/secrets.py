@@ -227,8 +227,7 @@ def _usable_store(one: OneSkill) -> str:
 
 def _give(one: OneSkill, store: str, values: dict[str, Hidden], as_json: bool) -> None:
     async def give() -> None:
-        skill, place = one.skill, one.place
-        await one.opened.credentials.give(place.scope, skill.name, skill.bundle_hash, Values(values), PERSON)
+        await one.opened.registering.give(one.candidate, Values(values))
 
     trio.run(give)
     given = one.given().secrets

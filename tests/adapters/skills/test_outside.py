@@ -1,0 +1,42 @@
+"""adapters/skills/outside.py: what a skill's files name outside it must be root's alone."""
+
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.skills.links import Uncopyable
+from omac.adapters.skills.outside import OWN, named_places, require_unchangeable
+
+
+@pytest.mark.parametrize(
+    ("relpath", "head", "places"),
+    [
+        (".venv/pyvenv.cfg", b"home = /usr/bin\nversion = 3\r\n", ["/usr/bin"]),
+        ("v/lib/a.pth", b"# no\nimport x; /no\n/p/src\n../../src\n\n", ["/p/src", "v/lib/../../src"]),
+        ("v/__editable___finder.py", b"MAPPING = {'a': '/p/src/a', \"b\": \"/q\"}", ["/p/src/a", "/q"]),
+        ("run", b"#!/usr/bin/env python3\n/etc", ["/usr/bin/env"]),
+        ("run", b"#! /p/bin/python -I", ["/p/bin/python"]),
+        ("run", b"#!/bin/sh\n'''exec' '/p q/bin/python' \"$0\"\n", ["/bin/sh", "/p q/bin/python"]),
+        ("run", b"no script", []),
+    ],
+)
+def test_what_files_name(relpath: str, head: bytes, places: list[str]) -> None:
+    """Each kind in its own way; joined to the folder of the file."""
+    assert named_places(relpath, head) == places
+
+
+@pytest.mark.parametrize("place", [f"{OWN}/.venv/bin/python", "v/../lib", "/usr/bin/env", "/nobody/has/this"])
+def test_places_that_nobody_else_can_change(tmp_path: Path, place: str) -> None:
+    """Inside the folder, or root's alone, whether it is there or not."""
+    require_unchangeable(str(tmp_path), "x", [place])
+
+
+@pytest.mark.parametrize("place", [f"{OWN}/../src", "../src", "/tmp/x", "{tmp}/link/bin"])
+def test_places_that_others_can_change(tmp_path: Path, place: str) -> None:
+    """Named with the file that names them; a link that leads to a good place is no better than its folder."""
+    source = tmp_path / "skill"
+    source.mkdir()
+    (tmp_path / "link").symlink_to("/usr")
+    with pytest.raises(Uncopyable) as caught:
+        require_unchangeable(str(source), "a.pth", [place.replace("{tmp}", str(tmp_path))])
+    assert caught.value.filename == str(source / "a.pth")
