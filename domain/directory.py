@@ -350,7 +350,7 @@ def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
     if sidecar.missing:
         fix = (*sidecar.fix, reload)
         return RouteStubbed(name, mount, "pending-credentials", sidecar.detail, sidecar.missing, fix)
-    return RouteStubbed(name, mount, "skill-broken", sidecar.detail, (), (reload,))
+    return RouteStubbed(name, mount, "skill-broken", sidecar.detail, (), (*sidecar.fix, reload))
 
 
 def reload_command(path: str) -> str:

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from omac.domain.credential import Credential
-from omac.domain.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill
+from omac.domain.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill, reload_command
 from omac.domain.place import Place
 from omac.domain.registration import UNREADABLE, Code, Registration
 from omac.domain.sidecar import SidecarSpec, Variable
@@ -171,6 +171,10 @@ def _not_approved(skill: FoundSkill, mount: str, place: Place, registration: Reg
     if registration.found is None:
         detail = "not registered: nobody has registered it on this machine, and finding it does not"
         return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
+    if registration.found.digest == UNREADABLE and registration.found.is_bundle(Code(skill.source, skill.bundle_hash)):
+        detail = "not host-approved, and it cannot be: its folder holds something that no copy can (see: omac approve)"
+        look = f"find {shlex.quote(skill.source)} ! -type f ! -type d -ls"
+        return _broken(skill, mount, detail, (look, reload_command(place.workdir)))
     detail = "not host-approved: nobody has vouched for its code on this machine"
     if approved is not None and approved.is_bundle(Code(skill.source, skill.bundle_hash)):
         detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"

@@ -327,8 +327,11 @@ def _decide_exit(command: ReportExit, state: Sidecar) -> list[Event]:
     if command.missing:  # trying again would not help
         return [exited, GaveUp(command.detail, command.missing, command.fix)]
     failures = 1 if command.uptime_ms >= command.policy.stable_ms else state.failures + 1
+    if command.policy.limit == 0:  # nor here
+        return [exited, GaveUp(command.detail, (), command.fix)]
     if failures > command.policy.limit:
-        return [exited, GaveUp(f"gave up after {failures} failures in a row; the last: {command.detail}")]
+        detail = f"gave up after {failures} failures in a row; the last: {command.detail}"
+        return [exited, GaveUp(detail, (), command.fix)]
     delay_ms = min(command.policy.base_ms * 2 ** (failures - 1), command.policy.max_ms)
     return [exited, RestartScheduled(failures + 1, delay_ms)]
 

@@ -23,6 +23,7 @@ from omac.services.owners import Owners
 from omac.services.registrar import Registrar
 
 LOOK_S = 60.0  # for finding and hashing the skills of one directory
+SHARED_S = 1.0  # that the look at one directory waits for a look at what all share
 RETRY_S = 0.5  # between two tries while the journal is away
 # What a person changes from another terminal, after which a directory is looked at again.
 CHANGES = (
@@ -35,6 +36,7 @@ CHANGES = (
     ConfigWritten,
     ConfigRemoved,
 )
+REVOCATIONS = (ApprovalRevoked, Deregistered, SecretRemoved)
 JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")
 
 _log = logging.getLogger("omac.activation")
@@ -47,6 +49,7 @@ class Activation:
         self._engine = engine
         self._registrar = registrar
         self._harness = harness
+        self._shared_look: trio.Event | None = None  # that of the look that is under way
         self._owners = Owners(self._own)
         engine.observe(self._notice)
 
@@ -58,10 +61,13 @@ class Activation:
         if isinstance(recorded.event, ActivationRequested) and recorded.run == self._engine.run:
             self._owners.need(recorded.stream)
         elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
-            _, host, scope, *_ = recorded.stream.split("/")
+            _, host, scope, *_, skill = recorded.stream.split("/")
             changed = ids.directory_stream(ids.HostId(host), ids.WorkdirId(scope))
             if changed in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
+                if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
+                    (target,) = self._sidecars(changed, [skill])
+                    self._owners.also(self._revoke, target, cause)
                 self._owners.also(self._reload, changed, self._state(changed).generation, cause)
 
     async def _own(self, stream: StreamId) -> None:
@@ -76,10 +82,8 @@ class Activation:
                             await self._engine.moved([stream, *self._sidecars(stream, state.routes)], seen)
                     case "deactivating":
                         await self._take_down(stream)
-            except Refusal as refusal:
-                if refusal.reason not in JOURNAL_AWAY:
-                    raise
-                _log.error("%s: %s", state.path, refusal.message)
+            except Refusal as refusal:  # the journal is away, or someone was first: the state says what to do next
+                _log.error("%s: %s", state.path or "what all directories share", refusal.message)
                 await trio.sleep(RETRY_S)
         self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
 
@@ -98,22 +102,54 @@ class Activation:
                 _log.error("%s: %s", state.path, refusal.message)
                 await trio.sleep(RETRY_S)
 
-    async def look_at_shared(self, cause: Cause) -> None:
-        """Bring the skills that all directories share online, as soon as there are any, and look again when others
-        are found. Raises Refusal."""
-        stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
-        shared = self._state(stream)
-        try:
-            if shared.status in ("activating", "deactivating") or not await self._registrar.shared_differ(shared):
-                return
-        except OSError as problem:  # no reason to keep a directory from coming online
-            _log.warning("the skills that all directories share cannot be looked at: %s", problem)
+    async def _revoke(self, target: StreamId, cause: Cause) -> None:
+        """End a sidecar that lost its approval or a secret; it starts again if what is left will do."""
+        spec = self._engine.system.sidecars[target].state.spec
+        if spec is None or not self._registrar.lacks(spec):
             return
-        offline = self._state(stream).status == "offline"
-        begin = directory.RequestActivation("", self._harness, ids.TokenDigest("")) if offline else None
-        await self._execute(stream, begin or directory.RequestReload(), cause)
+        try:
+            await self._command_sidecar(target, sidecar.RequestStop("what it was given was taken back"), cause)
+        except Refusal as refusal:
+            _log.error("%s: %s", target, refusal.message)
+            await trio.sleep(RETRY_S)
+            await self._revoke(target, cause)
+
+    def look_at_shared(self, asker: StreamId | None = None) -> trio.Event:
+        """Look at the skills that all directories share, in the background: bring them online as soon as there are
+        any, and look again when others are found. The event is set when that is done; one look at a time.
+
+        `asker` is the directory for whose activation it is; None: the server's start.
+        """
+        if self._shared_look is None:
+            self._shared_look = trio.Event()
+            self._owners.also(self._look_at_shared, self._shared_look, asker)
+        return self._shared_look
+
+    async def _look_at_shared(self, done: trio.Event, asker: StreamId | None) -> None:
+        stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
+        cause = self._cause(asker) if asker else Cause("omac")
+        try:
+            with trio.move_on_after(LOOK_S):
+                if not await self._registrar.shared_differ(self._state(stream)):
+                    return
+            if asker and not self._state(asker).reachable:
+                return  # called off meanwhile; omac may be about to end
+            status = self._state(stream).status
+            if status == "offline":
+                begin = directory.RequestActivation("", self._harness, ids.TokenDigest(""))
+                await self._execute(stream, begin, cause)
+            elif status in ("active", "active_partial"):
+                await self._execute(stream, directory.RequestReload(), cause)
+        except (Refusal, OSError) as problem:  # no reason to keep a directory from coming online
+            _log.warning("the skills that all directories share cannot be looked at: %s", problem)
+        finally:
+            self._shared_look = None
+            done.set()
 
     async def _bring_up(self, stream: StreamId, state: Directory) -> None:
+        if state.path:
+            with trio.move_on_after(SHARED_S):  # whoever activates a directory finds in its manifest what is shared
+                await self.look_at_shared(stream).wait()
         try:
             plan = await self._plan_unless_called_off(stream, state)
         except Exception as problem:  # whatever is wrong with one directory, the others are unharmed
@@ -125,8 +161,6 @@ class Activation:
             return
         if plan is None:
             return
-        if state.path:
-            await self.look_at_shared(self._cause(stream))
         await self._execute(stream, directory.AdoptPlan(plan))
         while True:
             seen = self._engine.system.position

@@ -3,6 +3,7 @@
 Routing tokens are minted here and live in memory only; the journal and the projections know their digests.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -121,7 +122,8 @@ class Directories:
                 and any(route.why == "pending-credentials" for route in entry.state.routes.values())
             ]
             for stream, path in waiting:
-                await self._execute(stream, directory.RequestReload(path), call.cause())
+                with contextlib.suppress(Refusal):  # it goes offline: it waits no longer
+                    await self._execute(stream, directory.RequestReload(path), call.cause())
             return [path for _, path in waiting]
         raise AssertionError("the block returned or raised")
 
@@ -143,16 +145,22 @@ class Directories:
 
     async def deactivate_all(self, why: str) -> None:
         """Take every directory of this run offline; one whose end cannot be recorded is left to the next start."""
-        mine = [s for s, e in self._engine.system.directories.entries.items() if e.run == self._engine.run]
-        ending = []
-        for stream in mine:
-            try:
-                await self._execute(stream, directory.RequestDeactivation(why), None)
-                ending.append(stream)
-            except Refusal as refusal:
-                _log.error("%s: %s", self._state(stream).path, refusal.message)
-        for stream in ending:
-            await self._offline(stream)
+        failed: set[StreamId] = set()
+        while ending := [stream for stream in self._online() if stream not in failed]:  # one may begin meanwhile
+            for stream in ending:
+                try:
+                    await self._execute(stream, directory.RequestDeactivation(why), None)
+                except Refusal as refusal:
+                    failed.add(stream)
+                    _log.error("%s: %s", self._state(stream).path, refusal.message)
+            for stream in ending:
+                if stream not in failed:
+                    await self._offline(stream)
+
+    def _online(self) -> list[StreamId]:
+        """The directories of this run that are not offline."""
+        entries = self._engine.system.directories.entries.items()
+        return [s for s, entry in entries if entry.run == self._engine.run and entry.state.status != "offline"]
 
     def listing(self) -> list[dict[str, str]]:
         """Directories of this host that are not offline, with their states; tokens are withheld."""

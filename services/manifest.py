@@ -39,12 +39,12 @@ def manifest_of(system: System, host: ids.HostId, directory: Directory, token: s
     skills = [*own, *(skill for skill in shared_skills(system, host) if skill.name not in names)]
     ready = [_path(skill) for skill in skills if skill.state == "ready"]
     env: dict[str, str] = {"OMAC_SKILLS": ",".join(ready)}
-    for skill in reversed(skills):  # the directory's own come last, and stay
-        if skill.mount:
-            name, url = skill.mount.upper().replace("-", "_"), f"{reach.base}/{token}/{_path(skill)}"
-            env[f"OMAC_{name}_BASE"] = url
-            long = f"OMAC_D_{token.upper()}_{name}_BASE" if skill.scope == "workdir" else f"OMAC_G_{name}_BASE"
-            env[long] = url
+    named = [(skill, skill.mount.upper().replace("-", "_")) for skill in reversed(skills) if skill.mount]
+    for skill, name in named:  # the directory's own come last, and stay
+        env[f"OMAC_{name}_BASE"] = f"{reach.base}/{token}/{_path(skill)}"
+    for skill, name in named:  # and the long names, whatever a mount is called
+        long = f"OMAC_D_{token.upper()}_{name}_BASE" if skill.scope == "workdir" else f"OMAC_G_{name}_BASE"
+        env[long] = f"{reach.base}/{token}/{_path(skill)}"
     told = [described(skill, f"{token}/{_path(skill)}", reach) for skill in skills]
     return Manifest(directory.path, token, directory.status, told, env)
 

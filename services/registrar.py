@@ -17,6 +17,7 @@ from omac.domain.planning import Known, Policy
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.registration import UNREADABLE, Code, Registration
+from omac.domain.sidecar import SidecarSpec
 from omac.domain.skill import FoundSkill
 from omac.services.credentials import Credentials
 from omac.services.engine import Engine, together
@@ -56,6 +57,23 @@ class Registrar:
         known = {skill.name: self._known(place, skill) for skill in found}
         return planning.plan(found, place, known, policy, self._environment, self._engine.run)
 
+    def vouched(self, spec: SidecarSpec) -> bool:
+        """Whether somebody vouches for the copy that `spec` runs, now; where nobody has to, there is none."""
+        scope, code = ids.scope_of(spec.workdir), Code(spec.source, spec.bundle_hash)
+        for base in self._harness.bases:
+            stream = ids.registration_stream(self._engine.host, scope, base, spec.skill)
+            runs = self._registration(stream).may_run(code, self._engine.run)
+            if runs is not None and runs.digest == spec.digest:
+                return True
+        return not spec.digest
+
+    def lacks(self, spec: SidecarSpec) -> bool:
+        """Whether `spec` has lost its approval, or a secret that it was made with."""
+        given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill).secrets
+        secrets = [(name, one.fingerprint) for name, one in given.items()]
+        wanted = [item for names in spec.stored.values() for item in names.items()]
+        return not self.vouched(spec) or any(item not in secrets for item in wanted)
+
     async def shared_differ(self, shared: Directory) -> bool:
         """Whether the skills that all directories share are not those that `shared` has."""
         found = {skill.name: (skill.source, skill.bundle_hash) for skill in await self._discover("")}
@@ -79,7 +97,11 @@ class Registrar:
         """This run was told to run changed code: freeze it, so that it is at least one code."""
         if approved.source != found.source or approved.bundle_hash == found.bundle_hash:
             return  # a copy planted elsewhere inherits nothing
-        frozen = await self._frozen.freeze(found.source)
+        try:
+            frozen = await self._frozen.freeze(found.source)
+        except (Refusal, OSError) as problem:  # one skill that cannot be copied; it stays as it was approved
+            _log.warning("%s has changed and cannot be copied: %s", found.source, problem)
+            return
         if frozen.bundle_hash == found.bundle_hash:
             code = Code(found.source, frozen.bundle_hash, frozen.digest)
             await self._decide(stream, registration.Accept(code, self._engine.run))

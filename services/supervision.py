@@ -5,6 +5,7 @@ came of it. It ends when the sidecar is idle or has given up.
 """
 
 import logging
+import shlex
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -12,6 +13,7 @@ import trio
 
 from omac.domain import sidecar
 from omac.domain.ids import StreamId
+from omac.domain.place import Place
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
@@ -37,7 +39,11 @@ _log = logging.getLogger("omac.supervision")
 
 
 class _Changed(Exception):
-    """The files of a skill are not those that were judged."""
+    """The files of a skill are not those that were judged; `fix` may mend it."""
+
+    def __init__(self, problem: str, *fix: str) -> None:
+        super().__init__(problem)
+        self.fix = fix
 
 
 class Supervision:
@@ -51,6 +57,7 @@ class Supervision:
         frozen: FrozenSkills,
         credentials: Credentials,
         harness: str,
+        vouched: Callable[[SidecarSpec], bool],
         policy: RestartPolicy = RestartPolicy(),  # noqa: B008  # frozen
     ) -> None:
         self._engine = engine
@@ -59,6 +66,7 @@ class Supervision:
         self._frozen = frozen
         self._credentials = credentials
         self._harness = harness
+        self._vouched = vouched
         self._policy = policy
         self._owners = Owners(self._own)
         engine.observe(self._notice)
@@ -124,7 +132,7 @@ class Supervision:
             secrets = await self._credentials.needed(state.spec, self._harness)
             return await self._host.spawn(_label(stream), state.spec, folder, secrets)
         except _Changed as changed:  # trying again would not help: it was judged by other files
-            problem, policy = str(changed), RestartPolicy(limit=0)
+            problem, policy, fix = str(changed), RestartPolicy(limit=0), changed.fix
         except SecretsMissing as absent:
             problem, missing, fix = str(absent), absent.names, absent.fix
         except SpawnFailed as failed:
@@ -140,11 +148,15 @@ class Supervision:
     async def _folder(self, spec: SidecarSpec) -> str:
         """Where it runs: the approved copy, else the skill's own folder. Raises _Changed when the files there are not
         those that were judged, OSError when they cannot be read."""
+        if not self._vouched(spec):
+            raise _Changed("nobody vouches for its code any more")
         if spec.digest:
             try:
                 return await self._frozen.checked(spec.digest, spec.source)
             except CopyDamaged as damaged:
-                raise _Changed(f"the approved copy is not what was approved: {damaged}; approve it again") from damaged
+                fix = f"omac approve {shlex.quote(spec.skill)} {Place(spec.workdir, self._harness).flags}"
+                problem = f"the approved copy is not what was approved: {damaged}; approve it again"
+                raise _Changed(problem, fix) from None
         try:
             found = await self._folders.bundle_hash(spec.source)
         except FileNotFoundError as gone:

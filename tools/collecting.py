@@ -3,8 +3,6 @@
 Nothing is recorded and nothing is stored here.
 """
 
-import os
-import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -14,10 +12,11 @@ from omac.domain.credential import Credential
 from omac.domain.hidden import Hidden
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, Secret, SidecarMeta
-from omac.domain.values import ValueRefused, check_config, check_secret, parse_lines
+from omac.domain.values import ValueRefused, check_config, check_secret
 from omac.services.credentials import Values
-from omac.tools.prompting import BYTES_MAX, ask_config, ask_secret, read_stdin
+from omac.tools.prompting import ask_config, ask_secret
 from omac.tools.render import say
+from omac.tools.values_file import read_values, shown_source
 
 SECRET_VARIABLE, CONFIG_VARIABLE = "OMAC_SECRET_", "OMAC_CONFIG_"
 
@@ -186,10 +185,12 @@ def _named(
         else:  # it may be meant for another skill
             say(f"{variable} is in the environment, and no {kind} {name} is declared: ignored", sys.stderr)
     if source is not None:
-        found = _lines(source, secret=kind == "secret")
+        found = read_values(source, secret=kind == "secret")
         if undeclared := [name for name in found if name not in fields]:
             names = ", ".join(fields) or "none"
-            message = f"{', '.join(undeclared)} in {_shown(source)}: no such {kind} is declared; declared are: {names}"
+            message = (
+                f"{', '.join(undeclared)} in {shown_source(source)}: no such {kind} is declared; declared are: {names}"
+            )
             raise Refusal("value-refused", f"{message}; nothing was recorded", missing=undeclared)
         given |= found
     return [(fields[name], text) for name, text in given.items()]
@@ -213,45 +214,3 @@ def _is_good(field: Config, text: str) -> bool:
     except ValueRefused:
         return False
     return True
-
-
-def _lines(source: str, *, secret: bool) -> dict[str, str]:
-    content = read_stdin() if source == "-" else _content(source, secret=secret)
-    text = _utf8(content)
-    if text is None:
-        raise Refusal("value-refused", f"{_shown(source)} is not UTF-8 text; nothing was recorded")
-    try:
-        return parse_lines(text)
-    except ValueRefused as refused:
-        problem = f"{_shown(source)}, {refused}"
-    raise Refusal("value-refused", f"{problem}; nothing was recorded")
-
-
-def _content(source: str, *, secret: bool) -> bytes:
-    path = os.path.abspath(os.path.expanduser(source))
-    try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read(BYTES_MAX + 1)
-    except OSError as error:
-        raise Refusal("misuse", f"{path} cannot be read: {error.strerror}") from None
-    if secret and stat.S_ISREG(mode) and mode & 0o044:
-        import shlex
-
-        say(f"others can read {path}, and it holds secrets", sys.stderr)
-        say(f"  try: chmod 600 {shlex.quote(path)}", sys.stderr)
-    if len(content) > BYTES_MAX:
-        raise Refusal("value-refused", f"{path} holds more than {BYTES_MAX} bytes")
-    return content
-
-
-def _utf8(content: bytes) -> str | None:
-    """None for what is not; the error would hold it."""
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _shown(source: str) -> str:
-    return "the standard input" if source == "-" else os.path.abspath(os.path.expanduser(source))

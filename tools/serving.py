@@ -150,18 +150,19 @@ class Server:
         self.state.prune_runs()
         await self._prune_copies()
         await self._record_start()
-        supervision = Supervision(
-            self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, options.restarts
-        )
         registrar = Registrar(
             self.engine, folders, self._frozen, self._credentials, options.harness, self._policies, self._environment
         )
+        supervision = Supervision(
+            self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, registrar.vouched,
+            options.restarts,
+        )  # fmt: skip
         activation = Activation(self.engine, registrar, options.harness.name)
         try:
             async with trio.open_nursery() as reactors:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
-                await activation.look_at_shared(Cause("omac"))
+                activation.look_at_shared()
                 status = await self._run_surfaces(folders, ready)
                 reactors.cancel_scope.cancel()
         except BaseExceptionGroup as problems:

@@ -183,6 +183,7 @@ class ScriptedFolders:
         self.digests: dict[str, str] = {}  # of every file, where it is not that of the approved copy
         self.problem: Exception | None = None  # discovery fails with it
         self.held = False  # discovery takes its time
+        self.held_shared = False  # and so does that of what all share
         self.discovered = 0
         self.gone: set[str] = set()
 
@@ -192,7 +193,7 @@ class ScriptedFolders:
         self.hashes |= {skill.source: skill.bundle_hash for skill in skills}
 
     def go_on(self) -> None:
-        self.held = False
+        self.held = self.held_shared = False
         self._bell.ring()
 
     async def canonical(self, path: str, roots: Sequence[str]) -> str:
@@ -205,6 +206,7 @@ class ScriptedFolders:
 
     async def discover_global(self, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
         await trio.lowlevel.checkpoint()
+        await self._bell.until(lambda: not self.held_shared)
         return self.skills.get("", [])
 
     async def digest(self, source: str) -> str:
@@ -233,8 +235,11 @@ class ScriptedFrozen:
     def __init__(self, folders: ScriptedFolders) -> None:
         self._folders = folders
         self.damaged: set[str] = set()
+        self.problem: Exception | None = None  # nothing can be copied
 
     async def freeze(self, source: str) -> Frozen:
+        if self.problem is not None:
+            raise self.problem
         return Frozen(await self._folders.bundle_hash(source), "sha256:frozen")
 
     async def checked(self, digest: str, source: str) -> str:
@@ -496,18 +501,13 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
                 async with trio.open_nursery() as outermost:
                     await outermost.start(world.engine.writer.run)
                     if reactors:
-                        supervision = Supervision(
-                            world.engine,
-                            world.host,
-                            world.folders,
-                            world.frozen,
-                            world.credentials,
-                            "opencode",
-                            restarts,
-                        )
                         registrar = Registrar(
                             world.engine, world.folders, world.frozen, world.credentials, DEFAULT_HARNESS,
                             FixedPolicies(policy), environment or {},
+                        )  # fmt: skip
+                        supervision = Supervision(
+                            world.engine, world.host, world.folders, world.frozen, world.credentials, "opencode",
+                            registrar.vouched, restarts,
                         )  # fmt: skip
                         activation = Activation(world.engine, registrar, DEFAULT_HARNESS.name)
                         await outermost.start(world.react, supervision, activation)

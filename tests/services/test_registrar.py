@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
+import trio
 
-from omac.domain import credential, ids, registration
+from omac.domain import credential, directory, ids, registration
 from omac.domain.hidden import Hidden
 from omac.domain.planning import Policy
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code
+from omac.domain.sidecar import Exit
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.credentials import Values
 
@@ -309,6 +312,75 @@ async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> 
         await omac.directories.reload_shared(omac.caller)
         assert omac.host.running() == []
         assert (await omac.activate("/w/c")).skills == []
+
+
+@pytest.mark.parametrize("taken", ["approval", "secret"])
+async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, skill: MakeSkill, taken: str) -> None:
+    """However long a look at the directory takes; and it does not start again before that look is over."""
+    async with serving() as omac:
+        slack = wants(skill("slack"), Secret("TOKEN"))
+        omac.folders.put("/w/shop", slack)
+        omac.approve("/w/shop", slack)
+        await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("one")}))
+        await omac.activate()
+        omac.folders.held = True
+        if taken == "approval":
+            omac.decide("/w/shop", slack, registration.Revoke("x"))
+        else:
+            await omac.take("/w/shop", "slack", "TOKEN")
+        await omac.until(lambda: not omac.host.running())
+        assert omac.directory().status == "activating"
+        assert omac.host.transcript.count("spawn slack") == 1
+        omac.folders.go_on()
+        await omac.until(lambda: omac.directory().status == "active_partial")
+        assert omac.host.transcript.count("spawn slack") == 1
+
+
+async def test_what_lost_its_approval_before_its_start_is_not_started(serving: Serving, skill: MakeSkill) -> None:
+    """A plan may be older than a revocation: the start looks again."""
+    async with serving() as omac:
+        echo = skill("echo")
+        omac.folders.put("/w/shop", echo)
+        omac.approve("/w/shop", echo)
+        await omac.activate()
+        registrations = omac.engine.system.registrations
+        (stream,) = registrations.entries
+        entry = registrations.entries[stream]
+        registrations.entries[stream] = msgspec.structs.replace(entry, state=registration.Registration())
+        omac.host.process("echo").end(Exit(1))
+        await omac.until(lambda: omac.sidecar("echo").status == "gave-up")
+        assert omac.host.transcript.count("spawn echo") == 1
+        assert "nobody vouches" in omac.sidecar("echo").detail
+
+
+async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, skill: MakeSkill) -> None:
+    """The directory comes online, and nothing else is harmed."""
+    async with serving() as omac:
+        omac.folders.put("", shared(skill("weather")))
+        await omac.activate("/w/a")
+        omac.folders.put("", shared(skill("weather", code="2")))
+        omac.folders.held_shared = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(omac.activate, "/w/b")
+            await omac.until(lambda: omac.directory("/w/b").status == "activating")
+            stream = ids.directory_stream(omac.engine.host, ids.GLOBAL)
+            stop = partial(directory.decide, directory.RequestDeactivation("x"))
+            await omac.engine.execute(omac.engine.system.directories, stream, stop)
+            omac.folders.go_on()
+        assert omac.directory("/w/b").status == "active"
+        assert (await omac.activate("/w/c")).state == "active"
+
+
+async def test_changes_that_cannot_be_copied_harm_one_skill(serving: Serving, skill: MakeSkill) -> None:
+    """Also in a run that accepts changes."""
+    async with serving(policy=Policy(bundle_drift="accept")) as omac:
+        old, other = skill("echo"), skill("other")
+        omac.folders.put("/w/shop", old, other)
+        omac.approve("/w/shop", old, other)
+        omac.folders.put("/w/shop", skill("echo", code="2"), other)
+        omac.frozen.problem = Refusal("skill-invalid", "it holds a FIFO")
+        await omac.activate()
+        assert omac.skill_states() == {"echo": "broken", "other": "ready"}
 
 
 async def test_unlocking_looks_again_at_what_waits(serving: Serving, skill: MakeSkill) -> None:
