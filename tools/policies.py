@@ -53,7 +53,9 @@ def _policy(resolved: Mapping[str, Resolved]) -> Policy:
             f"serve.unapproved is confine (from {unapproved.origin}), and this omac cannot confine sidecars yet: "
             "it refuses skills that nobody approved"
         )
-        raise Refusal("sandbox-unavailable", message, fix=["omac serve --unapproved refuse"])
+        origin = unapproved.origin.partition(" ")[0]
+        fix = {"user": "omac settings unset serve.unapproved", "environment": "unset OMAC_SERVE_UNAPPROVED"}
+        raise Refusal("sandbox-unavailable", message, fix=[fix.get(origin, "omac serve --unapproved refuse")])
     treated: Unapproved = "allow" if unapproved.value == "allow" else "refuse"
     changed: Drift = "accept" if drift == "accept" else "refuse"
     return Policy(treated, changed, resolved["serve.auto_register"].value == "true")

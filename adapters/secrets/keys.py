@@ -16,7 +16,7 @@ from omac.domain.refusal import Refusal
 
 CREDENTIAL = "omac-key"
 FILE_VARIABLE = "OMAC_VAULT_KEY_FILE"
-UNLOCK_FIXES = ("omac unlock", f"export {FILE_VARIABLE}=PATH")
+UNLOCK_FIXES = ("omac unlock", f"export {FILE_VARIABLE}=PATH  # of its key file, also where omac serve is started")
 FILE_BYTES_MAX = 1024
 DRAFT_PREFIX = ".omac-key."
 

@@ -120,7 +120,13 @@ class SecretStores:
         self._given_key = key_of(key)
 
     def _key(self) -> KeyAtHand:
-        return key_at_hand(self._environment, self._given_key)
+        try:
+            return key_at_hand(self._environment, self._given_key)
+        except Refusal as refusal:
+            if refusal.reason != "vault-locked" or not self.vault.has_passphrase():
+                raise
+            message = f"{refusal.message}; its passphrase opens it for a server that runs, or at a terminal"
+            raise Refusal("vault-locked", message, fix=["omac unlock"]) from None
 
     def _system_keychain(self) -> Keychain:
         return self._keychain or system_keychain(

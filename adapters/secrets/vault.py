@@ -184,13 +184,14 @@ class Vault:
             raise Refusal(
                 "vault-key-wrong",
                 f"{origin} is not the key of the vault {self.path}",
-                fix=["omac unlock", f"export {FILE_VARIABLE}=PATH"],
+                fix=["omac unlock"] if self.has_passphrase() else [f"echo ${FILE_VARIABLE}  # is it the right file?"],
             ) from None
         except Damaged as error:
             raise Refusal(
                 "vault-damaged",
-                f"the vault {self.path} is damaged, and was not touched: {error}",
-                fix=[f"ls -l {shlex.quote(self.path)}"],
+                f"the vault {self.path} is damaged, and was not touched: {error}; put a backup in its place, or begin "
+                "anew and give every secret again",
+                fix=[f"mv {shlex.quote(self.path)} {shlex.quote(self.path + '.damaged')} && omac vault init"],
             ) from None
         except Newer as error:
             raise Refusal("vault-unusable", f"a later omac wrote the vault {self.path}: {error}") from None

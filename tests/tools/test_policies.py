@@ -48,9 +48,12 @@ def test_a_project_only_narrows(
 
 def test_confining_is_refused_by_name(tmp_path: Path) -> None:
     """Until sidecars can be confined; wherever it was said."""
-    for asked in (lambda: policies(tmp_path, {"serve.unapproved": "confine"}),
-                  lambda: policies(tmp_path, OMAC_SERVE_UNAPPROVED="confine")):  # fmt: skip
+    ways = {
+        "omac serve --unapproved refuse": lambda: policies(tmp_path, {"serve.unapproved": "confine"}),
+        "unset OMAC_SERVE_UNAPPROVED": lambda: policies(tmp_path, OMAC_SERVE_UNAPPROVED="confine"),
+    }
+    for fix, asked in ways.items():
         with pytest.raises(Refusal) as caught:
             asked()
-        assert (caught.value.reason, caught.value.fix) == ("sandbox-unavailable", ("omac serve --unapproved refuse",))
+        assert (caught.value.reason, caught.value.fix) == ("sandbox-unavailable", (fix,))
         assert "confine" in caught.value.message

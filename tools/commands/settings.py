@@ -33,10 +33,16 @@ def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[st
     return 0
 
 
+UNAVAILABLE = ("confine",)
+
+
 def set_(name: str, value: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Have the user's file say `value`, and record it. Raises Refusal."""
     setting = setting_named(name)
-    return _change(setting, check_word(setting, value), journal, environment, clock)
+    if check_word(setting, value) in UNAVAILABLE:
+        message = f"{setting.name} cannot be {value} yet: this omac cannot confine sidecars"
+        raise Refusal("sandbox-unavailable", message, fix=[f"omac settings set {setting.name} {setting.default}"])
+    return _change(setting, value, journal, environment, clock)
 
 
 def unset(name: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
@@ -62,8 +68,11 @@ def _change(
             opened.close()
 
     changed = write_user(setting, value, environment, record)
-    what = f"{setting.name} is not set" if value is None else f"{setting.name} is {shlex.quote(value)}"
-    say(f"{what}{'' if changed else ' already'}: {setting.meaning}")
+    if value is None:
+        say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; without it {setting.default} holds")
+    else:
+        say(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
+    say("a server that runs goes on as it was started", sys.stderr)
     if environment.get(setting.variable):
         say(f"omac: {setting.variable} is in the environment, and comes first there", sys.stderr)
     return 0

@@ -206,6 +206,11 @@ def _at_hand(environment: Mapping[str, str]) -> KeyAtHand | None:
 
 
 def _init_with_new_key(vault: Vault, path: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    except OSError as error:
+        fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
+        raise Refusal("state-unusable", f"{path} cannot be made: {error.strerror}", fix=fix) from None
     key = make_key_file(path)
     try:
         vault.create_with_key(key)
