@@ -13,7 +13,7 @@ from omac.domain.registration import Code
 from omac.domain.skill import FoundSkill, SkillScope
 from omac.services.ports import SkillFolders
 
-FIXES_MAX = 10
+NEAR_MAX = 3
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -103,11 +103,19 @@ def _edit(skill: FoundSkill) -> list[str]:
 
 
 def _not_found(there: Sequence[Candidate], search: Search, name: str, command: str, words: str) -> Refusal:
+    from difflib import get_close_matches
+
     usable = [candidate for candidate in there if candidate.skill.problem is None and _runs(candidate.skill)]
     names = ", ".join(sorted({candidate.skill.name for candidate in there})) or "none"
+    meant = {one.skill.name.lower() for one in usable}
+    near = get_close_matches(name.lower(), sorted(meant), NEAR_MAX)  # a slip, not another skill
     more = words and " " + words
-    fix = [f"{command} {shlex.quote(one.skill.name)} {one.place.flags}{more}" for one in usable]
+    fix = [
+        f"{command} {shlex.quote(one.skill.name)} {one.place.flags}{more}"
+        for one in usable
+        if one.skill.name.lower() in near
+    ]
     where = "in what all projects share" if search.scope == "global" else f"in {search.workdir}"
     message = f"no skill {name!r} with a sidecar {where}; there are: {names}"
     look = f"ls -la {shlex.quote(search.workdir)}/.{SHARED_BASE}/skills"
-    return Refusal("skill-not-found", message, fix=fix[:FIXES_MAX] or ["omac list --all", look])
+    return Refusal("skill-not-found", message, fix=fix or ["omac list --all", look])

@@ -12,6 +12,7 @@ from omac.adapters.linux.state import StateDir
 from omac.adapters.settings.files import read_project, read_user, write_user
 from omac.domain import ids
 from omac.domain.recorded import Cause
+from omac.domain.refusal import Refusal
 from omac.domain.settings import SETTINGS, Resolved, Setting, SettingChanged, check_word, resolve, setting_named
 from omac.journal.codec import Versioned
 from omac.journal.opening import open_journal
