@@ -7,7 +7,8 @@ Rules
 2. What was registered and is found is registered. It is approved if it was approved under this name, in this folder,
    with this bundle hash, and if all that the hash leaves out is as in the copy that was kept of what was approved.
 3. Secrets and settings go to approved code only, and only those it declares. The secret of the project comes before
-   the one of all projects; so does the setting.
+   the one of all projects; so does the setting, if a person saw it or vouches for the project's file unseen: a setting
+   can send a secret elsewhere.
 4. What was given, remembered or taken back here since then stays as it is.
 5. Values to remember come from the user's file and keychain, never from a project.
 """
@@ -29,10 +30,13 @@ from omac.domain.registration import Code, Registration
 from omac.domain.skill import Config, FoundSkill, Secret
 from omac.domain.values import ValueRefused, check_config, check_secret
 
+BY_AGENT = "the project's own file, which an agent can write"
+SEEN_CHARS_MAX = 1_000  # of a setting that somebody can be said to have seen
 NO_CODE = frozenset({".DS_Store", "Thumbs.db"})  # a desktop writes them whenever a folder is looked at
 
 What = Literal["registration", "approval", "secret", "setting", "default"]
 Verdict = Literal["take", "there", "skip"]
+Project = Literal["seen", "unseen", "vouched"]
 
 
 class OldEntry(msgspec.Struct, frozen=True):
@@ -66,11 +70,15 @@ class OldApproval(msgspec.Struct, frozen=True):
 
 
 class OldValues(msgspec.Struct, frozen=True):
-    """A file of settings: by skill the values given, and those remembered."""
+    """A file of settings: by skill the values given, and those remembered.
+
+    `project` is set for that of the project: whether a person sees its settings before they are taken over.
+    """
 
     file: str = ""
     given: dict[str, dict[str, str]] = {}
     remembered: dict[str, dict[str, str]] = {}
+    project: Project | None = None
 
 
 class Old(msgspec.Struct, frozen=True):
@@ -235,7 +243,10 @@ def judge_secrets(present: Present, trusted: bool, names: Collection[str], held:
 def judge_settings(
     present: Present, trusted: bool, sources: Sequence[OldValues], unheard: OldValues | None = None
 ) -> list[Step]:
-    """Rules 3 and 4 for settings; the first of `sources` that has one counts, and what is `unheard` does not."""
+    """Rules 3 and 4 for settings; the first of `sources` that has one counts, and what is `unheard` does not.
+
+    Nor does what nobody saw: then the next one counts.
+    """
     steps, seen = [], set()
     for name in unheard.given.get(present.skill.name, {}) if unheard else ():
         why = "all projects share this skill, and the file of one does not speak for all"
@@ -243,14 +254,17 @@ def judge_settings(
     for source in sources:
         for name, text in source.given.get(present.skill.name, {}).items():
             if name not in seen:
-                seen.add(name)
-                steps.append(_judge_setting(present, trusted, source.file, name, text))
+                if source.project != "unseen":
+                    seen.add(name)
+                steps.append(_judge_setting(present, trusted, source, name, text))
     return steps
 
 
-def _judge_setting(present: Present, trusted: bool, file: str, name: str, text: str) -> Step:
-    field = present.fields.get(name)
-    by_hand = f"omac config set {shlex.quote(present.skill.name)} {name} {shlex.quote(text)} {present.place.flags}"
+def _judge_setting(present: Present, trusted: bool, source: OldValues, name: str, text: str) -> Step:
+    file, field = source.file, present.fields.get(name)
+    what, value = f"omac config set {shlex.quote(present.skill.name)} {name}", shlex.quote(text)
+    flags = present.place.flags
+    by_hand = f"{what} {flags} -- {value}" if text.startswith("-") else f"{what} {value} {flags}"
     if not isinstance(field, Config):
         return Step("setting", "skip", file, name, why="its omac.yaml does not declare it as a setting")
     try:
@@ -259,9 +273,13 @@ def _judge_setting(present: Present, trusted: bool, file: str, name: str, text: 
         return Step("setting", "skip", file, name, why=refused.problem)
     if settled := _settled(present, name):
         return Step("setting", settled[0], file, name, value, settled[1])
+    if source.project == "unseen":
+        return Step("setting", "skip", file, name, value, BY_AGENT, (by_hand,))
     if not trusted:
         return Step("setting", "skip", file, name, value, "its code is not approved", (by_hand,))
-    return Step("setting", "take", file, name, value)
+    if source.project == "seen" and len(value) > SEEN_CHARS_MAX:
+        return Step("setting", "skip", file, name, value, f"{BY_AGENT}; it is too long to be looked at", (by_hand,))
+    return Step("setting", "take", file, name, value, BY_AGENT if source.project else "")
 
 
 def judge_defaults(

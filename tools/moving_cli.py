@@ -17,6 +17,14 @@ def import_(
     harness: Annotated[str | None, typer.Option("--harness", help="Only skills that this coding agent sees.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    project_settings: Annotated[
+        bool,
+        typer.Option(
+            "--project-settings",
+            help="Take over settings from the project's own file too, unseen with --yes: it trusts whoever could "
+            "write in the project, an agent for one, not to send secrets elsewhere by them.",
+        ),
+    ] = False,
     journal: Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print data for programs.")] = False,
 ) -> int:
@@ -27,7 +35,8 @@ def import_(
     \b
     omac import --dry-run
     omac import --workdir ~/projects/shop
+    omac import --yes --project-settings
     """
     from omac.tools.commands.moving import Asked, run
 
-    return run(Asked(workdir, harness, dry_run, yes, journal, json), os.environ, time.time_ns)
+    return run(Asked(workdir, harness, dry_run, yes, project_settings, journal, json), os.environ, time.time_ns)

@@ -3,13 +3,13 @@
 import errno
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from omac.adapters.skills.code_hash import code_hash_of
 from omac.adapters.skills.guide_file import read_guide
+from omac.adapters.skills.looking import go_on
 from omac.adapters.skills.paths import is_utf8, is_within, open_folder, readable
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
@@ -18,6 +18,8 @@ from omac.domain.skill_contract import parse_meta
 META_FILE = "omac.yaml"
 SKILLS_PER_BASE_MAX = 256
 ENTRIES_PER_BASE_MAX = 10_000
+
+CodeHash = Callable[[str, Mapping[str, bytes]], str]  # `code_hash_of`, or what remembers it
 
 
 class Root(NamedTuple):
@@ -57,13 +59,13 @@ def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterat
                 yield Root(path, base, label, within, "global")
 
 
-def discover(roots: Iterator[Root], *, guidance: bool) -> list[FoundSkill]:
+def discover(roots: Iterator[Root], code_hash: CodeHash, *, guidance: bool) -> list[FoundSkill]:
     """What is in these folders, first hit per name wins; with `guidance`, then also the skills without a sidecar."""
     found: dict[str, FoundSkill] = {}
     guides: dict[str, FoundSkill] = {}
     folded: dict[str, FoundSkill] = {}
     for root in roots:
-        for skill in _SkillsFolder(root, guidance).skills(found):
+        for skill in _SkillsFolder(root, code_hash, guidance).skills(found):
             if skill.problem is None and (skill.meta is None or skill.meta.sidecar is None):
                 guides.setdefault(skill.name, skill)
             elif skill.name not in found:
@@ -88,8 +90,9 @@ def _unlike(skill: FoundSkill, first: FoundSkill) -> FoundSkill:
 class _SkillsFolder:
     """One folder of skills."""
 
-    def __init__(self, root: Root, guidance: bool) -> None:
+    def __init__(self, root: Root, code_hash: CodeHash, guidance: bool) -> None:
         self._root = root
+        self._code_hash = code_hash
         self._guidance = guidance
         self._within = root.within
 
@@ -118,6 +121,7 @@ class _SkillsFolder:
         # Guidance has a bound of its own: it must not push a skill with a sidecar out of sight.
         seen = {True: 0, False: 0}
         for name in sorted(names):
+            go_on()
             skill = self._skill(path, name, taken)
             if skill is None:
                 continue
@@ -172,7 +176,7 @@ class _SkillsFolder:
         try:
             # The hash covers the very bytes that `meta` was read from, whatever the file holds by now: otherwise
             # a folder that changes in between would pair one command with the hash of another.
-            digest = code_hash_of(source, {META_FILE: hashlib.sha256(content).digest()})
+            digest = self._code_hash(source, {META_FILE: hashlib.sha256(content).digest()})
         except OSError as error:
             culprit = readable(str(error.filename))
             return self._invalid(

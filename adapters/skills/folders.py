@@ -6,40 +6,40 @@ and then opened part by part without following links: a link that appears in bet
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
-
-import trio
 
 from omac.adapters.skills.code_hash import code_hash_of
 from omac.adapters.skills.discovery import discover, global_roots, workdir_roots
-from omac.adapters.skills.live import LiveTrees
+from omac.adapters.skills.live import LiveCode, LiveTrees
+from omac.adapters.skills.looking import THREADS_MAX, Pool
 from omac.adapters.skills.paths import FOLDER_FLAGS, is_utf8, is_within, readable
 from omac.domain.refusal import Refusal
 from omac.domain.skill import FoundSkill
 
-THREADS_MAX = 16
+CANONICAL = Pool("omac.canonical", per_key_max=THREADS_MAX)
+LOOKS = Pool("omac.looks")
+WORKDIRS_MAX = 1024  # remembered as such
 NOTHING: Mapping[str, str] = MappingProxyType({})
-
-Answer = TypeVar("Answer")
 
 
 class DiskSkillFolders:
     """The SkillFolders port on a local disk: each call is one hop to a worker thread.
 
     `environment` says where the folders of this user are (HOME, XDG_CONFIG_HOME). A cancelled call leaves its thread
-    to finish alone; it only reads.
+    to end alone, which it does soon; it only reads. No project can take the threads that others need.
     """
 
     def __init__(self, environment: Mapping[str, str] = NOTHING) -> None:
         self._environment = environment
         self._trees = LiveTrees()
+        self._code = LiveCode()
+        self._shared_code = LiveCode()  # no project makes omac forget it
+        self._workdirs: dict[str, None] = {}
 
     async def canonical(self, path: str, roots: Sequence[str]) -> str:
         """As in the port. A directory that may not be read, or whose name is not UTF-8, is a bad-request."""
-        return await in_thread(lambda: _canonical(path, tuple(roots)))
+        return await CANONICAL.run("", lambda: _canonical(path, tuple(roots)))
 
     async def discover(self, workdir: str, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
         """As in the port; `workdir` must be canonical. What keeps a skill from being read becomes its `problem`.
@@ -47,33 +47,38 @@ class DiskSkillFolders:
         With `guidance` also the skills without a sidecar whose name no other has, after the others: `guide` is set,
         `meta` is None or has no sidecar.
         """
-        return await in_thread(lambda: discover(workdir_roots(workdir, bases), guidance=guidance))
+        self._workdirs.pop(workdir, None)
+        self._workdirs[workdir] = None
+        if len(self._workdirs) > WORKDIRS_MAX:
+            del self._workdirs[next(iter(self._workdirs))]
+        roots, code_hash = workdir_roots(workdir, bases), self._code.code_hash
+        return await LOOKS.run(workdir, lambda: discover(roots, code_hash, guidance=guidance))
 
     async def discover_global(self, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
         """As in the port; without HOME there are none. `guidance` as for `discover`."""
-        return await in_thread(lambda: discover(global_roots(self._environment, bases), guidance=guidance))
+        roots, code_hash = global_roots(self._environment, bases), self._shared_code.code_hash
+        return await LOOKS.run("", lambda: discover(roots, code_hash, guidance=guidance))
 
     async def bundle_hash(self, source: str) -> str:
         """As in the port; `source` must be canonical: a link on the way raises OSError too."""
-        return await in_thread(lambda: code_hash_of(source, {}))
+        return await LOOKS.run(self._owner(source), lambda: code_hash_of(source, {}))
 
     async def digest(self, source: str) -> str:
         """As in the port; `source` must be canonical. OSError names the culprit, also where it cannot be copied.
 
         A folder that has not changed since it was last read is not read again.
         """
-        return await in_thread(lambda: self._trees.digest(source))
+        return await LOOKS.run(self._owner(source), lambda: self._trees.digest(source))
 
-
-async def in_thread(work: Callable[[], Answer]) -> Answer:
-    """Do `work` in a worker thread, which finishes alone when the caller is cancelled."""
-    return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=_threads())
-
-
-@cache
-def _threads() -> trio.CapacityLimiter:
-    """A slow disk holds up looks at folders, and nothing else."""
-    return trio.CapacityLimiter(THREADS_MAX)
+    def _owner(self, source: str) -> str:
+        """The project that a skill is in; of one in none that is known, the folder of skills."""
+        above = os.path.dirname(source)
+        path = above
+        while path not in self._workdirs:
+            if path == os.path.dirname(path):
+                return above
+            path = os.path.dirname(path)
+        return path
 
 
 def _canonical(path: str, roots: tuple[str, ...]) -> str:

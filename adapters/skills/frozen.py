@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from omac.adapters.skills.folders import in_thread
 from omac.adapters.skills.links import Uncopyable
+from omac.adapters.skills.looking import Pool
 from omac.adapters.skills.paths import is_within, readable
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
@@ -27,12 +27,14 @@ from omac.services.ports import CopyDamaged, Frozen
 PRUNED_AFTER_NS = 3600 * 10**9
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 LOCK_FILE = ".lock"
+COPIES = Pool("omac.copies")
 
 
 class DiskFrozenSkills:
     """The FrozenSkills port in `folder`, which is made where it is missing: each call is one hop to a worker thread.
 
-    A cancelled call leaves its thread to finish alone: the copy is made, or it is not.
+    A cancelled call leaves its thread to end alone: the copy is made, or it is not. Those for the skills of one
+    folder do not take the threads that others need.
     """
 
     def __init__(self, folder: str) -> None:
@@ -43,16 +45,16 @@ class DiskFrozenSkills:
 
         Raises Refusal (state-unusable) too, where others could change the copies.
         """
-        return await in_thread(lambda: self._freeze(source))
+        return await COPIES.run(os.path.dirname(source), lambda: self._freeze(source))
 
     async def checked(self, digest: str, source: str) -> str:
         """As in the port; `source` must be what it was when the copy was made."""
-        return await in_thread(lambda: self._checked(digest, source))
+        return await COPIES.run(os.path.dirname(source), lambda: self._checked(digest, source))
 
     async def prune(self, kept: Collection[str]) -> list[str]:
         """As in the port. New is what was made, or asked for again, in the last hour."""
         wanted = frozenset(kept)
-        return await in_thread(lambda: self._prune(wanted))
+        return await COPIES.run("", lambda: self._prune(wanted))
 
     def _freeze(self, source: str) -> Frozen:
         self._prepare()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from omac.adapters.skills.links import Uncopyable
+from omac.adapters.skills.looking import to_the_end
 from omac.adapters.skills.paths import FILE_FLAGS, FOLDER_FLAGS, PASS_FLAGS, open_below, open_folder
 from omac.adapters.skills.reading import SinkFailed, Tree
 from omac.adapters.skills.relocation import SHEBANG_BYTES_MAX, Relocation, beginning, extent, is_whole
@@ -137,7 +138,7 @@ def _seal(folder: int, name: str, mode: int, sync: bool) -> None:
 def remove_tree(path: str) -> None:
     """Remove a copy, or what there is of one, as far as possible; follows no link and says nothing."""
     above, name = os.path.split(path)
-    with suppress(OSError), open_folder(above) as folder:
+    with to_the_end(), suppress(OSError), open_folder(above) as folder:
         _unlock(folder, name)
         for inner, _, entries in walk(path, ()):
             for entry in entries:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from omac.adapters.skills.looking import go_on
 from omac.adapters.skills.tree import walk_open
 
 TICK_NS = 20_000_000  # two changes within one tick of the file system's clock can bear the same time
@@ -47,6 +48,7 @@ def stamps_of(top: int, shown: str, skipped: Collection[str]) -> Stamps:
     rows = [_stamp("", os.fstat(top))]
     for _, below, entries in walk_open(top, shown, skipped):
         for entry in entries:
+            go_on()
             relpath = below + entry.name
             try:
                 rows.append(_stamp(relpath, entry.stat(follow_symlinks=False)))

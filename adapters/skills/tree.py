@@ -1,4 +1,7 @@
-"""Walking through a folder that may change under one's feet, within bounds on its files, its depth and its bytes."""
+"""Walking through a folder that may change under one's feet, within bounds on its files, its depth and its bytes.
+
+A look that nobody waits for ends between two entries, or two chunks of a file.
+"""
 
 import errno
 import hashlib
@@ -7,6 +10,7 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
+from omac.adapters.skills.looking import go_on
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 
 BUNDLE_ENTRIES_MAX = 100_000
@@ -45,6 +49,7 @@ def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[Folder
             entries: list[os.DirEntry[str]] = []
             with os.scandir(fd) as found:
                 for entry in found:
+                    go_on()
                     entries_left -= 1
                     if entries_left < 0:
                         text = f"more than {BUNDLE_ENTRIES_MAX} files and folders"
@@ -111,6 +116,7 @@ class Reader:
         """As many bytes as there are, up to the length of `view`."""
         size = 0
         while size < len(view):
+            go_on()
             try:
                 got = read(view[size:])
             except OSError as error:

@@ -12,6 +12,7 @@ from omac.domain.credential import Credential, Default, Stored
 from omac.domain.hidden import Hidden
 from omac.domain.ids import workdir_id
 from omac.domain.moving import (
+    BY_AGENT,
     Held,
     Old,
     OldApproval,
@@ -178,6 +179,37 @@ def test_settings_in_the_order_of_their_files() -> None:
         (step,) = judge_settings(PRESENT, True, (OldValues("p", {"slack": {name: text}}),))
         assert step.verdict == "skip"
         assert step.value is None
+
+
+def test_settings_that_nobody_saw() -> None:
+    """An agent can have written the project's: unseen they count for nothing, and those of the user do."""
+    project, user = OldValues("p", {"slack": {"PORT": "8"}}), OldValues("u", {"slack": {"PORT": "9"}})
+    unseen, seen, vouched = (
+        replace(project, project="unseen"),
+        replace(project, project="seen"),
+        replace(project, project="vouched"),
+    )
+    first, second = judge_settings(PRESENT, True, (unseen, user))
+    by_hand = "omac config set slack PORT 8 --workdir /w --harness opencode"
+    assert first == Step("setting", "skip", "p", "PORT", "8", BY_AGENT, (by_hand,))
+    assert second == Step("setting", "take", "u", "PORT", "9")
+    for counted in (seen, vouched):
+        assert judge_settings(PRESENT, True, (counted, user)) == [Step("setting", "take", "p", "PORT", "8", BY_AGENT)]
+        assert told(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
+    given = Present(Place("/w"), SKILL, given=Credential(config={"PORT": "8"}))
+    assert told(judge_settings(given, True, (unseen,))) == [("PORT", "there")]
+
+
+def test_a_setting_too_long_to_be_looked_at() -> None:
+    """A person who is shown a screenful has not seen it; who vouches for the file need not."""
+    sidecar = SidecarMeta(("run",), "slack", config=(Config("URL"),))
+    present = Present(Place("/w"), replace(SKILL, meta=Meta("slack", sidecar=sidecar)))
+    for length, states in ((1_000, ("take", "take")), (1_001, ("skip", "take"))):
+        values = OldValues("p", {"slack": {"URL": "-" * length}})
+        for project, state in zip(("seen", "vouched"), states, strict=True):
+            (step,) = judge_settings(present, True, (replace(values, project=project),))
+            assert step.verdict == state
+            assert all(one.endswith(" -- " + "-" * length) for one in step.fix)
 
 
 def test_what_was_given_since_stays() -> None:

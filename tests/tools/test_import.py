@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import shutil
 import stat
 import subprocess
@@ -255,7 +256,7 @@ def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
     old.keeps("omac/slack", "SLACK_COOKIE", "chocolate")
     before = old.kept()
     for project in (first, second):
-        done = old.moves(project)
+        done = old.moves(project, "--project-settings")
         assert done.status == 0, done
         assert SECRET not in done.out + done.err
         assert f"from keychain {scoped(project)}" in done.out
@@ -340,7 +341,7 @@ def test_a_second_run_does_nothing(old: OldOmac) -> None:
     old.keeps("omac/__defaults__/slack", "SLACK_TOKEN", SECRET + "default")
     old.settings(project, {"slack": {"REGION": "eu"}}, {})
     old.settings(None, {"slack": {"RETRIES": "3"}}, {"slack": {"REGION": "us"}})
-    assert old.moves(project).status == 0
+    assert old.moves(project, "--project-settings").status == 0
     events, before = old.omac.events(), tree(old.omac.state)
     done = old.moves(project)
     assert (done.status, done.err) == (0, "")
@@ -362,7 +363,7 @@ def test_what_is_recorded(old: OldOmac) -> None:
     old.keeps("omac/__defaults__/slack", "SLACK_TOKEN", SECRET + "default")
     old.settings(project, {"slack": {"REGION": "eu"}}, {"slack": {"RETRIES": "9"}})
     old.settings(None, {"slack": {"REGION": "us", "RETRIES": "+3"}}, {"slack": {"REGION": "us"}})
-    done = old.moves(project)
+    done = old.moves(project, "--project-settings")
     assert done.status == 0, done
     assert "- default from" in done.out
     assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {
@@ -376,7 +377,7 @@ def test_what_is_recorded(old: OldOmac) -> None:
     remembered = {one.event.name: one.event for one in old.omac.events(DefaultMirrored)}
     assert remembered.keys() == {"REGION", "SLACK_TOKEN"}
     assert remembered["REGION"].value == "us"
-    assert {one.bundle_hash for one in remembered.values()} == {old_hash(source)}
+    assert {one.code for one in remembered.values()} == {approved.event.digest}
 
 
 def test_skills_that_all_projects_share(old: OldOmac) -> None:
@@ -431,7 +432,7 @@ def test_a_forged_registry_gets_nothing(old: OldOmac) -> None:
     assert not old.omac.events(Approved)
     assert not old.omac.events(SecretWritten)
     assert not old.omac.events(ConfigWritten)
-    assert {one.event.bundle_hash for one in old.omac.events(DefaultMirrored)} == {""}
+    assert {one.event.code for one in old.omac.events(DefaultMirrored)} == {""}
     skill = old.omac.serve().skill(project, "slack")
     assert skill["state"] == "broken"
 
@@ -544,6 +545,53 @@ def test_asking(old: OldOmac) -> None:
     assert len(old.omac.events(Approved)) == 1
 
 
+def test_settings_that_an_agent_can_write(old: OldOmac) -> None:
+    """With --yes alone they do not count, those of the user do, and the command by hand is named; it can be pasted."""
+    project = old.project("shop")
+    old.settings(project, {"slack": {"REGION": "us", "RETRIES": "-5"}})
+    old.settings(None, {"slack": {"RETRIES": "3"}})
+    done = old.moves(project)
+    assert done.status == 0, done
+    assert "which an agent can write" in done.out
+    assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {"RETRIES": "3"}
+    by_hand = f"omac config set slack REGION us --workdir {project} --harness opencode"
+    assert f"by hand: {by_hand}\n" in done.out
+    old.omac.ok(*shlex.split(by_hand)[1:])
+    assert old.omac.ok("config", "get", "slack", "REGION", "--workdir", str(project)).strip() == "us"
+
+    other = old.project("other")
+    old.settings(other, {"slack": {"REGION": "us", "RETRIES": "-5"}})
+    plan = json.loads(old.omac.ok("import", "--workdir", str(other), "--yes", "--dry-run", "--json"))
+    (fix,) = {fix for one in plan["skills"][0]["steps"] if one.get("name") == "RETRIES" for fix in one.get("fix", ())}
+    assert fix == f"omac config set slack RETRIES --workdir {other} --harness opencode -- -5"
+    assert old.moves(other, "--project-settings").status == 0
+    assert old.omac.ok("config", "get", "slack", "REGION", "--workdir", str(other)).strip() == "us"
+    old.omac.ok("config", "unset", "slack", "RETRIES", "--workdir", str(other))
+    old.omac.ok(*shlex.split(fix)[1:])
+    assert old.omac.ok("config", "get", "slack", "RETRIES", "--workdir", str(other)).strip() == "-5"
+
+
+def test_settings_that_a_person_looks_at(old: OldOmac) -> None:
+    """At a terminal they are shown in full right before the question; of a plan in a file nobody saw them."""
+    project = old.project("shop")
+    evil = "https://" + "a" * 200 + ".example"
+    source = project / ".opencode" / "skills" / "slack"
+    (source / "omac.yaml").write_text(META.format(name="slack") + "    - name: URL\n      required: false\n")
+    old.registers(project, [old.entry(source, project)])
+    old.approves(source)
+    junk = {f"X{number}": "1" for number in range(200)}
+    old.settings(project, {"slack": {"REGION": "us", "URL": evil} | junk})
+    status, said = typed(old.omac, project, b"y\n", out=old.omac.folder / "plan")
+    assert status == 0, said
+    assert not old.omac.events(ConfigWritten)
+    status, said = typed(old.omac, project, b"y\n")
+    assert status == 0, said
+    question = said.index("look at these settings")
+    assert question < said.index(f"slack: URL = '{evil}'") < said.index("[y/N]")
+    assert len(said[question : said.index("[y/N]")].splitlines()) < 6
+    assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {"REGION": "us", "URL": evil}
+
+
 def test_only_one_harness(old: OldOmac) -> None:
     """--harness leaves out what that coding agent does not see."""
     project = old.project("shop")
@@ -596,11 +644,13 @@ def test_a_failure_for_one_skill_does_not_stop_the_others(old: OldOmac) -> None:
     assert [one.event.source for one in old.omac.events(Approved)] == [str(good)]
 
 
-def typed(omac: Omac, project: Path, answer: bytes) -> tuple[int, str]:
-    """Run the command at a terminal and answer its question."""
+def typed(omac: Omac, project: Path, answer: bytes, out: Path | None = None) -> tuple[int, str]:
+    """Run the command at a terminal and answer its question; its standard output may go to a file."""
     main, inner = pty.openpty()
+    words = shlex.join([*COMMAND, "import", "--workdir", str(project)])
+    redirect = f" >{shlex.quote(str(out))}" if out else ""
     process = subprocess.Popen(
-        ["setsid", "-c", "-w", *COMMAND, "import", "--workdir", str(project)],
+        ["setsid", "-c", "-w", "sh", "-c", words + redirect],
         stdin=inner, stdout=inner, stderr=inner, env=omac.environment, cwd=omac.root, start_new_session=True,
     )  # fmt: skip
     os.close(inner)

@@ -111,7 +111,7 @@ def _row(one: Candidate, registry: Registry) -> Row:
     known = registry.find(place.scope, skill.base, skill.name)
     state, detail = _state(one, known.state if known else Registration())
     declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
-    given = registry.credential(place.scope, skill.name).secrets
+    given = registry.credential(place.scope, skill.name, skill.base).secrets
     return Row(
         skill.name,
         skill.scope,

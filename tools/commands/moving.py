@@ -17,7 +17,7 @@ from omac.adapters.linux.state import StateDir
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
-from omac.domain.moving import Group, Seen, Step, loose_of
+from omac.domain.moving import BY_AGENT, Group, Old, Project, Seen, Step, loose_of
 from omac.domain.refusal import REASONS, Refusal
 from omac.domain.values import shown
 from omac.journal.opening import read_journal
@@ -43,6 +43,7 @@ class Asked(NamedTuple):
     harness: str | None
     dry_run: bool
     yes: bool
+    project_settings: bool
     journal: str | None
     json: bool
 
@@ -60,7 +61,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     if not asked.json:
         _show(search.workdir, groups)
     refused: list[Refusal] = []
-    changed = moved.is_needed and not asked.dry_run and _is_wanted(asked, search.workdir)
+    changed = moved.is_needed and not asked.dry_run and _is_wanted(asked, search.workdir, groups)
     if changed:
         refused = _carry_out(asked, moved, environment, clock)
     _tell(moved, refused)
@@ -79,7 +80,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
 
 
 def _look(asked: Asked, search: Search, folders: DiskSkillFolders, environment: Mapping[str, str]) -> Moved:
-    old = read_old(search.workdir, environment, _parsed)
+    old = _with_project(asked, read_old(search.workdir, environment, _parsed))
     literal = _literal(asked.workdir, search.workdir, environment)
     stores = stores_of(StateDir.of(environment), environment)
 
@@ -88,6 +89,13 @@ def _look(asked: Asked, search: Search, folders: DiskSkillFolders, environment: 
 
     with _recorded(asked, environment) as recorded:
         return trio.run(Moving(old, literal, recorded, stores, _seen, kept, plain).look, folders, search)
+
+
+def _with_project(asked: Asked, old: Old) -> Old:
+    """The same, and whether the settings of the project will have been seen by a person when they are taken over."""
+    seen: Project = "seen" if asked.dry_run or sys.stdout.isatty() else "unseen"
+    project: Project = "vouched" if asked.project_settings else "unseen" if asked.yes else seen
+    return msgspec.structs.replace(old, project=msgspec.structs.replace(old.project, project=project))
 
 
 def _parsed(content: bytes, shown_path: str) -> object:
@@ -128,7 +136,7 @@ def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded
         journal.close()
 
 
-def _is_wanted(asked: Asked, workdir: str) -> bool:
+def _is_wanted(asked: Asked, workdir: str, groups: Sequence[Group]) -> bool:
     if asked.yes:
         return True
     from omac.tools.prompting import can_ask, confirm
@@ -137,7 +145,15 @@ def _is_wanted(asked: Asked, workdir: str) -> bool:
         again = f"omac import --workdir {shlex.quote(workdir)}"
         fix = [f"{again} --yes", f"{again} --dry-run"]
         raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
+    if doubtful := [(group, step) for group in groups for step in group.steps if _is_doubtful(step)]:
+        say("look at these settings: an agent can have written them, and they can lead the skill's secrets elsewhere:")
+        for group, step in doubtful:  # once more, where nothing can push them out of sight
+            say(f"  {group.skill}: {step.name} = {step.value!r}")
     return confirm("Take over what is marked with +?")
+
+
+def _is_doubtful(step: Step) -> bool:
+    return step.verdict == "take" and step.why == BY_AGENT
 
 
 def _carry_out(asked: Asked, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]) -> list[Refusal]:

@@ -1,13 +1,15 @@
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from omac.adapters.skills import live, reading, stamps, tree
+from omac.adapters.skills import discovery, live, reading, stamps, tree
+from omac.adapters.skills.code_hash import code_hash_of
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.domain.skill import FoundSkill
 
 
 @pytest.fixture
@@ -112,6 +114,135 @@ async def test_an_interpreter_that_leads_elsewhere_counts(
     monkeypatch.setattr(live, "still_leads", lambda *_way: False)
     await folders.digest(str(source))
     assert len(reads) == 2
+
+
+# what discovery remembers of code
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders whose code was read, as in `reads`."""
+    seen: list[str] = []
+
+    def read(source: str, known: Mapping[str, bytes]) -> str:
+        seen.append(source)
+        return code_hash_of(source, known)
+
+    monkeypatch.setattr(live, "code_hash_of", read)
+    monkeypatch.setattr(stamps, "TICK_NS", -(10**9))
+    return seen
+
+
+async def found(folders: DiskSkillFolders, source: Path) -> FoundSkill:
+    """The only skill of its project."""
+    (skill,) = await folders.discover(str(source.parents[2]), ("agents",))
+    assert skill.problem is None
+    return skill
+
+
+@pytest.fixture
+def runs(source: Path) -> Path:
+    """A skill with a sidecar."""
+    (source / "omac.yaml").write_text("name: echo\nsidecar:\n  command: [run]\n")
+    return source
+
+
+async def test_unchanged_code_is_not_read_again(runs: Path, hashed: list[str]) -> None:
+    """In a project and in what all share alike, and what is remembered is the hash itself."""
+    home = runs.parents[2]
+    folders = DiskSkillFolders({"HOME": str(home)})
+    expected = await folders.bundle_hash(str(runs))
+    for _ in range(3):
+        assert (await found(folders, runs)).bundle_hash == expected
+    assert len(hashed) == 1
+    for _ in range(3):
+        assert [one.bundle_hash for one in await folders.discover_global(("agents",))] == [expected]
+    assert len(hashed) == 2
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+async def test_changed_code_is_found(
+    runs: Path, folders: DiskSkillFolders, hashed: list[str], change: Callable[[Path], object]
+) -> None:
+    """The hash is what a look without a memory finds."""
+    await found(folders, runs)
+    change(runs)
+    assert (await found(folders, runs)).bundle_hash == (await found(DiskSkillFolders(), runs)).bundle_hash
+
+
+async def test_what_does_not_count_costs_nothing(runs: Path, folders: DiskSkillFolders, hashed: list[str]) -> None:
+    """A sidecar that writes caches, or an environment's files, does not have its code read again."""
+    for name in ("__pycache__", ".venv", "node_modules"):
+        (runs / name).mkdir()
+    await found(folders, runs)
+    for name in ("__pycache__", ".venv", "node_modules"):
+        (runs / name / "x").touch()
+    await found(folders, runs)
+    assert len(hashed) == 1
+
+
+async def test_a_hash_is_remembered_with_the_bytes_that_were_parsed(
+    runs: Path, folders: DiskSkillFolders, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two looks that parsed different bytes of omac.yaml never share a hash, whatever the stamps say."""
+    honest = await found(folders, runs)
+    evil = b"name: echo\nsidecar:\n  command: [evil]\n"
+    with monkeypatch.context() as patch:
+        read = discovery.read_yaml_bytes
+        patch.setattr(discovery, "read_yaml_bytes", lambda name, *rest: (read(name, *rest), evil)[1])
+        for _ in range(2):
+            planted = await found(folders, runs)
+            assert planted.meta is not None
+            assert planted.meta.sidecar is not None
+            assert planted.meta.sidecar.command == ("evil",)
+            assert planted.bundle_hash != honest.bundle_hash
+    assert await found(folders, runs) == honest
+
+
+async def test_code_of_this_very_tick_is_read_again(runs: Path, folders: DiskSkillFolders) -> None:
+    """As for digests."""
+    for number in range(50):
+        with open(runs / "run", "r+b") as file:
+            file.write(b"#!/bin/sh\necho %04d\n" % number)
+        assert (await found(folders, runs)).bundle_hash == await folders.bundle_hash(str(runs))
+
+
+async def test_code_that_changes_while_it_is_read_is_not_remembered(
+    runs: Path, folders: DiskSkillFolders, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash is that of no folder there was."""
+    read = live.code_hash_of
+
+    def read_and_change(source: str, known: Mapping[str, bytes]) -> str:
+        answer = read(source, known)
+        (runs / "run").write_text("changed")
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "code_hash_of", read_and_change)
+        await found(folders, runs)
+    assert (await found(folders, runs)).bundle_hash == await folders.bundle_hash(str(runs))
+
+
+async def test_projects_do_not_have_what_is_shared_forgotten(
+    tmp_path: Path, runs: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each memory is bounded, and that of shared skills is its own."""
+    monkeypatch.setattr(live, "REMEMBERED_MAX", 1)
+    home = tmp_path / "home"
+    shutil.copytree(runs.parents[1], home / ".agents")
+    folders = DiskSkillFolders({"HOME": str(home)})
+    await folders.discover_global(("agents",))
+    shutil.copytree(runs, runs.with_name("other"))
+    (runs.with_name("other") / "omac.yaml").write_text("name: other\nsidecar:\n  command: [run]\n")
+    for _ in range(2):
+        assert len(await folders.discover(str(runs.parents[2]), ("agents",))) == 2
+    assert len(hashed) == 5
+    await folders.discover_global(("agents",))
+    assert len(hashed) == 5
+
+
+# what has no digest
 
 
 @pytest.mark.parametrize(

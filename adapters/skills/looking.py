@@ -1,0 +1,118 @@
+"""Looking at folders in worker threads: a slow folder keeps nobody else waiting, and a look that nobody waits for ends.
+
+Whoever reads polls `go_on` between entries and chunks; there is no other way to end a thread.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+import trio
+from trio.lowlevel import RunVar
+
+THREADS_MAX = 16
+THREADS_PER_KEY_MAX = 2
+
+Answer = TypeVar("Answer")
+
+_ended: ContextVar[threading.Event | None] = ContextVar("ended", default=None)
+
+
+class LookEnded(Exception):
+    """Nobody waits for this look any more."""
+
+
+def go_on() -> None:
+    """Raises LookEnded in a look whose caller was cancelled; elsewhere nothing."""
+    ended = _ended.get()
+    if ended is not None and ended.is_set():
+        raise LookEnded
+
+
+@contextmanager
+def to_the_end() -> Iterator[None]:
+    """What happens in here is done, whoever waits for it."""
+    before = _ended.set(None)
+    try:
+        yield
+    finally:
+        _ended.reset(before)
+
+
+class Pool:
+    """At most `threads_max` threads at once, and at most `per_key_max` of them for one key."""
+
+    def __init__(self, name: str, threads_max: int = THREADS_MAX, per_key_max: int = THREADS_PER_KEY_MAX) -> None:
+        self._places: RunVar[_Places] = RunVar(name)  # a thread that outlives its run gives nothing back
+        self._threads_max = threads_max
+        self._per_key_max = per_key_max
+
+    async def run(self, key: str, work: Callable[[], Answer]) -> Answer:
+        """Do `work` in a thread. It goes on alone when the caller is cancelled, up to its next `go_on`."""
+        try:
+            places = self._places.get()
+        except LookupError:
+            places = _Places(self._threads_max, self._per_key_max)
+            self._places.set(places)
+        ended = threading.Event()
+
+        def look() -> Answer:
+            _ended.set(ended)  # in the thread's own context
+            return work()
+
+        place = _Place(places, key)
+        try:
+            return await trio.to_thread.run_sync(
+                look,
+                abandon_on_cancel=True,
+                limiter=place,  # type: ignore[arg-type]  # trio takes whatever has a limiter's two methods
+            )
+        finally:
+            ended.set()
+
+
+class _Places:
+    """Those for all threads of a pool, and those for the keys that have any."""
+
+    def __init__(self, threads_max: int, per_key_max: int) -> None:
+        self.all = trio.CapacityLimiter(threads_max)
+        self._per_key_max = per_key_max
+        self._by_key: dict[str, trio.CapacityLimiter] = {}
+
+    def of(self, key: str) -> trio.CapacityLimiter:
+        """Those of one key."""
+        return self._by_key.setdefault(key, trio.CapacityLimiter(self._per_key_max))
+
+    def tidy(self, key: str) -> None:
+        """Forget a key that has no thread; then none waits for one either."""
+        if not self._by_key[key].borrowed_tokens:
+            del self._by_key[key]
+
+
+class _Place:
+    """What trio takes for a limiter: a place among those of a key, and only then one among all."""
+
+    def __init__(self, places: _Places, key: str) -> None:
+        self._places = places
+        self._key = key
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        """As in trio's limiters."""
+        own = self._places.of(self._key)
+        try:
+            await own.acquire_on_behalf_of(borrower)
+            try:
+                await self._places.all.acquire_on_behalf_of(borrower)
+            except BaseException:
+                own.release_on_behalf_of(borrower)
+                raise
+        finally:
+            self._places.tidy(self._key)
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        """As in trio's limiters."""
+        self._places.all.release_on_behalf_of(borrower)
+        self._places.of(self._key).release_on_behalf_of(borrower)
+        self._places.tidy(self._key)
