@@ -11,6 +11,9 @@ Rules
    reads them.
 4. A default is adopted by a person (`register --defaults`), by name; without a person only where the very code it was
    given to is approved. What is adopted becomes the scope's own value.
+5. A value counts for the base folder (such as "agents") whose skill it was given to, and for no other skill of that
+   name; one without a base counts for all. A name has one value: given to another base, it is no longer the first's.
+6. Taking back counts at once. A store that may hold what counts no longer is remembered until it has forgotten it.
 """
 
 import hashlib
@@ -31,32 +34,42 @@ Value = TypeVar("Value")
 
 
 class SecretWriteRequested(Event, frozen=True):
-    """A value is about to be put into `store`."""
+    """A value is about to be put into `store`, for the skill in the base folder `base` ("" any)."""
 
     name: str
     fingerprint: str
     store: str
+    base: str = ""
 
 
 class SecretWritten(Event, frozen=True):
-    """The value is in `store`."""
+    """The value is in `store`, given to the skill in `base`."""
 
     name: str
     fingerprint: str
     store: str
+    base: str = ""
 
 
 class SecretRemoved(Event, frozen=True):
-    """The secret is no longer given to the skill."""
+    """The secret is no longer given to the skill; where it was kept, its value may still be."""
 
     name: str
+
+
+class SecretErased(Event, frozen=True):
+    """`store` has forgotten a value that counted no longer."""
+
+    name: str
+    store: str
 
 
 class ConfigWritten(Event, frozen=True):
-    """A setting has this value."""
+    """A setting of the skill in `base` has this value."""
 
     name: str
     value: str
+    base: str = ""
 
 
 class ConfigRemoved(Event, frozen=True):
@@ -106,7 +119,8 @@ class Default(msgspec.Struct, frozen=True):
 class Credential(msgspec.Struct, frozen=True):
     """By name: secrets, those on their way to a store, settings, and (in the scope of defaults) remembered values.
 
-    `taken` names what a person took back: it is not adopted again.
+    `taken` names what a person took back: it is not adopted again. `bases` has the base folder that each name was given
+    to last, `held` the stores that may hold a value of it.
     """
 
     secrets: dict[str, Stored] = {}
@@ -114,12 +128,43 @@ class Credential(msgspec.Struct, frozen=True):
     config: dict[str, str] = {}
     defaults: dict[str, Default] = {}
     taken: tuple[str, ...] = ()
+    bases: dict[str, str] = {}
+    held: dict[str, tuple[str, ...]] = {}
+
+    def of(self, base: str | None) -> "Credential":
+        """What counts for the skill in a base folder, and all that is left; None means whichever."""
+        if base is None:
+            return self
+        others = {name for name, owner in self.bases.items() if owner != base}
+        return replace(
+            self,
+            held=_without(self.held, *others) | {name: left for name, left in self.left.items() if name in others},
+            secrets=_without(self.secrets, *others),
+            writing=_without(self.writing, *others),
+            config=_without(self.config, *others),
+            taken=tuple(name for name in self.taken if name not in others),
+        )
+
+    def is_used(self, name: str, store: str) -> bool:
+        """Whether the value that counts is there."""
+        default = self.defaults.get(name)
+        return any(one and one.store == store for one in (self.secrets.get(name), default and default.secret))
+
+    @property
+    def left(self) -> dict[str, tuple[str, ...]]:
+        """By name the stores where a value may still be that counts no longer, or never did."""
+        left = {
+            name: tuple(store for store in stores if not self.is_used(name, store))
+            for name, stores in self.held.items()
+        }
+        return {name: stores for name, stores in left.items() if stores}
 
 
 class RequestSecrets(msgspec.Struct, frozen=True):
     """Command: these are about to be put into a store."""
 
     secrets: dict[str, Stored]
+    base: str = ""
 
 
 class GiveValues(msgspec.Struct, frozen=True):
@@ -129,11 +174,20 @@ class GiveValues(msgspec.Struct, frozen=True):
     secrets: dict[str, Stored] = {}
     config: dict[str, str] = {}
     adopted: dict[str, str] = {}
+    base: str = ""
 
 
 class TakeValues(msgspec.Struct, frozen=True):
-    """Command: these secrets and settings are no longer given."""
+    """Command: these secrets and settings are no longer given to the skill in `base`; None means whichever."""
 
+    names: tuple[str, ...]
+    base: str | None = None
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """Command: `store` has forgotten what it held of these."""
+
+    store: str
     names: tuple[str, ...]
 
 
@@ -149,28 +203,33 @@ class Purge(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-Command = RequestSecrets | GiveValues | TakeValues | Mirror | Purge
+Command = RequestSecrets | GiveValues | TakeValues | Erased | Mirror | Purge
 
 
 def decide(command: Command, state: Credential) -> list[Event]:
     """The events that `command` means in `state`; none when nothing is new."""
     events: list[Event] = []
     match command:
-        case RequestSecrets(secrets):
-            return [SecretWriteRequested(name, one.fingerprint, one.store) for name, one in secrets.items()]
-        case GiveValues(secrets, config, adopted):
-            for name, code in adopted.items():
-                events.append(DefaultAdopted(name, code))
+        case RequestSecrets(secrets, base):
+            return [SecretWriteRequested(name, one.fingerprint, one.store, base) for name, one in secrets.items()]
+        case GiveValues(secrets, config, adopted, base):
+            events += [DefaultAdopted(name, code) for name, code in adopted.items()]
+            moved = {name for name in (*secrets, *config) if state.bases.get(name, "") != base}
             for name, one in secrets.items():
-                if state.secrets.get(name) != one or name in state.writing:
-                    events.append(SecretWritten(name, one.fingerprint, one.store))
-            events += [ConfigWritten(name, value) for name, value in config.items() if state.config.get(name) != value]
+                if state.secrets.get(name) != one or name in state.writing or name in moved:
+                    events.append(SecretWritten(name, one.fingerprint, one.store, base))
+            for name, value in config.items():
+                if state.config.get(name) != value or name in moved:
+                    events.append(ConfigWritten(name, value, base))
             return events
-        case TakeValues(names):
+        case TakeValues(names, base):
+            own = state.of(base)
             for name in dict.fromkeys(names):
-                events += [SecretRemoved(name)] if name in state.secrets or name in state.writing else []
-                events += [ConfigRemoved(name)] if name in state.config else []
+                events += [SecretRemoved(name)] if name in own.secrets or name in own.writing else []
+                events += [ConfigRemoved(name)] if name in own.config else []
             return events
+        case Erased(store, names):
+            return [SecretErased(name, store) for name in dict.fromkeys(names) if store in state.left.get(name, ())]
         case Mirror(defaults):
             for name, default in defaults.items():
                 if state.defaults.get(name) != default or name in state.writing:
@@ -187,22 +246,31 @@ def decide(command: Command, state: Credential) -> list[Event]:
 def evolve(state: Credential, event: Event) -> Credential:
     """The state after `event`. Any of its events may follow any other."""
     match event:
-        case SecretWriteRequested(name, fingerprint, store):
-            return replace(state, writing={**state.writing, name: Stored(fingerprint, store)})
-        case SecretWritten(name, fingerprint, store):
+        case SecretWriteRequested(name, fingerprint, store, base):
+            known = name in state.secrets or name in state.config or name in state.taken
+            bases = state.bases if known else _based(state, name, base)
+            writing = {**state.writing, name: Stored(fingerprint, store)}
+            return replace(state, writing=writing, bases=bases, held=_holding(state, name, store))
+        case SecretWritten(name, fingerprint, store, base):
+            state = _moved(state, name, base)
             written = {**state.secrets, name: Stored(fingerprint, store)}
-            return replace(state, secrets=written, writing=_without(state.writing, name), taken=_except(state, name))
+            writing, held = _without(state.writing, name), _holding(state, name, store)
+            return replace(state, secrets=written, writing=writing, taken=_except(state, name), held=held)
         case SecretRemoved(name):
             left, writing = _without(state.secrets, name), _without(state.writing, name)
             return replace(state, secrets=left, writing=writing, taken=(*_except(state, name), name))
-        case ConfigWritten(name, value):
+        case SecretErased(name, store):
+            return _erased(state, name, store)
+        case ConfigWritten(name, value, base):
+            state = _moved(state, name, base)
             return replace(state, config={**state.config, name: value}, taken=_except(state, name))
         case ConfigRemoved(name):
             return replace(state, config=_without(state.config, name), taken=(*_except(state, name), name))
         case DefaultMirrored(name, code, value, fingerprint, store):
             default = Default(code, value, Stored(fingerprint, store) if value is None else None)
             mirrored = {**state.defaults, name: default}
-            return replace(state, defaults=mirrored, writing=_without(state.writing, name))
+            held = _holding(state, name, store) if default.secret else state.held
+            return replace(state, defaults=mirrored, writing=_without(state.writing, name), held=held)
         case DefaultPurged(name):
             return replace(state, defaults=_without(state.defaults, name), writing=_without(state.writing, name))
         case DefaultAdopted():
@@ -211,8 +279,34 @@ def evolve(state: Credential, event: Event) -> Credential:
             raise KeyError(type(event).__name__)
 
 
-def _without(values: dict[str, Value], name: str) -> dict[str, Value]:
-    return {other: value for other, value in values.items() if other != name}
+def _moved(state: Credential, name: str, base: str) -> Credential:
+    """The name is that of `base` from now on; what another base was given under it, a secret or a setting, is not."""
+    bases = _based(state, name, base)
+    if state.bases.get(name, "") in ("", base):
+        return replace(state, bases=bases)
+    return replace(state, bases=bases, secrets=_without(state.secrets, name), config=_without(state.config, name))
+
+
+def _based(state: Credential, name: str, base: str) -> dict[str, str]:
+    return {**state.bases, name: base} if base else _without(state.bases, name)
+
+
+def _holding(state: Credential, name: str, store: str) -> dict[str, tuple[str, ...]]:
+    return {**state.held, name: tuple(dict.fromkeys((*state.held.get(name, ()), store)))}
+
+
+def _erased(state: Credential, name: str, store: str) -> Credential:
+    if state.is_used(name, store):
+        return state
+    stores = tuple(other for other in state.held.get(name, ()) if other != store)
+    held = {**state.held, name: stores} if stores else _without(state.held, name)
+    asked = state.writing.get(name)
+    writing = _without(state.writing, name) if asked and asked.store == store else state.writing
+    return replace(state, held=held, writing=writing)
+
+
+def _without(values: dict[str, Value], *names: str) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _except(state: Credential, name: str) -> tuple[str, ...]:
@@ -238,6 +332,7 @@ EVENTS: tuple[type[Event], ...] = (
     SecretWriteRequested,
     SecretWritten,
     SecretRemoved,
+    SecretErased,
     ConfigWritten,
     ConfigRemoved,
     DefaultMirrored,

@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "secret.write-requested": (1, credential.SecretWriteRequested),
     "secret.written": (1, credential.SecretWritten),
     "secret.removed": (1, credential.SecretRemoved),
+    "secret.erased": (1, credential.SecretErased),
     "config.written": (1, credential.ConfigWritten),
     "config.removed": (1, credential.ConfigRemoved),
     "default.mirrored": (1, credential.DefaultMirrored),

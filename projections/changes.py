@@ -96,12 +96,14 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
 
 def _told_of_values(event: Event) -> tuple[str, bool, str | None, str] | None:
     match event:
-        case credential.SecretWritten(name, fingerprint, store):
-            return "secret.written", False, None, f"{name} ({fingerprint}) in the {store}"
+        case credential.SecretWritten(name, fingerprint, store, base):
+            return "secret.written", False, None, f"{name} ({fingerprint}) in the {store}{_for(base)}"
         case credential.SecretRemoved(name):
             return "secret.removed", False, None, name
-        case credential.ConfigWritten(name, value):
-            return "config.written", False, None, f"{name} = {value}"
+        case credential.SecretErased(name, store):
+            return "secret.erased", False, None, f"{name} from the {store}"
+        case credential.ConfigWritten(name, value, base):
+            return "config.written", False, None, f"{name} = {value}{_for(base)}"
         case credential.ConfigRemoved(name):
             return "config.removed", False, None, name
         case credential.DefaultMirrored(name, code):
@@ -112,3 +114,7 @@ def _told_of_values(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "default.purged", False, None, name
         case _:
             return None
+
+
+def _for(base: str) -> str:
+    return f", for .{base}/skills" if base else ""

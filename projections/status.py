@@ -206,7 +206,7 @@ def registry_of(system: System) -> list[RegistrationStatus]:
         if state.found is None:
             continue
         approved = state.approved
-        given = system.credentials[ids.credential_stream(ids.HostId(host), scope, skill)].state
+        given = system.credentials[ids.credential_stream(ids.HostId(host), scope, skill)].state.of(harness)
         found.append(
             RegistrationStatus(
                 scope, harness, skill, state.found.source, state.found.bundle_hash,

@@ -2,11 +2,14 @@
 
 The same use cases serve a command line, which writes to the journal itself, and a server; they differ in their ledger.
 Secrets go from whoever gives them to a store, and from there into a sidecar; the journal sees names and fingerprints.
+Whoever changes credentials is the only one to do so from the request to the last record: what a store holds in the end
+is what was recorded in the end.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import trio
@@ -22,6 +25,8 @@ from omac.domain.sidecar import SidecarSpec
 from omac.journal.application import Journal
 from omac.services.engine import Engine
 from omac.services.ports import Secrets
+
+Value = TypeVar("Value")
 
 
 class Values(msgspec.Struct, frozen=True):
@@ -85,18 +90,27 @@ class SecretsMissing(Exception):
         self.fix = tuple(fix)
 
 
-class Credentials:
-    """The use cases. `key` is this host's key of fingerprints."""
+Changing = Callable[[], AbstractAsyncContextManager[None]]
 
-    def __init__(self, ledger: Ledger, host: HostId, secrets: Secrets, key: bytes) -> None:
+
+class Credentials:
+    """The use cases. `key` is this host's key of fingerprints.
+
+    `changing` is entered for every change, and lets one in at a time on this host. Raises Refusal (contention).
+    """
+
+    def __init__(
+        self, ledger: Ledger, host: HostId, secrets: Secrets, key: bytes, changing: Changing = nullcontext
+    ) -> None:
         self._ledger = ledger
         self._host = host
         self._secrets = secrets
         self._key = key
+        self._changing = changing
 
-    def given(self, scope: str, skill: str) -> Credential:
-        """What was given to a skill."""
-        return self._ledger.state(self._stream(scope, skill))
+    def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
+        """What was given to the skill in the base folder `base`; None: to any skill of that name."""
+        return self._ledger.state(self._stream(scope, skill)).of(base)
 
     def defaults(self, skill: str) -> dict[str, Default]:
         """The values remembered for skills of that name."""
@@ -110,49 +124,50 @@ class Credentials:
         values: Values,
         cause: Cause,
         *,
+        base: str = "",
         mirror: bool = True,
         adopted: Mapping[str, str] | None = None,
-    ) -> None:
-        """Keep values given to the code `code` of a skill, and remember them as defaults (not of shared skills).
+    ) -> tuple[Refusal, ...]:
+        """Keep values given to the code `code` of the skill in `base`, and remember them as defaults (not of shared
+        skills). `adopted` maps names to the code that their default was given to.
 
-        `adopted` maps names to the code that their default was given to. Raises Refusal; then nothing counts as given.
+        Raises Refusal; then nothing counts as given. Returns what failed once all of it did.
         """
-        stream, service = self._stream(scope, skill), credential.service(scope, skill)
-        store = await self._secrets.chosen() if values.secrets else ""
-        stored = self._sealed(store, service, values.secrets)
-        if values.secrets:
-            await self._ledger.execute(stream, RequestSecrets(stored), cause)
-            await self._secrets.write(store, service, values.secrets)
-        await self._ledger.execute(stream, GiveValues(stored, values.config, dict(adopted or {})), cause)
-        if mirror and scope != GLOBAL:
+        async with self._changing():
+            store = await self._give(scope, skill, values, cause, base, adopted or {})
+            problems: list[Refusal] = []
+            if mirror and scope != GLOBAL:
+                mirroring = self._mirror(store, skill, code, values, cause)
+                if not (problem := await _problem(mirroring, "given, but cannot be remembered")):
+                    problem = await self._tidy(DEFAULTS, skill, values, cause)
+                problems += problem
+            return (*problems, *await self._tidy(scope, skill, values, cause))
+
+    async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
+        """Keep values as the defaults of a skill's name, and give them to none.
+
+        Raises Refusal; then nothing is remembered. Returns what failed once all of it was.
+        """
+        async with self._changing():
+            store = await self._secrets.chosen() if values.secrets else ""
             await self._mirror(store, skill, code, values, cause)
+            return await self._tidy(DEFAULTS, skill, values, cause)
 
-    async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> None:
-        """Keep values as the defaults of a skill's name, and give them to none. Raises Refusal."""
-        store = await self._secrets.chosen() if values.secrets else ""
-        await self._mirror(store, skill, code, values, cause)
+    async def take(self, scope: str, skill: str, names: Collection[str], cause: Cause, base: str | None = None) -> None:
+        """Forget values of the skill in `base` (None: whichever): at once for whatever starts from now on, then in the
+        stores, also what is left there of earlier values.
 
-    async def take(self, scope: str, skill: str, names: Collection[str], cause: Cause) -> None:
-        """Forget values of a skill: at once for whatever starts from now on, then in the stores. Raises Refusal."""
-        stream, service = self._stream(scope, skill), credential.service(scope, skill)
-        before = self._ledger.state(stream)
-        await self._ledger.execute(stream, credential.TakeValues(tuple(names)), cause)
-        for store, kept in _by_store(names, before.secrets | before.writing).items():
-            await self._secrets.remove(store, service, kept)
-
-    async def sweep(self, scope: str, skill: str, names: Collection[str]) -> None:
-        """Finish what `take` could not: remove values that count as taken from the store in use. Raises Refusal."""
-        store = await self._secrets.chosen()
-        await self._secrets.remove(store, credential.service(scope, skill), list(names))
+        Raises Refusal: when a store failed, what it could not forget is left for the next time.
+        """
+        async with self._changing():
+            await self._ledger.execute(self._stream(scope, skill), credential.TakeValues(tuple(names), base), cause)
+            await self._erase(scope, skill, names, cause)
 
     async def purge(self, skill: str, cause: Cause) -> None:
-        """Forget the defaults of a skill's name. Raises Refusal."""
-        before = self._ledger.state(self._stream(DEFAULTS, skill))
-        await self._ledger.execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
-        kept = {name: default.secret for name, default in before.defaults.items() if default.secret}
-        secrets = kept | before.writing  # also what was on its way when it was cut short
-        for store, names in _by_store(secrets, secrets).items():
-            await self._secrets.remove(store, credential.service(DEFAULTS, skill), names)
+        """Forget the defaults of a skill's name, as `take` does."""
+        async with self._changing():
+            await self._ledger.execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
+            await self._erase(DEFAULTS, skill, list(self.given(DEFAULTS, skill).left), cause)
 
     async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
         """The defaults of these names, as far as there are any; only those given to `code`, if one is given.
@@ -169,37 +184,47 @@ class Credentials:
         secrets, _ = await self._read(credential.service(DEFAULTS, skill), stored)
         return Values(secrets, config)
 
-    async def adopt(self, scope: str, skill: str, code: str, names: Collection[str], cause: Cause) -> None:
-        """Without a person: take over what was given, under this name, to this very code elsewhere. Raises Refusal."""
-        values = await self.remembered(skill, names, code)
-        if values:
-            adopted = dict.fromkeys((*values.secrets, *values.config), code)
-            await self.give(scope, skill, code, values, cause, mirror=False, adopted=adopted)
+    async def adopt(
+        self, scope: str, skill: str, code: str, names: Collection[str], cause: Cause, base: str = ""
+    ) -> None:
+        """Without a person: take over what was given, under this name, to this very code elsewhere; not in the place of
+        what another base was given, nor of what a person gave or took back meanwhile. Raises Refusal."""
+        found = await self.remembered(skill, names, code)
+        if not found:
+            return
+        async with self._changing():
+            whole = self.given(scope, skill)
+            known = {*whole.secrets, *whole.config, *whole.of(base).taken}
+            values = Values(_but(known, found.secrets), _but(known, found.config))
+            if values:
+                adopted = dict.fromkeys((*values.secrets, *values.config), code)
+                await self._give(scope, skill, values, cause, base, adopted)
 
     async def needed(self, spec: SidecarSpec, harness: str) -> dict[str, Hidden]:
-        """The secrets that a start needs, each as it was recorded. Raises SecretsMissing."""
+        """The secrets that a start needs, each as it was recorded and still is. Raises SecretsMissing."""
         place = Place(spec.workdir, harness)
         wanted = {
             name: Stored(fingerprint, store)
             for store, names in spec.stored.items()
             for name, fingerprint in names.items()
         }
+        given = self.given(place.scope, spec.skill).secrets if wanted else {}
+        if taken := sorted(name for name, one in wanted.items() if given.get(name) != one):
+            raise _missing(spec, place, taken, "not what is given to it any more")
         try:
             found, changed = await self._read(credential.service(place.scope, spec.skill), wanted)
         except Refusal as refusal:
             raise SecretsMissing(wanted, refusal.message, refusal.fix) from None
-        if absent := wanted.keys() - found.keys():
-            names = sorted(absent)
+        if absent := sorted(wanted.keys() - found.keys()):
             how = "no longer what was recorded" if changed else "no longer there"
-            fix = [f"omac secrets set {spec.skill} {name} {place.flags}" for name in names]
-            raise SecretsMissing(names, f"{', '.join(names)}: what the {wanted[names[0]].store} holds is {how}", fix)
+            raise _missing(spec, place, absent, f"what the {wanted[absent[0]].store} holds is {how}")
         return found
 
     async def _read(self, service: str, wanted: Mapping[str, Stored]) -> tuple[dict[str, Hidden], bool]:
         """Of the wanted secrets those whose value is the recorded one; and whether another value was found."""
         found: dict[str, Hidden] = {}
         changed = False
-        for store, names in _by_store(wanted, wanted).items():
+        for store, names in _by_store({name: [one.store] for name, one in wanted.items()}).items():
             for name, value in (await self._secrets.read(store, service, names)).items():
                 if name not in wanted:
                     continue
@@ -208,6 +233,19 @@ class Credentials:
                 else:
                     changed = True
         return found, changed
+
+    async def _give(
+        self, scope: str, skill: str, values: Values, cause: Cause, base: str, adopted: Mapping[str, str]
+    ) -> str:
+        """Put them into the store that takes new values, which is returned, and have them count. Raises Refusal."""
+        stream, service = self._stream(scope, skill), credential.service(scope, skill)
+        store = await self._secrets.chosen() if values.secrets else ""
+        stored = self._sealed(store, service, values.secrets)
+        if values.secrets:
+            await self._ledger.execute(stream, RequestSecrets(stored, base), cause)
+            await self._secrets.write(store, service, values.secrets)
+        await self._ledger.execute(stream, GiveValues(stored, values.config, dict(adopted), base), cause)
+        return store
 
     async def _mirror(self, store: str, skill: str, code: str, values: Values, cause: Cause) -> None:
         service = credential.service(DEFAULTS, skill)
@@ -220,6 +258,25 @@ class Credentials:
         defaults |= {name: Default(code, None, one) for name, one in sealed.items()}
         await self._ledger.execute(stream, Mirror(defaults), cause)
 
+    async def _tidy(self, scope: str, skill: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
+        """Have the stores forget what these values replaced; returns what failed."""
+        problem = "given, but an earlier value is still where it was"
+        return await _problem(self._erase(scope, skill, values.secrets, cause), problem)
+
+    async def _erase(self, scope: str, skill: str, names: Collection[str], cause: Cause) -> None:
+        """Have every store forget what counts no longer of these names. Raises Refusal once all were asked."""
+        stream, service = self._stream(scope, skill), credential.service(scope, skill)
+        left = self._ledger.state(stream).left
+        refusals: list[Refusal] = []
+        for store, kept in _by_store({name: left[name] for name in names if name in left}).items():
+            try:
+                await self._secrets.remove(store, service, kept)
+                await self._ledger.execute(stream, credential.Erased(store, tuple(kept)), cause)
+            except Refusal as refusal:
+                refusals.append(refusal)
+        if refusals:
+            raise refusals[0]
+
     def _sealed(self, store: str, service: str, secrets: Mapping[str, Hidden]) -> dict[str, Stored]:
         return {
             name: Stored(credential.fingerprint(self._key, service, name, value), store)
@@ -230,9 +287,27 @@ class Credentials:
         return ids.credential_stream(self._host, scope, skill)
 
 
-def _by_store(names: Collection[str], stored: Mapping[str, Stored]) -> dict[str, list[str]]:
+def _by_store(stores: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name in names:
-        if name in stored:
-            found.setdefault(stored[name].store, []).append(name)
+    for name, of_name in stores.items():
+        for store in of_name:
+            found.setdefault(store, []).append(name)
     return found
+
+
+def _but(known: Collection[str], values: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if name not in known}
+
+
+async def _problem(work: Awaitable[None], told: str) -> tuple[Refusal, ...]:
+    """Do what nothing depends on any more; returns how it failed, if it did."""
+    try:
+        await work
+    except Refusal as refusal:
+        return (Refusal(refusal.reason, f"{told}: {refusal.message}", fix=refusal.fix),)
+    return ()
+
+
+def _missing(spec: SidecarSpec, place: Place, names: Sequence[str], how: str) -> SecretsMissing:
+    fix = [f"omac secrets set {spec.skill} {name} {place.flags}" for name in names]
+    return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)

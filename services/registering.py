@@ -40,14 +40,7 @@ class Registering:
 
         Raises Refusal: skill-invalid (it cannot be copied), skill-changed (it is no longer what was found).
         """
-        skill = candidate.skill
-        frozen = await self._frozen.freeze(skill.source)
-        if frozen.bundle_hash != skill.bundle_hash or digest not in (None, frozen.digest):
-            message = f"{skill.name} in {skill.source} changed while it was looked at: nothing was approved"
-            fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
-            raise Refusal("skill-changed", message, fix=fix)
-        code = Code(skill.source, frozen.bundle_hash, frozen.digest)
-        return self._decide(candidate, registration.Approve(code, candidate.place.workdir))
+        return self._vouch(candidate, await self._freeze(candidate, digest))
 
     def note(self, candidate: Candidate) -> bool:
         """A person wants it known, and does not vouch for it. False: it was known."""
@@ -59,21 +52,36 @@ class Registering:
 
     async def register(
         self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
-    ) -> None:
-        """Vouch for a skill and give it values; `adopted` names those that come from defaults. Raises Refusal."""
-        await self.approve(candidate, digest)
-        if values:
-            await self.give(candidate, values, adopted)
+    ) -> tuple[Refusal, ...]:
+        """Give a skill values, then vouch for it; `adopted` names those that come from defaults.
+
+        Raises Refusal; then it is not vouched for. Returns what failed once the values counted.
+        """
+        code = await self._freeze(candidate, digest)
+        problems = await self.give(candidate, values, adopted, code=code.digest) if values else ()
+        self._vouch(candidate, code)
+        return problems
 
     async def give(
-        self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), *, mirror: bool = True
-    ) -> None:
-        """Give a skill values; they are remembered for the code that it has, unless `mirror` is false."""
-        skill = candidate.skill
+        self,
+        candidate: Candidate,
+        values: Values,
+        adopted: Sequence[str] = (),
+        *,
+        mirror: bool = True,
+        code: str | None = None,
+    ) -> tuple[Refusal, ...]:
+        """Give a skill values; they are remembered for `code`, else for the code that it has, unless `mirror` is false.
+
+        Raises Refusal; then nothing counts as given. Returns what failed once it did.
+        """
+        skill, scope = candidate.skill, candidate.place.scope
         remembered = self._credentials.defaults(skill.name)
         origins = {name: remembered[name].code for name in adopted if name in remembered}
-        code, scope = self.code(candidate), candidate.place.scope
-        await self._credentials.give(scope, skill.name, code, values, PERSON, mirror=mirror, adopted=origins)
+        code = code or self.code(candidate)
+        return await self._credentials.give(
+            scope, skill.name, code, values, PERSON, base=skill.base, mirror=mirror, adopted=origins
+        )
 
     def code(self, candidate: Candidate) -> str:
         """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""
@@ -84,6 +92,19 @@ class Registering:
         """Forget a registration, and with it the approval. False: there was none."""
         decide = partial(registration.decide, registration.Deregister())
         return bool(self._journal.execute(stream, Registration(), registration.evolve, decide, PERSON))
+
+    async def _freeze(self, candidate: Candidate, digest: str | None) -> Code:
+        """The copy that an approval is for; nothing is recorded of it. Raises Refusal, as `approve` does."""
+        skill = candidate.skill
+        frozen = await self._frozen.freeze(skill.source)
+        if frozen.bundle_hash != skill.bundle_hash or digest not in (None, frozen.digest):
+            message = f"{skill.name} in {skill.source} changed while it was looked at: nothing was approved"
+            fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
+            raise Refusal("skill-changed", message, fix=fix)
+        return Code(skill.source, frozen.bundle_hash, frozen.digest)
+
+    def _vouch(self, candidate: Candidate, code: Code) -> bool:
+        return self._decide(candidate, registration.Approve(code, candidate.place.workdir))
 
     def _decide(self, candidate: Candidate, command: registration.Command) -> bool:
         decide = partial(registration.decide, command)

@@ -112,14 +112,14 @@ class Registrar:
         sidecar = skill.meta.sidecar if skill.meta else None
         if not place.workdir or sidecar is None or code is None or not code.is_bundle(_code(skill)):
             return
-        given = self._credentials.given(place.scope, skill.name)
+        given = self._credentials.given(place.scope, skill.name, skill.base)
         has = {*given.secrets, *given.config, *given.taken}
         remembered = self._credentials.defaults(skill.name)
         names = [field.name for field in sidecar.fields if field.name not in has]
         if not any(name in remembered and remembered[name].code == code.digest for name in names):
             return
         try:
-            await self._credentials.adopt(place.scope, skill.name, code.digest, names, Cause("omac"))
+            await self._credentials.adopt(place.scope, skill.name, code.digest, names, Cause("omac"), skill.base)
         except Refusal as refusal:  # a store is locked, say: the values stay missing, and are said to be
             _log.warning("%s in %s: remembered values cannot be adopted: %s", skill.name, place.shown, refusal.message)
 
@@ -131,7 +131,8 @@ class Registrar:
             return UNREADABLE
 
     def _known(self, place: Place, skill: FoundSkill) -> Known:
-        return Known(self._registration(self._stream(place, skill)), self._credentials.given(place.scope, skill.name))
+        given = self._credentials.given(place.scope, skill.name, skill.base)
+        return Known(self._registration(self._stream(place, skill)), given)
 
     def _registration(self, stream: StreamId) -> Registration:
         return self._engine.system.registrations[stream].state

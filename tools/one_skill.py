@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -14,8 +14,10 @@ from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.values import ValueRefused
+from omac.services.credentials import Values
 from omac.services.finding import Candidate, find
 from omac.tools.opened import Opened, Where, opened, search_of
+from omac.tools.render import say
 
 
 class Asked(NamedTuple):
@@ -56,7 +58,16 @@ class OneSkill(NamedTuple):
 
     def given(self) -> Credential:
         """What was given to it here."""
-        return self.opened.credentials.given(self.place.scope, self.name)
+        return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
+
+    def give(self, values: Values) -> None:
+        """Give it values, and tell what came of that besides. Raises Refusal; then nothing counts as given."""
+        before = self.opened.credentials.given(self.place.scope, self.name)
+
+        async def give() -> tuple[Refusal, ...]:
+            return await self.opened.registering.give(self.candidate, values)
+
+        tell_besides(self.candidate, values, before, trio.run(give))
 
     def command(self, group: str, *words: str) -> str:
         """A command about it, ready to be pasted."""
@@ -112,6 +123,20 @@ def one_skill(
         assert meta is not None
         assert meta.sidecar is not None, "find returns no other"
         yield OneSkill(everything, candidate, meta.sidecar, asked.where)
+
+
+def tell_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:
+    """What failed once these values were given, and from which other skill of that name they were taken by that."""
+    names, base = (*values.secrets, *values.config), candidate.skill.base
+    for name in names:
+        owner = before.bases.get(name, base)
+        if owner != base and (name in before.secrets or name in before.config):
+            skill = f"{candidate.skill.name} in .{owner}/skills"
+            say(f"{name} was given to {skill}, which does not have it any more: a name has one value", sys.stderr)
+    for problem in problems:
+        say(f"{', '.join(names)}: {problem.message}", sys.stderr)
+        for command in problem.fix:
+            say(f"  try: {command}", sys.stderr)
 
 
 def at_terminal() -> bool:

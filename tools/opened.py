@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import trio
 
+from omac.adapters.linux.lock import OneAtATime
 from omac.adapters.linux.state import StateDir
 from omac.adapters.secrets.stores import SecretStores
 from omac.adapters.settings.files import read_user
@@ -58,11 +59,16 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
     journal = open_journal(state.journal_in_use(environment, journal_path), secrets.token_hex(6), clock)
     try:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
-        credentials = Credentials(JournalLedger(journal), host, stores, key)
+        credentials = Credentials(JournalLedger(journal), host, stores, key, changing_of(state))
         registering = Registering(journal, host, DiskFrozenSkills(state.frozen), credentials)
         yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
     finally:
         journal.close()
+
+
+def changing_of(state: StateDir) -> OneAtATime:
+    """What whoever changes credentials is in: one at a time on this host."""
+    return OneAtATime(os.path.join(state.path, "credentials.lock"))
 
 
 def stores_of(state: StateDir, environment: Mapping[str, str]) -> SecretStores:

@@ -78,7 +78,7 @@ def confirm(question: str) -> bool:
 
 def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:
     """All of the standard input. Raises Refusal (value-refused) when it is larger."""
-    content = sys.stdin.buffer.read(bytes_max + 1)
+    content = b"" if sys.stdin is None else sys.stdin.buffer.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise Refusal("value-refused", f"the standard input holds more than {bytes_max} bytes")
     return content

@@ -64,9 +64,9 @@ class Registry:
         finally:
             journal.close()
 
-    def credential(self, scope: str, skill: str) -> Credential:
-        """What was given to a skill."""
-        return self.system.credentials[ids.credential_stream(self._host, scope, skill)].state
+    def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
+        """What was given to the skill in the base folder `base`; None: to any skill of that name."""
+        return self.system.credentials[ids.credential_stream(self._host, scope, skill)].state.of(base)
 
     def find(self, scope: str, base: str, skill: str) -> Known | None:
         """The registration of a skill in the base folder `base`."""

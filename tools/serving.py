@@ -49,6 +49,7 @@ from omac.services.recovery import recover
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import Inner
+from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
 from omac.tools.version import VERSION
 
@@ -108,7 +109,7 @@ class Server:
         self.engine = Engine(self.journal, host)
         self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
-        self._credentials = Credentials(EngineLedger(self.engine), host, self.secrets, key)
+        self._credentials = Credentials(EngineLedger(self.engine), host, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen)
         self._stop = trio.Event()
         self._hurry = trio.Event()

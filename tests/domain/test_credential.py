@@ -20,10 +20,12 @@ from omac.domain.credential import (
     DefaultAdopted,
     DefaultMirrored,
     DefaultPurged,
+    Erased,
     GiveValues,
     Mirror,
     Purge,
     RequestSecrets,
+    SecretErased,
     SecretRemoved,
     SecretWriteRequested,
     SecretWritten,
@@ -39,6 +41,10 @@ ELSEWHERE = Stored("hmac:1", "keychain")
 KEY = bytes(range(32))
 HELD = Credential({"A": ONE}, {}, {"C": "1"})
 UNDER_WAY = Credential({"A": ONE}, {"A": TWO, "B": TWO})
+IN_VAULT = {"A": ("vault",)}
+OWN = {"A": "agents"}
+AGENTS = Credential({"A": ONE}, {"W": TWO}, {"C": "1"}, taken=("T",), bases=dict.fromkeys("AWCT", "agents"))
+MOVED = Credential({"A": ONE}, held={"A": ("keychain", "vault"), "B": ("vault",)})
 KEPT = Credential(defaults={"A": Default("sha256:a", None, ONE), "C": Default("sha256:a", "1")})
 
 
@@ -84,6 +90,24 @@ KEPT = Credential(defaults={"A": Default("sha256:a", None, ONE), "C": Default("s
             TakeValues(("A",)),
             [SecretRemoved("A"), ConfigRemoved("A")],
         ),
+        (
+            Credential(),
+            GiveValues({"A": ONE}, {"C": "1"}, base="agents"),
+            [SecretWritten("A", "hmac:1", "vault", "agents"), ConfigWritten("C", "1", "agents")],
+        ),
+        (Credential(), RequestSecrets({"A": ONE}, "agents"), [SecretWriteRequested("A", "hmac:1", "vault", "agents")]),
+        (AGENTS, GiveValues({"A": ONE}, {"C": "1"}, base="agents"), []),
+        (
+            AGENTS,  # the same values, for another skill of that name
+            GiveValues({"A": ONE}, {"C": "1"}, base="claude"),
+            [SecretWritten("A", "hmac:1", "vault", "claude"), ConfigWritten("C", "1", "claude")],
+        ),
+        (AGENTS, TakeValues(("A", "W", "C"), "claude"), []),
+        (AGENTS, TakeValues(("A", "W", "C"), "agents"), [SecretRemoved("A"), SecretRemoved("W"), ConfigRemoved("C")]),
+        (AGENTS, TakeValues(("A",)), [SecretRemoved("A")]),
+        (HELD, TakeValues(("A",), "claude"), [SecretRemoved("A")]),  # of no base: it is everybody's
+        (MOVED, Erased("keychain", ("A", "A", "B", "C")), [SecretErased("A", "keychain")]),
+        (MOVED, Erased("vault", ("A", "B")), [SecretErased("B", "vault")]),  # what counts is not erased
         (Credential(), Mirror({}), []),
         (
             Credential(),
@@ -115,10 +139,45 @@ def test_decisions(state: Credential, command: Command, events: list[Event]) -> 
 @pytest.mark.parametrize(
     ("before", "event", "after"),
     [
-        (HELD, SecretWriteRequested("A", "hmac:2", "vault"), Credential({"A": ONE}, {"A": TWO}, {"C": "1"})),
-        (Credential(), SecretWriteRequested("A", "hmac:1", "vault"), Credential({}, {"A": ONE})),
-        (UNDER_WAY, SecretWritten("A", "hmac:2", "vault"), Credential({"A": TWO}, {"B": TWO})),
-        (Credential(taken=("B", "A")), SecretWritten("A", "hmac:1", "vault"), Credential({"A": ONE}, taken=("B",))),
+        (
+            HELD,
+            SecretWriteRequested("A", "hmac:2", "vault", "agents"),  # nothing counts yet
+            Credential({"A": ONE}, {"A": TWO}, {"C": "1"}, held=IN_VAULT),
+        ),
+        (Credential(), SecretWriteRequested("A", "hmac:1", "vault"), Credential({}, {"A": ONE}, held=IN_VAULT)),
+        (
+            Credential(),
+            SecretWriteRequested("A", "hmac:1", "vault", "agents"),
+            Credential({}, {"A": ONE}, bases={"A": "agents"}, held=IN_VAULT),
+        ),
+        (UNDER_WAY, SecretWritten("A", "hmac:2", "vault"), Credential({"A": TWO}, {"B": TWO}, held=IN_VAULT)),
+        (
+            Credential(taken=("B", "A")),
+            SecretWritten("A", "hmac:1", "vault"),
+            Credential({"A": ONE}, taken=("B",), held=IN_VAULT),
+        ),
+        (
+            Credential({"A": ONE}, held=IN_VAULT),
+            SecretWritten("A", "hmac:1", "keychain", "agents"),
+            Credential({"A": ELSEWHERE}, bases={"A": "agents"}, held={"A": ("vault", "keychain")}),
+        ),
+        (
+            Credential({"A": ONE}, config={"A": "x"}, bases={"A": "agents"}),
+            ConfigWritten("A", "y", "claude"),  # what another base was given under this name, of any kind, is gone
+            Credential(config={"A": "y"}, bases={"A": "claude"}),
+        ),
+        (
+            Credential({"A": ONE}, bases={"A": "agents"}),
+            ConfigWritten("A", "y"),  # nor does it become everybody's
+            Credential(config={"A": "y"}),
+        ),
+        (Credential({"A": ONE}), ConfigWritten("A", "y", "agents"), Credential({"A": ONE}, {}, {"A": "y"}, bases=OWN)),
+        (AGENTS, SecretRemoved("A"), msgspec.structs.replace(AGENTS, secrets={}, taken=("T", "A"))),
+        (MOVED, SecretErased("A", "keychain"), msgspec.structs.replace(MOVED, held=IN_VAULT | {"B": ("vault",)})),
+        (MOVED, SecretErased("A", "vault"), MOVED),
+        (MOVED, SecretErased("B", "vault"), msgspec.structs.replace(MOVED, held={"A": ("keychain", "vault")})),
+        (MOVED, SecretErased("X", "vault"), MOVED),
+        (Credential({}, {"A": ONE}, held=IN_VAULT), SecretErased("A", "vault"), Credential()),
         (UNDER_WAY, SecretRemoved("A"), Credential({}, {"B": TWO}, taken=("A",))),
         (UNDER_WAY, SecretRemoved("B"), Credential({"A": ONE}, {"A": TWO}, taken=("B",))),
         (Credential(taken=("A", "B")), SecretRemoved("A"), Credential(taken=("B", "A"))),
@@ -131,12 +190,12 @@ def test_decisions(state: Credential, command: Command, events: list[Event]) -> 
         (
             Credential({}, {"A": ONE, "B": TWO}),
             DefaultMirrored("A", "h", None, "hmac:1", "vault"),
-            Credential({}, {"B": TWO}, defaults={"A": Default("h", None, ONE)}),
+            Credential({}, {"B": TWO}, defaults={"A": Default("h", None, ONE)}, held=IN_VAULT),
         ),
         (
             KEPT,  # a setting becomes a secret of the same name
             DefaultMirrored("C", "h", None, "hmac:2", "vault"),
-            Credential(defaults={"A": KEPT.defaults["A"], "C": Default("h", None, TWO)}),
+            Credential(defaults={"A": KEPT.defaults["A"], "C": Default("h", None, TWO)}, held={"C": ("vault",)}),
         ),
         (KEPT, DefaultPurged("A"), Credential(defaults={"C": KEPT.defaults["C"]})),
         (KEPT, DefaultPurged("X"), KEPT),
@@ -152,7 +211,9 @@ def test_every_event_may_follow_every_other() -> None:
     examples: list[Event] = [
         SecretWriteRequested("A", "hmac:1", "vault"),
         SecretWritten("A", "hmac:1", "vault"),
+        SecretWritten("A", "hmac:2", "keychain", "agents"),
         SecretRemoved("A"),
+        SecretErased("A", "vault"),
         ConfigWritten("A", "1"),
         ConfigRemoved("A"),
         DefaultMirrored("A", "h", "1"),
@@ -175,10 +236,12 @@ REMEMBERED = st.one_of(
     st.builds(Default, st.sampled_from(["h", "i"]), st.sampled_from(["", "1"])),
     st.builds(Default, st.sampled_from(["h", "i"]), st.none(), st.sampled_from([ONE, TWO])),
 )
+BASES = st.sampled_from(["", "agents", "claude"])
 COMMANDS = st.one_of(
-    st.builds(RequestSecrets, SECRETS),
-    st.builds(GiveValues, SECRETS, CONFIG),
-    st.builds(TakeValues, st.lists(NAMES, unique=True).map(tuple)),
+    st.builds(RequestSecrets, SECRETS, BASES),
+    st.builds(GiveValues, SECRETS, CONFIG, base=BASES),
+    st.builds(TakeValues, st.lists(NAMES, unique=True).map(tuple), st.none() | BASES),
+    st.builds(Erased, st.sampled_from(["vault", "keychain"]), st.lists(NAMES, unique=True).map(tuple)),
     st.builds(Mirror, st.dictionaries(NAMES, REMEMBERED, max_size=2)),
     st.builds(Purge, st.lists(NAMES, unique=True).map(tuple)),
 )
@@ -195,14 +258,18 @@ def test_what_was_said_last_holds(commands: list[Command]) -> None:
             case RequestSecrets(secrets):
                 assert state.writing == state.writing | secrets
                 continue
-            case GiveValues(secrets, config, _):
-                assert state.secrets == state.secrets | secrets
-                assert state.config == state.config | config
+            case GiveValues(secrets, config, _, base):
+                own = state.of(base)
+                assert own.secrets == own.secrets | secrets
+                assert own.config == own.config | config
                 assert not state.writing.keys() & secrets.keys()
                 assert not {*secrets, *config} & set(state.taken)
-            case TakeValues(names):
-                assert not (state.secrets | state.writing).keys() & set(names)
-                assert not state.config.keys() & set(names)
+            case TakeValues(names, base):
+                own = state.of(base)
+                assert not (own.secrets | own.writing).keys() & set(names)
+                assert not own.config.keys() & set(names)
+            case Erased(store, names):
+                assert not any(store in state.left.get(name, ()) for name in names)
             case Mirror(defaults):
                 assert state.defaults == state.defaults | defaults
             case Purge(names):
@@ -211,11 +278,46 @@ def test_what_was_said_last_holds(commands: list[Command]) -> None:
         assert len(set(state.taken)) == len(state.taken)
 
 
+@given(st.lists(COMMANDS, max_size=12))
+def test_no_value_is_lost_sight_of(commands: list[Command]) -> None:
+    """Wherever a value was put or was to be put, it counts, is left, or was erased; what counts for one base counts
+    for no other."""
+    state, put = Credential(), set[tuple[str, str]]()
+    for command in commands:
+        for event in credential.decide(command, state):
+            state = credential.evolve(state, event)
+            match event:
+                case SecretWriteRequested(name, _, store, _) | SecretWritten(name, _, store, _):
+                    put.add((name, store))
+                case DefaultMirrored(name, _, None, _, store):
+                    put.add((name, store))
+                case SecretErased(name, store):
+                    put.discard((name, store))
+        left = {(name, store) for name, stores in state.left.items() for store in stores}
+        assert left == {(name, store) for name, store in put if not state.is_used(name, store)}
+        agents, claude = state.of("agents"), state.of("claude")
+        assert state.left == agents.left == claude.left
+        for name in {*agents.secrets, *agents.config} & {*claude.secrets, *claude.config}:
+            assert name not in state.bases
+
+
+@pytest.mark.parametrize(
+    ("base", "secrets", "config", "taken"),
+    [("agents", {"A", "B"}, {"C"}, ("T",)), ("claude", {"B"}, set(), ()), (None, {"A", "B"}, {"C"}, ("T",))],
+)
+def test_what_counts_for_whom(base: str | None, secrets: set[str], config: set[str], taken: tuple[str, ...]) -> None:
+    """What was given to one base; and for all, what earlier versions recorded, without a base."""
+    own = msgspec.structs.replace(AGENTS, secrets={"A": ONE, "B": TWO}).of(base)
+    assert (own.secrets.keys(), own.config.keys(), own.taken) == (secrets, config, taken)
+    assert own.writing.keys() == ({"W"} if base != "claude" else set())
+
+
 def test_no_command_and_no_event_has_room_for_a_value() -> None:
     """Of a secret: what is recorded of it is a name, a fingerprint and a store."""
     for event in (SecretWriteRequested, SecretWritten):
-        assert event.__struct_fields__ == ("name", "fingerprint", "store")
+        assert event.__struct_fields__ == ("name", "fingerprint", "store", "base")
     assert SecretRemoved.__struct_fields__ == ("name",)
+    assert SecretErased.__struct_fields__ == ("name", "store")
     assert Stored.__struct_fields__ == ("fingerprint", "store")
 
 

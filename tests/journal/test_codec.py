@@ -331,15 +331,16 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "secret.write-requested",
         credential.SecretWriteRequested("TOKEN", "hmac:00", "vault"),
-        "0193a5544f4b454ea7686d61633a3030a57661756c74",
+        "0194a5544f4b454ea7686d61633a3030a57661756c74a0",
     ),
     (
         "secret.written",
         credential.SecretWritten("TOKEN", "hmac:00", "vault"),
-        "0193a5544f4b454ea7686d61633a3030a57661756c74",
+        "0194a5544f4b454ea7686d61633a3030a57661756c74a0",
     ),
     ("secret.removed", credential.SecretRemoved("TOKEN"), "0191a5544f4b454e"),
-    ("config.written", credential.ConfigWritten("MODE", "fast"), "0192a44d4f4445a466617374"),
+    ("secret.erased", credential.SecretErased("TOKEN", "vault"), "0192a5544f4b454ea57661756c74"),
+    ("config.written", credential.ConfigWritten("MODE", "fast"), "0193a44d4f4445a466617374a0"),
     ("config.removed", credential.ConfigRemoved("MODE"), "0191a44d4f4445"),
     (
         "default.mirrored",
@@ -359,6 +360,9 @@ GOLDEN: list[tuple[str, Event, str]] = [
 EARLIER = {
     "run.started": "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276",
     "skill.approved": "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030",
+    "secret.write-requested": "0193a5544f4b454ea7686d61633a3030a57661756c74",
+    "secret.written": "0193a5544f4b454ea7686d61633a3030a57661756c74",
+    "config.written": "0192a44d4f4445a466617374",
     "sidecar.spawn-requested": (
         "01939ba46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
         "3a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489194a5544f4b45"

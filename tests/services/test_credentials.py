@@ -1,13 +1,17 @@
 """services/credentials.py: what a store holds counts only if the journal says so, whatever fails in between."""
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+from omac.adapters.linux import lock
+from omac.adapters.linux.lock import OneAtATime
 from omac.domain import credential, ids
 from omac.domain.credential import DEFAULTS, Credential, Default, Stored
 from omac.domain.hidden import Hidden
@@ -43,6 +47,7 @@ class Shelf:
         self.kept: dict[tuple[str, str], dict[str, Hidden]] = {}
         self.done: list[str] = []
         self.locked: set[str] = set()
+        self.slow: Iterator[float] = iter(())  # seconds that writes take once the value is there
         self.instead: dict[str, BaseException] = {}
         self.afterwards: dict[str, BaseException] = {}
 
@@ -57,6 +62,7 @@ class Shelf:
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
         self._begin("write", store, service)
         self.kept.setdefault((store, service), {}).update(values)
+        await trio.sleep(next(self.slow, 0.0))
         self._end("write", store, service)
 
     async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
@@ -105,9 +111,9 @@ def token(text: str = FIRST) -> Values:
     return Values({"TOKEN": Hidden(text)})
 
 
-async def give(credentials: Credentials, values: Values, **more: Any) -> None:
+async def give(credentials: Credentials, values: Values, **more: Any) -> tuple[Refusal, ...]:
     """To the skill of the shop."""
-    await credentials.give(SHOP, "slack", CODE, values, BY, **more)
+    return await credentials.give(SHOP, "slack", CODE, values, BY, **more)
 
 
 def spec(given: Credential, workdir: str = "/w/shop") -> SidecarSpec:
@@ -350,26 +356,34 @@ async def test_secrets_of_one_skill_in_two_stores(credentials: Credentials, shel
         await arrives(credentials)
     shelf.locked = set()
     await credentials.take(SHOP, "slack", ["TOKEN", "SPARE"], BY)
-    assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}  # the one of before it moved
-    assert shelf.texts("keychain", SERVICE) == {}
+    assert shelf.texts("vault", SERVICE) == shelf.texts("keychain", SERVICE) == {}
 
 
 # ---- taking back, and defaults ----
 
 
 async def test_taking_back_counts_at_once(credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds) -> None:
-    """Recorded first: a locked store does not keep a secret in force. What is left behind can be swept later."""
+    """Recorded first: a locked store does not keep a secret in force. What is left there is known, and removed when it
+    is taken back again."""
     await give(credentials, token())
     shelf.locked = {"vault"}
     with pytest.raises(Refusal, match="locked"):
         await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     assert kinds(path)[-1] == "secret.removed"
-    assert credentials.given(SHOP, "slack") == Credential(taken=("TOKEN",))
+    left = credentials.given(SHOP, "slack")
+    assert left == Credential(taken=("TOKEN",), held={"TOKEN": ("vault",)})
+    assert left.left == left.held
     shelf.locked = set()
     assert await arrives(credentials) == {}
     assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}
-    await credentials.sweep(SHOP, "slack", ["TOKEN"])
+    shelf.use = "keychain"  # it is removed from where it is, not from where it would be now
+    await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     assert shelf.texts("vault", SERVICE) == {}
+    assert kinds(path)[-1] == "secret.erased"
+    assert credentials.given(SHOP, "slack") == Credential(taken=("TOKEN",))
+    done = len(shelf.done)
+    await credentials.take(SHOP, "slack", ["TOKEN"], BY)
+    assert len(shelf.done) == done, "and then no store is asked again"
 
 
 async def test_taking_back_what_was_cut_short(credentials: Credentials, shelf: Shelf) -> None:
@@ -402,6 +416,9 @@ async def test_defaults_stay_until_they_are_purged(credentials: Credentials, she
     assert credentials.defaults("slack") == {}
     shelf.locked = set()
     assert not await credentials.remembered("slack", ["TOKEN", "REGION"])
+    assert shelf.texts("vault", REMEMBERED) == {"TOKEN": FIRST}
+    await credentials.purge("slack", BY)
+    assert shelf.texts("vault", REMEMBERED) == {}
 
 
 async def test_purging_empties_the_stores(credentials: Credentials, shelf: Shelf) -> None:
@@ -438,6 +455,194 @@ async def test_adopting_from_a_locked_store(credentials: Credentials, shelf: She
     with pytest.raises(Refusal, match="locked"):
         await credentials.adopt(other, "slack", CODE, ["TOKEN"], Cause("omac"))
     assert credentials.given(other, "slack") == Credential()
+
+
+# ---- what is left ----
+
+
+async def test_a_store_that_was_left_is_emptied(
+    credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds
+) -> None:
+    """Given again where another store is in use, the earlier one forgets its value; here and where it is remembered."""
+    await give(credentials, token())
+    shelf.use = "keychain"
+    before = len(kinds(path))
+    assert await give(credentials, token(SECOND)) == ()
+    assert shelf.texts("vault", SERVICE) == shelf.texts("vault", REMEMBERED) == {}
+    assert shelf.texts("keychain", SERVICE) == shelf.texts("keychain", REMEMBERED) == {"TOKEN": SECOND}
+    assert kinds(path)[before:] == [
+        "secret.write-requested", "secret.written", "secret.write-requested", "default.mirrored", "secret.erased",
+        "secret.erased",
+    ]  # fmt: skip
+
+
+async def test_a_store_that_is_left_and_locked(credentials: Credentials, shelf: Shelf) -> None:
+    """The new value is given; what is left is told, and removed with the next change of that name."""
+    await give(credentials, token())
+    shelf.use, shelf.locked = "keychain", {"vault"}
+    problems = await give(credentials, token(SECOND))
+    assert [problem.reason for problem in problems] == ["keychain-locked"] * 2
+    assert all("an earlier value is still where it was" in problem.message for problem in problems)
+    assert await arrives(credentials) == {"TOKEN": SECOND}
+    assert credentials.given(SHOP, "slack").left == {"TOKEN": ("vault",)}
+    shelf.locked = set()
+    assert await give(credentials, token(SECOND)) == ()
+    assert shelf.texts("vault", SERVICE) == {}
+    assert credentials.given(SHOP, "slack").left == {}
+
+
+@pytest.mark.parametrize("service", [SERVICE, REMEMBERED])
+async def test_killed_before_it_was_erased(credentials: Credentials, shelf: Shelf, service: str) -> None:
+    """Removing begins anew, whatever had been reached."""
+    await give(credentials, token())
+    shelf.instead = {f"remove vault {service}": Crash()}
+
+    async def forget() -> None:
+        await credentials.take(SHOP, "slack", ["TOKEN"], BY)
+        await credentials.purge("slack", BY)
+
+    with pytest.raises(Crash):
+        await forget()
+    shelf.instead = {}
+    await forget()
+    assert not any(shelf.kept.values())
+    assert credentials.given(SHOP, "slack").left == credentials.given(DEFAULTS, "slack").left == {}
+
+
+@pytest.mark.parametrize("when", ["instead", "afterwards"])
+async def test_purging_what_was_cut_short(credentials: Credentials, shelf: Shelf, when: str) -> None:
+    """A default that was never recorded is removed all the same."""
+    setattr(shelf, when, {f"write vault {REMEMBERED}": Crash()})
+    with pytest.raises(Crash):
+        await give(credentials, token())
+    assert credentials.defaults("slack") == {}
+    assert credentials.given(DEFAULTS, "slack").left == {"TOKEN": ("vault",)}
+    await credentials.purge("slack", BY)
+    assert shelf.texts("vault", REMEMBERED) == {}
+    assert credentials.given(DEFAULTS, "slack") == Credential()
+
+
+async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, shelf: Shelf) -> None:
+    """All are asked; the refusal comes in the end."""
+    await give(credentials, token(), mirror=False)
+    shelf.use = "keychain"
+    await give(credentials, Values({"SPARE": Hidden(SECOND)}), mirror=False)
+    shelf.locked = {"vault"}
+    with pytest.raises(Refusal, match="locked"):
+        await credentials.take(SHOP, "slack", ["TOKEN", "SPARE"], BY)
+    assert shelf.texts("keychain", SERVICE) == {}
+    assert credentials.given(SHOP, "slack").left == {"TOKEN": ("vault",)}
+
+
+async def test_what_cannot_be_remembered_is_given(credentials: Credentials, shelf: Shelf) -> None:
+    """It counts, and what failed is returned; the earlier default stays."""
+    await give(credentials, token())
+    shelf.instead = {f"write vault {REMEMBERED}": LOCKED}
+    (problem,) = await give(credentials, token(SECOND))
+    assert problem.message == "given, but cannot be remembered: the system's keychain is locked"
+    assert (problem.reason, problem.fix) == (LOCKED.reason, LOCKED.fix)
+    assert await arrives(credentials) == {"TOKEN": SECOND}
+    assert (await credentials.remembered("slack", ["TOKEN"])).secrets == {"TOKEN": Hidden(FIRST)}
+
+
+# ---- which skill of that name ----
+
+
+async def test_a_value_is_for_one_base(credentials: Credentials, shelf: Shelf) -> None:
+    """Other skills of that name have nothing of it, and take nothing back."""
+    await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}), base="claude")
+    assert credentials.given(SHOP, "slack", "claude").secrets.keys() == {"TOKEN"}
+    other = credentials.given(SHOP, "slack", "agents")
+    assert (other.secrets, other.config) == ({}, {})
+    await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY, "agents")
+    assert await arrives(credentials) == {"TOKEN": FIRST}
+    assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}
+    await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY, "claude")
+    assert credentials.given(SHOP, "slack", "claude").taken == ("TOKEN", "REGION")
+    assert credentials.given(SHOP, "slack", "agents").taken == ()
+    assert shelf.texts("vault", SERVICE) == {}
+
+
+async def test_a_name_has_one_value(credentials: Credentials) -> None:
+    """The store has one place for it: given to another base, also as it was, it is no longer the first one's."""
+    for base, other in (("claude", "agents"), ("agents", "claude")):
+        await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}), base=base)
+        own, others = credentials.given(SHOP, "slack", base), credentials.given(SHOP, "slack", other)
+        assert (own.secrets.keys(), own.config) == ({"TOKEN"}, {"REGION": "eu"})
+        assert (others.secrets, others.config) == ({}, {})
+
+
+async def test_adopting_takes_nothing_from_anybody(credentials: Credentials) -> None:
+    """Neither what another base was given, nor what a person took back; what is adopted is for the base that asked."""
+    await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu", "MODE": "fast"}), base="claude")
+    await credentials.take(SHOP, "slack", ["MODE"], BY, "claude")
+    names = ["TOKEN", "REGION", "MODE"]
+    await credentials.adopt(SHOP, "slack", CODE, names, Cause("omac"), "claude")
+    assert "MODE" not in credentials.given(SHOP, "slack").config
+    await credentials.adopt(SHOP, "slack", CODE, names, Cause("omac"), "agents")
+    assert credentials.given(SHOP, "slack", "agents").config == {"MODE": "fast"}
+    assert credentials.given(SHOP, "slack", "claude").config == {"REGION": "eu"}
+    assert credentials.given(SHOP, "slack", "claude").secrets.keys() == {"TOKEN"}
+
+
+async def test_what_was_taken_back_starts_nothing(credentials: Credentials, shelf: Shelf) -> None:
+    """Also where the store has it still, and a start was planned before."""
+    await give(credentials, token())
+    planned = spec(credentials.given(SHOP, "slack"))
+    shelf.locked = {"vault"}
+    with pytest.raises(Refusal):
+        await credentials.take(SHOP, "slack", ["TOKEN"], BY)
+    shelf.locked = set()
+    assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}
+    with pytest.raises(SecretsMissing, match="TOKEN: not what is given to it any more") as caught:
+        await credentials.needed(planned, "opencode")
+    assert caught.value.fix == ("omac secrets set slack TOKEN --workdir /w/shop --harness opencode",)
+
+
+# ---- two at once ----
+
+
+@pytest.mark.parametrize("first", ["give", "take", "remember"])
+async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first: str) -> None:
+    """One after the other, in one process or in two: what is recorded is what the store holds."""
+    shelf.slow = iter([0.08, 0.06, 0.04, 0.02, 0.01])
+    changing = [OneAtATime(str(tmp_path / "lock")) for _ in range(2)]
+    desks = [Credentials(JournalLedger(journal), HOST, shelf, bytes(32), one) for one in (*changing, changing[0])]
+    async with trio.open_nursery() as nursery:
+        match first:
+            case "give":
+                nursery.start_soon(give, desks[0], token("xoxb-third"))
+            case "take":
+                nursery.start_soon(desks[0].take, SHOP, "slack", ["TOKEN"], BY)
+            case _:
+                nursery.start_soon(desks[0].remember, "slack", CODE, token("xoxb-third"), BY)
+        for desk, text in zip(desks, (FIRST, SECOND, FIRST), strict=True):
+            nursery.start_soon(give, desk, token(text))
+    assert await arrives(desks[0]) in ({}, shelf.texts("vault", SERVICE))
+    remembered = await desks[0].remembered("slack", ["TOKEN"])
+    assert {name: value.reveal() for name, value in remembered.secrets.items()} == shelf.texts("vault", REMEMBERED)
+    assert credentials_settled(desks[0])
+
+
+def credentials_settled(credentials: Credentials) -> bool:
+    """Whether nothing is on its way or left."""
+    states = [credentials.given(scope, "slack") for scope in (SHOP, DEFAULTS)]
+    return not any(state.writing or state.left for state in states)
+
+
+async def test_who_waits_too_long_changes_nothing(
+    journal: Journal, shelf: Shelf, tmp_path: Path, path: str, kinds: Kinds, autojump_clock: object
+) -> None:
+    """A refusal says who is in the way."""
+    holder = lock.hold(str(tmp_path / "lock"))
+    desk = Credentials(JournalLedger(journal), HOST, shelf, bytes(32), OneAtATime(str(tmp_path / "lock")))
+    try:
+        with pytest.raises(Refusal, match=f"pid {os.getpid()} has held") as caught:
+            await give(desk, token())
+    finally:
+        os.close(holder)
+    assert (caught.value.reason, kinds(path), shelf.done) == ("contention", [], [])
+    await give(desk, token())
 
 
 # ---- whose fixes, and whose ledger ----
@@ -478,7 +683,7 @@ async def test_a_server_sees_what_a_command_line_gave(serving: Serving, shelf: S
         finally:
             other.close()
     once = ["secret.write-requested", "secret.written", "secret.write-requested", "default.mirrored"]
-    assert kinds(path, "secret", "default") == [*once, *once, "secret.removed"]
+    assert kinds(path, "secret", "default") == [*once, *once, "secret.removed", "secret.erased"]
 
 
 def test_values_count_when_there_are_any() -> None:

@@ -81,11 +81,12 @@ class Freezer:
 
 
 class Store:
-    """A store of secrets in memory. `refusal` is what every write meets."""
+    """A store of secrets in memory. `refusal` is what every write meets; services may be `locked`."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], Hidden] = {}
         self.refusal: Refusal | None = None
+        self.locked: set[str] = set()
 
     async def chosen(self) -> str:
         await trio.lowlevel.checkpoint()
@@ -99,6 +100,8 @@ class Store:
         await trio.lowlevel.checkpoint()
         if self.refusal is not None:
             raise self.refusal
+        if service in self.locked:
+            raise Refusal("vault-locked", "it is locked")
         self.kept |= {(service, name): value for name, value in values.items()}
 
     async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
@@ -252,14 +255,49 @@ async def test_what_all_projects_share_is_not_remembered(desk: Desk, skill: Make
     assert desk.credentials.defaults("echo") == {}
 
 
-async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate) -> None:
-    """No value counts as given; the code is approved, as the person said."""
+async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
+    """No value counts as given, and the code is not approved; what was approved before still is."""
     desk.store.refusal = Refusal("vault-locked", "the vault is locked")
     with pytest.raises(Refusal, match="the vault is locked"):
         await desk.registering.register(echo, Values({"KEY": SECRET}, {"NOTE": "x"}))
-    assert desk.kinds() == ["Registered", "Approved", "SecretWriteRequested"]
+    assert desk.kinds() == ["SecretWriteRequested"]
+    assert desk.registering.known(echo).found is None
     given = desk.credentials.given(echo.place.scope, "echo")
     assert (given.secrets, given.config) == ({}, {})
+    desk.store.refusal = None
+    assert await desk.registering.register(echo, Values({"KEY": SECRET})) == ()
+    before, desk.freezer.bundle_hash = desk.registering.known(echo).approved, "sha256:2"
+    desk.store.refusal = Refusal("vault-locked", "the vault is locked")
+    with pytest.raises(Refusal, match="the vault is locked"):
+        await desk.registering.register(Candidate(echo.place, skill("echo", "2")), Values({"KEY": SECRET}))
+    assert desk.registering.known(echo).approved == before
+
+
+async def test_values_are_there_before_the_code_may_run(desk: Desk, echo: Candidate) -> None:
+    """The approval comes last; what was given is remembered for the copy that is approved then."""
+    assert await desk.registering.register(echo, Values(config={"NOTE": "x"})) == ()
+    assert desk.kinds() == ["ConfigWritten", "DefaultMirrored", "Registered", "Approved"]
+    approved = desk.registering.known(echo).approved
+    assert approved is not None
+    assert desk.credentials.defaults("echo")["NOTE"].code == approved.digest
+
+
+async def test_what_cannot_be_remembered_is_given_all_the_same(desk: Desk, echo: Candidate) -> None:
+    """It is said, and the code is approved."""
+    desk.store.locked = {f"omac/{DEFAULTS}/echo"}
+    (problem,) = await desk.registering.register(echo, Values({"KEY": SECRET}))
+    assert (problem.reason, problem.message) == ("vault-locked", "given, but cannot be remembered: it is locked")
+    assert desk.registering.known(echo).approved is not None
+    assert desk.credentials.given(echo.place.scope, "echo", "agents").secrets.keys() == {"KEY"}
+    assert desk.credentials.defaults("echo") == {}
+
+
+async def test_values_are_for_the_skill_in_its_base_folder(desk: Desk, echo: Candidate) -> None:
+    """Not for another one of that name, approved or not."""
+    await desk.registering.register(echo, Values({"KEY": SECRET}))
+    await desk.registering.approve(Candidate(echo.place, below(echo.skill, "claude")))
+    given = desk.credentials.given(echo.place.scope, "echo", "claude")
+    assert (given.secrets, given.config, given.left) == ({}, {}, {})
 
 
 async def test_revoking_and_forgetting(desk: Desk, echo: Candidate) -> None:

@@ -72,8 +72,8 @@ def test_the_journey_of_a_setting(omac: Omac) -> None:
     ]
     assert sources(omac, project)["REGION"] == ("eu", "default")
     assert [record.event for record in omac.events()] == [
-        ConfigWritten("REGION", "us"),
-        DefaultMirrored("REGION", omac.events(DefaultMirrored)[0].event.bundle_hash, "us"),  # type: ignore[attr-defined]
+        ConfigWritten("REGION", "us", "agents"),
+        DefaultMirrored("REGION", omac.events(DefaultMirrored)[0].event.code, "us"),  # type: ignore[attr-defined]
         ConfigRemoved("REGION"),
     ]
 

@@ -3,20 +3,26 @@
 import json
 import shlex
 import shutil
+import time
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from real_omac import Done, Omac, eventually
 from valued_skill import everywhere, piped, typed, valued, with_vault
 
 from omac.adapters.secrets.keys import key_at_hand
 from omac.adapters.secrets.vault import Vault
 from omac.domain import credential, ids
-from omac.domain.credential import DEFAULTS
+from omac.domain.credential import DEFAULTS, RequestSecrets, Stored
+from omac.domain.hidden import Hidden
 from omac.domain.registration import Deregistered
+from omac.services.credentials import JournalLedger
+from omac.services.registering import PERSON
+from omac.tools.opened import opened
 
 SECRET = "xoxb-7f3a9c"
 GIVEN = {"OMAC_SECRET_TOKEN": SECRET, "OMAC_CONFIG_NOTE": "mine"}
@@ -106,6 +112,53 @@ def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
         assert (done.status, "omac unlock" in done.err) == (8, True), done
     assert len(registry(omac)) == 1
     assert deregister(omac, *where, OMAC_VAULT_KEY_FILE="").status == 0
+
+
+def test_what_is_left_in_a_store_is_removed_later(omac: Omac, shop: Path) -> None:
+    """Taken back while the store was locked: a later purge removes it, registered or not, with a folder or without."""
+    where = ("slack", "--workdir", str(shop))
+    locked = {"OMAC_VAULT_KEY_FILE": ""}
+    assert alone(omac, "secrets", "unset", *where[:1], "TOKEN", *where[1:], extra=locked).status == 8
+    assert kept(omac, str(shop))
+    assert deregister(omac, *where, "--yes").status == 0
+    shutil.rmtree(shop / ".agents")
+    done = deregister(omac, *where, "--purge-secrets", "--yes", OMAC_VAULT_KEY_FILE="")
+    assert (done.status, kept(omac, str(shop))) == (8, True), done
+    asked = deregister(omac, *where, "--purge-secrets")
+    assert "earlier values of slack that are removed: TOKEN" in asked.err
+    done = deregister(omac, *where, "--purge-secrets", "--yes")
+    assert (done.status, kept(omac, str(shop))) == (0, False), done
+    assert deregister(omac, *where, "--purge-secrets", "--yes").status == 4
+
+
+def test_a_default_that_was_cut_short(omac: Omac, shop: Path) -> None:
+    """It is purged like one that was recorded."""
+    where = ("slack", "--workdir", str(shop), "--purge-defaults", "--yes")
+    assert deregister(omac, *where).status == 0
+    with opened(omac.environment, None, time.time_ns) as everything:
+        service = credential.service(DEFAULTS, "slack")
+        stream = ids.credential_stream(everything.host, DEFAULTS, "slack")
+        request = RequestSecrets({"TOKEN": Stored("hmac:0", "vault")})
+        trio.run(JournalLedger(everything.journal).execute, stream, request, PERSON)
+        trio.run(everything.stores.write, "vault", service, {"TOKEN": Hidden(SECRET)})
+    assert kept(omac, DEFAULTS)
+    done = deregister(omac, *where)
+    assert (done.status, done.out) == (0, "  no longer remembered for slack: TOKEN\n"), done
+    assert not kept(omac, DEFAULTS)
+
+
+def test_a_skill_of_the_same_name_keeps_its_values(omac: Omac, shop: Path) -> None:
+    """Purged is what was given to the one that is meant, also once it is no longer registered."""
+    shutil.copytree(shop / ".agents" / "skills" / "slack", shop / ".claude" / "skills" / "slack")
+    claude, agents = (("slack", "--workdir", str(shop), "--harness", name) for name in ("claude", "opencode"))
+    assert alone(omac, "approve", *claude).status == 0
+    done = deregister(omac, *claude, "--purge-secrets", "--purge-fields", "--yes")
+    assert (done.status, "forgotten" in done.out) == (0, False), done
+    assert kept(omac, str(shop))
+    assert registry(omac)[0]["secrets"] == ["TOKEN"]
+    assert deregister(omac, *agents, "--yes").status == 0
+    done = deregister(omac, *agents, "--purge-secrets", "--yes")
+    assert (done.out, kept(omac, str(shop))) == (f"  forgotten: TOKEN of slack for {shop}\n", False), done
 
 
 def test_a_folder_that_is_gone(omac: Omac, shop: Path) -> None:

@@ -301,7 +301,7 @@ def test_everything_that_is_missing_is_said_at_once(shared: tuple[Omac, Path]) -
     assert (
         "refused: TOKEN (secret, required): opens the door\nrefused: REGION (enum, required): where it is\n" in done.err
     )
-    again = f"try: omac register slack --workdir {project}"
+    again = f"try: omac register slack --workdir {project} --harness opencode"
     assert f"{again}  # at a terminal" in done.err
     assert f"{again} --secrets-from FILE  # with TOKEN=...; or in OMAC_SECRET_TOKEN" in done.err
     assert f"{again} --fields-from FILE  # with REGION=...; or in OMAC_CONFIG_REGION" in done.err

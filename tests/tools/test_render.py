@@ -9,11 +9,24 @@ from omac.domain.access import AccessRequested
 from omac.domain.directory import ActivationRequested
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.recorded import Recorded
-from omac.projections.status import DirectoryStatus, RunStatus, SidecarStatus, SkillStatus, Status, status_of
+from omac.projections.status import (
+    DirectoryStatus,
+    RegistrationStatus,
+    RunStatus,
+    SidecarStatus,
+    SkillStatus,
+    Status,
+    status_of,
+)
 from omac.projections.system import System
-from omac.tools.render import show_audit, show_skills, show_stats, show_status, show_timeline
+from omac.tools.render import show_audit, show_registry, show_skills, show_stats, show_status, show_timeline
 
 Capture = pytest.CaptureFixture[str]
+
+
+REGISTERED = RegistrationStatus(
+    "scope", "agents", "echo", "/s", "sha256:1", True, "/w", "sha256:1", "sha256:d", ("KEY",), {"MODE": "fast"}, 3
+)
 
 
 def shown(capsys: Capture) -> list[str]:
@@ -42,11 +55,17 @@ def test_a_status(capsys: Capture) -> None:
         7,
         (RunStatus("r1", "opencode", "1.0", 42, ("/w", "/v")),),
         (DirectoryStatus("/w", "active_partial", "opencode", ("s1",), skills),),
+        (SkillStatus("weather", "global", "weather", "ready", (), (), ""),),
         (
             SidecarStatus("/w", "echo", "healthy", 43, 40_000, "/log", 0, ""),
             SidecarStatus("/w", "mail", "backoff", None, None, None, 2, "it fell"),
         ),
-        (),
+        (
+            REGISTERED,
+            msgspec.structs.replace(REGISTERED, dir="", scope="global", approved=False, bundle_hash="sha256:2"),
+        ),
+        {"echo": ("KEY",)},
+        {},
         {"open": 1, "completed": 2, "aborted": 0, "refused": 0},
         {"called": 0, "refused": 0},
     )
@@ -59,9 +78,21 @@ def test_a_status(capsys: Capture) -> None:
         "  mail                 -                    broken",
         "    its mount is taken",
         "    try: omac reload /w",
+        "shared by all projects:",
+        "  weather              /weather             ready",
         "sidecar echo of /w: healthy (pid 43, port 40000, log /log)",
         "sidecar mail of /w: backoff (it fell)",
         "accesses: 1 open, 2 completed, 0 aborted, 0 refused",
+    ]
+    show_registry(status)
+    assert shown(capsys) == [
+        "registry:",
+        "  echo of /w: approved, sha256:1",
+        "    given: KEY, MODE=fast",
+        "  echo of all projects: not approved, sha256:2",
+        "    approved is sha256:1",
+        "    given: KEY, MODE=fast",
+        "  remembered for echo: KEY",
     ]
 
 
@@ -75,7 +106,7 @@ def audit_row(**fields: Any) -> dict[str, Any]:
     row = {
         "position": 3, "at": "2026-11-21T14:00:00.000000Z", "dir": "/w", "skill": "echo", "session": None,
         "method": "GET", "path": "/x", "status": 200, "bytes": 12, "bytes_in": 0, "duration": 0.25,
-        "outcome": "completed", "reason": None,
+        "outcome": "completed", "reason": None, "kind": "access", "actor": "agent", "detail": "",
     }  # fmt: skip
     return row | fields
 
@@ -93,6 +124,22 @@ def audit_row(**fields: Any) -> dict[str, Any]:
             {"dir": None, "skill": None, "path": "", "outcome": "refused", "status": 404, "reason": "unknown-mount"},
             "        3  2026-11-21T14:00:00.000000Z  refused       404          12      0.250  GET      "
             "? in no directory (unknown-mount)",
+        ),
+        (
+            {
+                "kind": "skill.drifted",
+                "actor": "omac",
+                "outcome": "refused",
+                "status": None,
+                "duration": None,
+                "method": "",
+                "path": "",
+                "bytes": 0,
+                "reason": "skill-changed",
+                "detail": "sha256:2",
+            },
+            "        3  2026-11-21T14:00:00.000000Z  refused         -           0          -  -        "
+            "skill.drifted echo in /w by omac (skill-changed): sha256:2",
         ),
     ],
 )

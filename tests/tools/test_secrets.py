@@ -11,7 +11,15 @@ from real_keyring import PrivateKeyring, private_keyring
 from real_omac import Done, Omac, Serving, curl, eventually, omac_in, stays
 from valued_skill import META, PROGRAM, everywhere, pid_of, piped, told, typed, valued, waiting, with_vault
 
-from omac.domain.credential import SecretRemoved, SecretWriteRequested, SecretWritten
+from omac.domain.credential import Credential, SecretErased, SecretRemoved, SecretWriteRequested, SecretWritten
+from omac.domain.hidden import Hidden
+from omac.domain.place import Place
+from omac.domain.refusal import Refusal
+from omac.domain.skill import FoundSkill
+from omac.services.credentials import Values
+from omac.services.finding import Candidate
+from omac.tools.one_skill import tell_besides
+from omac.tools.prompting import BYTES_MAX
 
 SECRET = "xoxb-7f3a9c"
 OTHER = "xoxb-e81d22"
@@ -233,7 +241,7 @@ def test_a_secret_on_the_command_line(shared: tuple[Omac, Path], extra: tuple[st
     omac, project = shared
     done = piped(omac, b"", "secrets", "set", "slack", *extra, "--workdir", str(project))
     assert (done.status, done.out) == (2, "")
-    assert f"  try: omac secrets set slack TOKEN --workdir {project} --harness opencode\n" in done.err
+    assert f"  try: omac secrets set slack TOKEN --workdir {project}\n" in done.err
     assert b"zq91" not in everywhere(omac, done)
 
 
@@ -275,7 +283,8 @@ def test_import(omac: Omac, shop: Path) -> None:
         (b"TOKEN=xoxb-zq91\nSPARE=\xff", "is not UTF-8"),
         (b"TOKEN=xoxb-zq91\nSPARE=a\0b", "NUL"),
         (b"# nothing\n", "holds no NAME=value line"),
-        (b"TOKEN=xoxb-zq91\nSPARE=" + b"k" * 300_000, "more than"),
+        (b"TOKEN=xoxb-zq91\nSPARE=" + b"k" * 300_000, "SPARE: is too long"),
+        (b"TOKEN=xoxb-zq91\nSPARE=" + b"k" * BYTES_MAX, "more than"),
     ],
 )
 def test_imports_are_all_or_nothing(shared: tuple[Omac, Path], content: bytes, problem: str) -> None:
@@ -361,6 +370,63 @@ def test_a_skill_that_all_share(omac: Omac, shop: Path) -> None:
     assert [record.stream.split("/")[2] for record in omac.events(SecretWritten)] == ["global"]
 
 
+def in_claude(shop: Path) -> tuple[str, ...]:
+    """A second skill of that name in the project; returns the flags that mean it."""
+    shutil.copytree(shop / ".agents" / "skills" / "slack", shop / ".claude" / "skills" / "slack")
+    return ("--workdir", str(shop), "--harness", "claude")
+
+
+def test_a_skill_of_the_same_name(omac: Omac, shop: Path) -> None:
+    """What the skill in one base folder was given is not handed to another, approved or not."""
+    claude, agents = in_claude(shop), ("--workdir", str(shop), "--harness", "opencode")
+    done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *claude)
+    assert (done.status, "does not have it any more" in done.err) == (0, False), done
+    assert omac.ok("config", "set", "slack", "NOTE", "mine", *claude)
+    omac.ok("approve", "slack", *agents)
+    serving = omac.serve()
+    assert waiting(serving, shop)["missing"] == ["TOKEN"]
+    rows = [json.loads(line) for line in omac.ok("secrets", "list", "slack", "--json", *agents).splitlines()]
+    assert [row["given"] for row in rows] == ["remembered", "no", "no"]
+    settings = json.loads(omac.ok("config", "show", "slack", "--json", *agents))["config"]
+    assert [row["source"] for row in settings if row["name"] == "NOTE"] == ["missing-optional"]
+    status = {row["harness"]: row["secrets"] for row in json.loads(omac.ok("status", "--json"))["registry"]}
+    assert status == {"agents": []}
+    omac.ok("secrets", "unset", "slack", "TOKEN", *agents)
+    assert omac.events(SecretRemoved) == []
+    done = piped(omac, OTHER.encode(), "secrets", "set", "slack", "TOKEN", *agents)
+    assert "TOKEN was given to slack in .claude/skills, which does not have it any more" in done.err
+    assert ready(serving, shop, TOKEN=OTHER, NOTE=None)
+    assert SECRET.encode() not in everywhere(omac, done)
+
+
+def test_an_approval_says_what_the_code_gets(omac: Omac, shop: Path) -> None:
+    """What was given before, to this very skill, and is declared; names only."""
+    claude, agents = in_claude(shop), ("--workdir", str(shop), "--harness", "opencode")
+    assert piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *agents).status == 0
+    omac.ok("config", "set", "slack", "NOTE", "a note", *agents)
+    told = json.loads(omac.ok("approve", "slack", "--json", *agents))
+    assert told["gets"] == ["TOKEN", "NOTE"]
+    again = omac.run("approve", "slack", *agents)
+    assert again.out.endswith("  and gets what was given to it: TOKEN, NOTE\n")
+    assert json.loads(omac.ok("approve", "slack", "--json", *claude))["gets"] == []
+    assert "gets" not in omac.ok("approve", "slack", *claude)
+    assert SECRET.encode() not in everywhere(omac, again)
+
+
+def test_what_is_told_besides(capsys: pytest.CaptureFixture[str]) -> None:
+    """What failed once the value counted is a warning, with what mends it."""
+    one = Candidate(Place("/w/shop"), FoundSkill("slack", "agents", "/s", "/s/slack", "sha256:1"))
+    before = Credential(config={"A": "1", "B": "2"}, bases={"A": "claude", "B": "agents"})
+    problem = Refusal("vault-locked", "given, but cannot be remembered: it is locked", fix=["omac unlock"])
+    tell_besides(one, Values({"T": Hidden(SECRET)}, {"A": "3", "B": "3"}), before, [problem])
+    assert capsys.readouterr() == (
+        "",
+        "A was given to slack in .claude/skills, which does not have it any more: a name has one value\n"
+        "T, A, B: given, but cannot be remembered: it is locked\n"
+        "  try: omac unlock\n",
+    )
+
+
 # ---- stores that are locked, or not there ----
 
 
@@ -384,6 +450,7 @@ def test_a_locked_vault(omac: Omac, shop: Path) -> None:
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 2
     assert piped(omac, b"", *unset).status == 0
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 1, "only what is remembered"
+    assert [record.event for record in omac.events(SecretErased)] == [SecretErased("TOKEN", "vault")]
 
 
 def test_no_store_at_all(omac: Omac) -> None:

@@ -2,17 +2,18 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import trio
 
 from omac.adapters.skills.folders import DiskSkillFolders
+from omac.domain.credential import Credential
 from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code
-from omac.domain.skill import FoundSkill, SidecarMeta
+from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.finding import Candidate, find
 from omac.tools.opened import Opened, Where, opened, search_of
 from omac.tools.registry import Registry
@@ -44,8 +45,10 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     with opened(environment, asked.journal, clock) as everything:
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
+        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
     assert approved is not None, "it has just been approved"
-    _tell(asked, candidate, approved, changed)
+    gets = [one.name for one in sidecar_of(candidate).fields if one.name in _given(one, given)]
+    _tell(asked, candidate, approved, changed, gets)
     note_guide(candidate.skill)
     return 0
 
@@ -134,7 +137,12 @@ def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], in
     return 0
 
 
-def _tell(asked: Asked, candidate: Candidate, approved: Code, changed: bool) -> None:
+def _given(field: Secret | Config, given: Credential) -> Collection[str]:
+    return given.secrets if isinstance(field, Secret) else given.config
+
+
+def _tell(asked: Asked, candidate: Candidate, approved: Code, changed: bool, gets: Sequence[str]) -> None:
+    """`gets` are the names of values that were given to it before, and that its code is handed from now on."""
     skill, sidecar = candidate.skill, sidecar_of(candidate)
     variables = granted(sidecar)
     if asked.json:
@@ -146,12 +154,15 @@ def _tell(asked: Asked, candidate: Candidate, approved: Code, changed: bool) -> 
             "digest": approved.digest,
             "command": sidecar.command,
             "variables": variables,
+            "gets": gets,
             "new": changed,
         }
         print(msgspec.json.encode(told).decode())
         return
     say(f"{'approved' if changed else 'already approved'}: {skill.name} in {skill.source}")
     show_code(skill, sidecar)
+    if gets:
+        say(f"  and gets what was given to it: {', '.join(gets)}")
 
 
 def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:

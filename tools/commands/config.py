@@ -79,11 +79,7 @@ def set_(
     """Give a skill a setting; "-" reads it from stdin. Raises Refusal."""
     with one_skill(asked, "omac config set", [name, "VALUE"], environment, clock) as one:
         checked = _checked(one, one.config(name), value)
-
-        async def give() -> None:
-            await one.opened.registering.give(one.candidate, Values(config={name: checked}))
-
-        trio.run(give)
+        one.give(Values(config={name: checked}))
         row = _row(one, one.config(name), environment)
         if as_json:
             print(msgspec.json.encode({"skill": one.name, "workdir": one.place.workdir, **_fields(row)}).decode())
@@ -102,7 +98,7 @@ def unset(
         for name in names:
             if name not in stored:  # what an earlier omac.yaml declared can be taken back too
                 one.config(name)
-        trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON)
+        trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
     tell_taken(one, "config", [name for name in names if name in stored], names, as_json)
     return 0
 

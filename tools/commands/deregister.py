@@ -10,7 +10,8 @@ import trio
 
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain import credential
-from omac.domain.credential import DEFAULTS
+from omac.domain.credential import DEFAULTS, Credential
+from omac.domain.harness import DEFAULT_HARNESS, harness_named
 from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.services.credentials import Credentials
@@ -52,19 +53,26 @@ class Asked(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A skill to be forgotten. `known` None: it is not registered any more, and only has values."""
+    """A skill to be forgotten. `known` None: it is not registered any more, and only has values.
+
+    `base` is the base folder it is in; None: whichever.
+    """
 
     skill: str
     place: Place
     known: Known | None
+    base: str | None
 
 
 class Purge(NamedTuple):
-    """What is taken back from one skill. `defaults`: what is remembered for its name, too."""
+    """What is taken back from one skill. `left`: secrets of which stores may still hold earlier values; `defaults`:
+    what is remembered for its name, too."""
 
     scope: str
     skill: str
+    base: str | None
     secrets: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
 
@@ -79,7 +87,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         say("nothing to prune: the folder of every registered skill is there")
         return 0
     with opened(environment, asked.journal, clock) as everything:
-        purges = [_purge(asked, one.place.scope, one.skill, everything.credentials) for one in targets]
+        purges = [_purge(asked, one, everything.credentials) for one in targets]
         if not _confirmed(asked, targets, purges):
             say("nothing was changed", sys.stderr)
             return 1
@@ -87,11 +95,16 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         for one in targets:
             if one.known is not None:
                 everything.registering.deregister(one.known.stream)
-        recorded(everything, lambda: _take(purges, everything.credentials))
+        try:
+            recorded(everything, lambda: _take(purges, everything.credentials))
+        except Refusal as refusal:
+            message = f"forgotten, but not all of it was removed from where it is kept: {refusal.message}"
+            fix = [*refusal.fix, _again(asked, targets)]
+            raise Refusal(refusal.reason, message, fix=fix) from None
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
             say(f"deregistered: {one.skill} in {one.known.status.source}")
-        if names := (*purge.secrets, *purge.config):
+        if names := (*purge.secrets, *purge.left, *purge.config):
             say(f"  forgotten: {', '.join(names)} of {purge.skill} for {one.place.shown}")
         if purge.defaults:
             say(f"  no longer remembered for {purge.skill}: {', '.join(purge.defaults)}")
@@ -124,17 +137,29 @@ def _gone(asked: Asked, registry: Registry, names: Collection[str]) -> list[Targ
 
 
 def _target(registry: Registry, known: Known) -> Target:
-    return Target(known.status.skill, registry.place(known), known)
+    return Target(known.status.skill, registry.place(known), known, known.status.harness)
 
 
 def _only_values(asked: Asked, registry: Registry, name: str) -> Target | None:
     """A skill that was forgotten before, and whose values shall be forgotten now; None if it has none."""
-    place = Place("" if asked.where.shared else directory_of(asked.where))
-    given, defaults = registry.credential(place.scope, name), registry.credential(DEFAULTS, name).defaults
-    secrets = asked.purge_secrets and (given.secrets or given.writing)
-    if secrets or (asked.purge_fields and given.config) or (asked.purge_defaults and defaults):
-        return Target(name, place, None)
+    harness = harness_named(asked.where.harness) if asked.where.harness else None
+    place = Place("" if asked.where.shared else directory_of(asked.where), (harness or DEFAULT_HARNESS).name)
+    whole = registry.credential(place.scope, name)
+    base = next((base for base in harness.bases if _has(asked, whole.of(base))), harness.base) if harness else None
+    remembered = asked.purge_defaults and _remembered(registry.credential(DEFAULTS, name))
+    if _has(asked, whole.of(base)) or remembered or (asked.purge_secrets and whole.left):
+        return Target(name, place, None, base)
     return None
+
+
+def _has(asked: Asked, given: Credential) -> bool:
+    """Whether there is something that is to be taken back."""
+    return bool((asked.purge_secrets and (given.secrets or given.writing)) or (asked.purge_fields and given.config))
+
+
+def _remembered(defaults: Credential) -> list[str]:
+    """The names of what is remembered, was to be remembered, or is still in a store."""
+    return sorted({*defaults.defaults, *defaults.writing, *defaults.left})
 
 
 def _unregistered(asked: Asked, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
@@ -155,14 +180,18 @@ def _unregistered(asked: Asked, registry: Registry, name: str, environment: Mapp
     return Refusal("skill-not-found", message, fix=["omac list --all"], skill=name)
 
 
-def _purge(asked: Asked, scope: str, skill: str, credentials: Credentials) -> Purge:
-    given = credentials.given(scope, skill)
+def _purge(asked: Asked, target: Target, credentials: Credentials) -> Purge:
+    scope, skill = target.place.scope, target.skill
+    given = credentials.given(scope, skill, target.base)
+    secrets = {*given.secrets, *given.writing} if asked.purge_secrets else set()
     return Purge(
         scope,
         skill,
-        tuple(sorted({*given.secrets, *given.writing})) if asked.purge_secrets else (),
+        target.base,
+        tuple(sorted(secrets)),
+        tuple(sorted(given.left.keys() - secrets)) if asked.purge_secrets else (),
         tuple(sorted(given.config)) if asked.purge_fields else (),
-        tuple(sorted(credentials.defaults(skill))) if asked.purge_defaults else (),
+        tuple(_remembered(credentials.given(DEFAULTS, skill))) if asked.purge_defaults else (),
     )
 
 
@@ -175,16 +204,26 @@ def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool
             say(f"{one.skill} in {one.known.status.source}, of {one.place.shown}, is to be forgotten", sys.stderr)
             if one.known.status.approved_hash:
                 say("  its approval ends: it no longer runs", sys.stderr)
-        for what, names in (("secrets", purge.secrets), ("settings", purge.config), ("defaults", purge.defaults)):
+        for what, names in (
+            ("secrets", purge.secrets),
+            ("earlier values", purge.left),
+            ("settings", purge.config),
+            ("defaults", purge.defaults),
+        ):
             if names:
                 say(f"  {what} of {one.skill} that are removed: {', '.join(names)}", sys.stderr)
     if not can_ask():
-        places = {one.place.flags for one in targets}
-        flags = places.pop() if len(places) == 1 else _flags(asked.where)
-        words = [COMMAND, *map(shlex.quote, asked.skills), flags, asked.words(), "--yes"]
-        fix = [" ".join(word for word in words if word)]
+        fix = [_again(asked._replace(yes=True), targets)]
         raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
     return confirm("go on?")
+
+
+def _again(asked: Asked, targets: list[Target]) -> str:
+    """The same command, for the same place."""
+    places = {one.place.flags for one in targets}
+    flags = places.pop() if len(places) == 1 else _flags(asked.where)
+    words = [COMMAND, *map(shlex.quote, asked.skills), flags, asked.words()]
+    return " ".join(word for word in words if word)
 
 
 def _flags(where: Where) -> str:
@@ -198,11 +237,13 @@ def _require_stores(purges: list[Purge], everything: Opened) -> None:
     """Whatever holds values that are to be removed can be used. Raises Refusal."""
     needed: list[tuple[str, str, str]] = []
     for purge in purges:
-        given = everything.credentials.given(purge.scope, purge.skill)
+        given = everything.credentials.given(purge.scope, purge.skill, purge.base)
+        stores = given.left | {name: given.held[name] for name in purge.secrets}
         service = credential.service(purge.scope, purge.skill)
-        needed += [((given.secrets | given.writing)[name].store, service, name) for name in purge.secrets]
-        defaults, service = everything.credentials.defaults(purge.skill), credential.service(DEFAULTS, purge.skill)
-        needed += [(one.secret.store, service, name) for name in purge.defaults if (one := defaults[name]).secret]
+        needed += [(store, service, name) for name in (*purge.secrets, *purge.left) for store in stores[name]]
+        held = everything.credentials.given(DEFAULTS, purge.skill).held
+        service = credential.service(DEFAULTS, purge.skill)
+        needed += [(store, service, name) for name in purge.defaults for store in held.get(name, ())]
 
     async def look() -> None:
         for store, service, name in needed:
@@ -213,8 +254,18 @@ def _require_stores(purges: list[Purge], everything: Opened) -> None:
 
 
 async def _take(purges: list[Purge], credentials: Credentials) -> None:
+    """All of it, whatever fails. Raises Refusal in the end."""
+    refusals: list[Refusal] = []
     for purge in purges:
-        if names := (*purge.secrets, *purge.config):
-            await credentials.take(purge.scope, purge.skill, names, PERSON)
-        if purge.defaults:
-            await credentials.purge(purge.skill, PERSON)
+        try:
+            if names := (*purge.secrets, *purge.left, *purge.config):
+                await credentials.take(purge.scope, purge.skill, names, PERSON, purge.base)
+        except Refusal as refusal:
+            refusals.append(refusal)
+        try:
+            if purge.defaults:
+                await credentials.purge(purge.skill, PERSON)
+        except Refusal as refusal:
+            refusals.append(refusal)
+    if refusals:
+        raise refusals[0]

@@ -18,6 +18,7 @@ from omac.tools.registry import Known, Registry, columns
 from omac.tools.render import say
 
 HEADS = ("NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED")
+HASH_SHOWN = len("sha256:") + 12  # in columns; --json has all of it
 APPROVAL_HEADS = ("SKILL", "SCOPE", "FOLDER", "SINCE", "CODE", "HASH", "DIGEST", "SOURCE")
 
 
@@ -97,7 +98,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     elif rows:
         cells = [APPROVAL_HEADS]
         for row in rows:
-            code = (row.bundle_hash, row.digest or "no copy", row.source)
+            code = (row.bundle_hash[:HASH_SHOWN], row.digest[:HASH_SHOWN] or "no copy", row.source)
             cells.append((row.skill, row.scope, row.harness, _local(row.since), row.code or "-", *code))
         columns(cells, say)
     else:

@@ -22,6 +22,7 @@ from omac.tools.collecting import Collected, Collecting, Ways, explicit_values, 
 from omac.tools.commands.approve import digest_of, granted, note_guide, recorded, require_meant, show_code, sidecar_of
 from omac.tools.commands.vault import make_usable
 from omac.tools.install_script import install_script, show_install_script
+from omac.tools.one_skill import tell_besides
 from omac.tools.opened import Opened, Where, opened, search_of
 from omac.tools.prompting import can_ask
 from omac.tools.render import say
@@ -81,7 +82,7 @@ class Done(NamedTuple):
 
 
 def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Register a skill. Raises Refusal; then nothing was recorded."""
+    """Register a skill. Raises Refusal; then it was not approved."""
     asked.ways.require_sense()
     folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
@@ -94,10 +95,11 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
             digest = _require_unchanged(asked, candidate, before, folders) or digest
         collected = _collect(asked, candidate, explicit, everything, environment)
         values, adopted = collected.values, collected.adopted
-        recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
+        whoever = everything.credentials.given(candidate.place.scope, candidate.skill.name)
+        problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
         approved = everything.registering.known(candidate).approved
         assert approved is not None, "it has just been approved"
-        given = everything.credentials.given(candidate.place.scope, candidate.skill.name)
+        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
         missing = unmet(sidecar_of(candidate), given, environment)
         served = everything.state.is_alive(RunId("current"))
         vault = everything.stores.vault.path
@@ -106,6 +108,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         print(msgspec.json.encode(_told(done, environment)).decode())
     else:
         _show(asked, done, environment)
+    tell_besides(candidate, values, whoever, problems)
     note_guide(candidate.skill)
     return 0
 
@@ -135,7 +138,7 @@ def _collect(
     """All values, checked, with their stores found open. Raises Refusal."""
     skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
     asks = not asked.ways.no_input and can_ask()
-    stored = everything.credentials.given(scope, skill.name)
+    stored = everything.credentials.given(scope, skill.name, skill.base)
     collecting = Collecting(sidecar, asked.ways, environment, explicit, stored, asks)
     remembered = _remembered(asked, candidate, collecting, everything)
     sources = collecting.sources(remembered)

@@ -1,25 +1,24 @@
 """omac secrets: giving secrets to a skill and taking them back. Nothing here shows a value."""
 
 import contextlib
-import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import trio
 
-from omac.domain.credential import Stored
 from omac.domain.hidden import Hidden
 from omac.domain.ids import GLOBAL
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Secret
-from omac.domain.values import ValueRefused, check_secret, parse_lines
+from omac.domain.values import ValueRefused, check_secret
 from omac.services.credentials import Values
 from omac.services.registering import PERSON
 from omac.tools.one_skill import Asked, OneSkill, at_terminal, one_skill, text_of
 from omac.tools.opened import Where
 from omac.tools.render import say
+from omac.tools.values_file import read_values, shown_source
 
 MISSING = "<missing>"
 INPUT_BYTES_MAX = 256 * 1024
@@ -96,11 +95,12 @@ def unset(
     """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
     with one_skill(asked, "omac secrets unset", names, environment, clock) as one:
         names, given = list(dict.fromkeys(names)), one.given()
-        stored = given.secrets | given.writing
+        stored, left = given.secrets | given.writing, given.left
         for name in names:
-            if name not in stored and name not in given.taken:  # what an earlier omac.yaml declared can be taken back
+            if name not in {*stored, *left, *given.taken}:  # what an earlier omac.yaml declared can be taken back
                 one.secret(name)
-        _take(one, names, stored)
+        stores = {stored[name].store for name in names if name in stored}
+        _take(one, names, stores.union(*(left.get(name, ()) for name in names)))
         remembered = sorted(name for name in one.opened.credentials.defaults(one.name) if name in names)
     tell_taken(one, "secrets", [name for name in names if name in stored], names, as_json)
     if remembered and one.place.scope != GLOBAL:
@@ -110,19 +110,13 @@ def unset(
     return 0
 
 
-def _take(one: OneSkill, names: Sequence[str], stored: Mapping[str, Stored]) -> None:
+def _take(one: OneSkill, names: Sequence[str], stores: Collection[str]) -> None:
     from omac.tools.commands.vault import make_usable
 
-    again = one.given().taken
-    left = [name for name in names if name in again and name not in stored]  # it may have been beyond reach then
-    stores = {stored[name].store for name in names if name in stored}
-    credentials, scope = one.opened.credentials, one.place.scope
     try:
         with contextlib.suppress(Refusal):  # what cannot be opened is not waited for
-            make_usable(one.opened.stores, stores | ({trio.run(one.opened.stores.chosen)} if left else set()))
-        trio.run(credentials.take, scope, one.name, names, PERSON)
-        if left:
-            trio.run(credentials.sweep, scope, one.name, left)
+            make_usable(one.opened.stores, stores)
+        trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
     except Refusal as refusal:
         if any(name in one.given().secrets for name in names):
             raise
@@ -170,14 +164,12 @@ def _value(one: OneSkill, secret: Secret) -> Hidden:
 
 
 def _imported(one: OneSkill, source: str) -> dict[str, Hidden]:
-    what = "stdin" if source == "-" else os.path.abspath(os.path.expanduser(source))
     again = one.command("secrets", "import", "--from", shlex.quote(source))
-    try:
-        lines = parse_lines(_as_text(one, what, _read(source)))
-    except ValueRefused as error:
-        raise Refusal("value-refused", f"{what}, {error}; nothing was stored", fix=[again], skill=one.name) from None
+    if source == "-" and at_terminal():
+        raise Refusal("misuse", "a terminal shows what is typed on it: import from a file, or from a pipe")
+    lines = read_values(source, secret=True)
     if not lines:
-        raise Refusal("value-refused", f"{what} holds no NAME=value line", fix=[again], skill=one.name)
+        raise Refusal("value-refused", f"{shown_source(source)} holds no NAME=value line", fix=[again], skill=one.name)
     declared = [one.secret(name) for name in lines]
     return {secret.name: _checked(one, secret, lines[secret.name]) for secret in declared}
 
@@ -197,25 +189,6 @@ def _as_text(one: OneSkill, what: str, content: bytes) -> str:
     return text
 
 
-def _read(source: str) -> bytes:
-    from omac.tools.prompting import read_stdin
-
-    if source == "-":
-        if at_terminal():
-            raise Refusal("misuse", "a terminal shows what is typed on it: import from a file, or from a pipe")
-        return read_stdin(INPUT_BYTES_MAX)
-    path = os.path.abspath(os.path.expanduser(source))
-    try:
-        with open(path, "rb") as file:
-            content = file.read(INPUT_BYTES_MAX + 1)
-    except OSError as error:
-        fix = [f"ls -ld {shlex.quote(path)}"]
-        raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
-    if len(content) > INPUT_BYTES_MAX:
-        raise Refusal("value-refused", f"{path} is longer than {INPUT_BYTES_MAX // 1024} KiB; nothing was stored")
-    return content
-
-
 def _usable_store(one: OneSkill) -> str:
     """The store that takes new values, open if a person at the terminal can open it. Raises Refusal."""
     from omac.tools.commands.vault import make_usable
@@ -226,10 +199,7 @@ def _usable_store(one: OneSkill) -> str:
 
 
 def _give(one: OneSkill, store: str, values: dict[str, Hidden], as_json: bool) -> None:
-    async def give() -> None:
-        await one.opened.registering.give(one.candidate, Values(values))
-
-    trio.run(give)
+    one.give(Values(values))
     given = one.given().secrets
     where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
     if as_json:

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 from omac.adapters.linux import lock
+from omac.domain.refusal import Refusal
 
 HOLD = """\
 import signal, sys
@@ -118,3 +120,53 @@ def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
             assert not lock.is_held(str(path))
         finally:
             child.kill()
+
+
+async def test_one_at_a_time(tmp_path: Path) -> None:
+    """Tasks and locks of one process, in their turn; whatever ends it frees it."""
+    path = str(tmp_path / "lock")
+    inside, seen = 0, 0
+    locks = [lock.OneAtATime(path), lock.OneAtATime(path)]
+
+    async def enter(one: lock.OneAtATime) -> None:
+        nonlocal inside, seen
+        async with one():
+            inside += 1
+            seen = max(seen, inside)
+            await trio.sleep(0.001)
+            inside -= 1
+
+    async with trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(enter, locks[number % 2])
+    assert (seen, inside) == (1, 0)
+    with trio.move_on_after(0.01):
+        async with locks[0]():
+            await trio.sleep_forever()
+    assert not lock.is_held(path)
+
+
+async def test_whoever_has_to_wait_too_long_is_refused(tmp_path: Path, autojump_clock: object) -> None:
+    """By pid, where that is known; nothing is kept open, and once the other is gone it is free."""
+    path = tmp_path / "lock"
+    one = lock.OneAtATime(str(path))
+    with holder(path) as other:
+        before = len(os.listdir("/proc/self/fd"))
+        for content, told in (("", f"pid {other.pid} has held"), ("x", "another process has held")):
+            path.write_text(content or str(other.pid))
+            with pytest.raises(Refusal, match=told) as caught:
+                async with one():
+                    pass
+            assert (caught.value.reason, caught.value.exit_code) == ("contention", 5)
+        assert len(os.listdir("/proc/self/fd")) == before
+    async with one():
+        assert lock.is_held(str(path))
+    assert not lock.is_held(str(path))
+
+
+async def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
+    """In omac's words."""
+    with pytest.raises(Refusal, match="cannot be locked") as caught:
+        async with lock.OneAtATime(str(tmp_path / "none" / "lock"))():
+            pass
+    assert caught.value.reason == "state-unusable"
