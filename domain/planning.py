@@ -142,8 +142,7 @@ def _add(result: Plan, judged: _Judged) -> None:
         for field in sidecar.fields if judged.code else ():
             if field.name in missing:
                 kind = "secrets" if isinstance(field, Secret) else "config"
-                value = " VALUE" if isinstance(field, Config) else ""
-                fix.append(f"omac {kind} set {shlex.quote(skill.name)} {field.name}{value} {judged.place.flags}")
+                fix.append(f"omac {kind} set {shlex.quote(skill.name)} {field.name} {judged.place.flags}")
         stub = RouteStubbed(
             skill.name, sidecar.mount, "pending-credentials", f"required values are missing or refused: {detail}",
             tuple(missing), tuple(fix),

@@ -102,11 +102,7 @@ class OneSkill(NamedTuple):
         message = f"{self.name} in {self.skill.source} declares no {kind} {name!r}; it declares: {names}"
         fix = [self.command("config", "show")]
         if any(field.name == name for field in self.sidecar.fields):
-            fix = [
-                self.command("config", "set", name, "VALUE")
-                if kind == "secret"
-                else self.command("secrets", "set", name)
-            ]
+            fix = [self.command("config", "set", name) if kind == "secret" else self.command("secrets", "set", name)]
         return Refusal("value-refused", message, fix=fix, skill=self.name)
 
 

@@ -164,7 +164,9 @@ def config_get(
 def config_set(
     skill: Skill,
     field: Field,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value; - is stdin.")],
+    value: Annotated[
+        str | None, typer.Argument(metavar="[VALUE]", help="The value; - is stdin, and without it you are asked.")
+    ] = None,
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,

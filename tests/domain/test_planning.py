@@ -226,7 +226,7 @@ def test_a_value_that_its_rules_refuse_is_missing(
 
 KEY = Secret("KEY", default_from_env="HOST_KEY")
 SET = f"omac secrets set echo KEY --workdir {W} --harness opencode"
-CONFIG = f"omac config set echo KEY VALUE --workdir {W} --harness opencode"
+CONFIG = f"omac config set echo KEY --workdir {W} --harness opencode"
 APPROVE = f"omac approve echo --workdir {W} --harness opencode --hash sha256:d"
 
 

@@ -116,7 +116,7 @@ def test_one_setting(shared: tuple[Omac, Path]) -> None:
     assert omac.ok("config", "get", "slack", "REGION", *where) == "eu\n"
     done = omac.run("config", "get", "slack", "NOTE", *where)
     assert (done.status, done.out) == (1, "")
-    assert f"try: omac config set slack NOTE VALUE --workdir {project}" in done.err
+    assert f"try: omac config set slack NOTE --workdir {project}" in done.err
     assert json.loads(omac.ok("config", "get", "slack", "NOTE", "--json", *where))["value"] is None
 
 
@@ -156,12 +156,12 @@ def test_by_a_pipe(omac: Omac) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message", "fix"),
     [
-        ("LIMIT", b"many", "must be a whole number", "omac config set slack LIMIT VALUE"),
-        ("LIMIT", b"9" * 30, "beyond 64 bits", "omac config set slack LIMIT VALUE"),
-        ("MODE", b"Fast", "one of the choices: 'fast', 'slow'", "omac config set slack MODE VALUE"),
-        ("NOTE", b"\xff", "is not UTF-8", "omac config set slack NOTE VALUE"),
-        ("NOTE", b"a\0b", "holds NUL", "omac config set slack NOTE VALUE"),
-        ("NOTE", b"n" * 130_000, "is too long", "omac config set slack NOTE VALUE"),
+        ("LIMIT", b"many", "must be a whole number", "omac config set slack LIMIT"),
+        ("LIMIT", b"9" * 30, "beyond 64 bits", "omac config set slack LIMIT"),
+        ("MODE", b"Fast", "one of the choices: 'fast', 'slow'", "omac config set slack MODE"),
+        ("NOTE", b"\xff", "is not UTF-8", "omac config set slack NOTE"),
+        ("NOTE", b"a\0b", "holds NUL", "omac config set slack NOTE"),
+        ("NOTE", b"n" * 130_000, "is too long", "omac config set slack NOTE"),
         ("TOKEN", b"xoxb-zq91", "it declares: REGION, LIMIT, MODE, HOST_SIDE, NOTE", "omac secrets set slack TOKEN"),
         ("NOPE", b"zq91", "it declares: REGION, LIMIT, MODE, HOST_SIDE, NOTE", "omac config show slack"),
     ],
@@ -211,7 +211,7 @@ def test_while_a_server_runs(omac: Omac) -> None:
     omac.approve(project, "slack")
     serving = omac.serve()
     place = f"--workdir {project} --harness opencode"
-    assert waiting(serving, project)["fix"] == [f"omac config set slack REGION VALUE {place}"]
+    assert waiting(serving, project)["fix"] == [f"omac config set slack REGION {place}"]
     token = serving.activate(project)["dir_token"]
 
     omac.ok("config", "set", "slack", "REGION", "eu", *where)

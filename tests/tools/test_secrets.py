@@ -212,7 +212,7 @@ def test_giving_up_at_a_terminal(shared: tuple[Omac, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message", "fix"),
     [
-        (("set", "slack", "REGION"), 9, "it declares: TOKEN, PEM, SPARE", "omac config set slack REGION VALUE --wor"),
+        (("set", "slack", "REGION"), 9, "it declares: TOKEN, PEM, SPARE", "omac config set slack REGION --wor"),
         (("set", "slack", "TOKNE"), 9, "it declares: TOKEN, PEM, SPARE", "omac config show slack --workdir"),
         (("set", "slack", "a\x1b[2J"), 9, "it declares", "omac config show"),
         (("unset", "slack", "TOKEN", "NOPE"), 9, "declares no secret 'NOPE'", "omac config show slack"),

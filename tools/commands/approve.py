@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -11,6 +11,7 @@ import trio
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.credential import Credential
 from omac.domain.place import Place
+from omac.domain.planning import unmet
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
@@ -43,12 +44,14 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     command = f"omac approve {shlex.quote(asked.skill)} {candidate.place.flags}"
     digest = require_meant(folders, candidate, asked.bundle_hash, command)
     with opened(environment, asked.journal, clock) as everything:
+        before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
         given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
     assert approved is not None, "it has just been approved"
     gets = [one.name for one in sidecar_of(candidate).fields if one.name in _given(one, given)]
-    _tell(asked, candidate, approved, changed, gets)
+    missing = unmet(sidecar_of(candidate), given, environment)
+    _tell(asked, Told(candidate, approved, before if changed else None, changed, gets, list(missing)))
     note_guide(candidate.skill)
     return 0
 
@@ -141,28 +144,45 @@ def _given(field: Secret | Config, given: Credential) -> Collection[str]:
     return given.secrets if isinstance(field, Secret) else given.config
 
 
-def _tell(asked: Asked, candidate: Candidate, approved: Code, changed: bool, gets: Sequence[str]) -> None:
-    """`gets` are the names of values that were given to it before, and that its code is handed from now on."""
-    skill, sidecar = candidate.skill, sidecar_of(candidate)
-    variables = granted(sidecar)
+class Told(NamedTuple):
+    """What came of an approval: `before` is what was approved until now, if that was other code; `gets` are the names
+    of values that were given to the skill before, `missing` those that it needs and lacks."""
+
+    candidate: Candidate
+    approved: Code
+    before: Code | None
+    changed: bool
+    gets: list[str]
+    missing: list[str]
+
+
+def _tell(asked: Asked, told: Told) -> None:
+    skill, sidecar = told.candidate.skill, sidecar_of(told.candidate)
     if asked.json:
-        told = {
+        fields = {
             "skill": skill.name,
-            "dir": candidate.place.workdir,
+            "dir": told.candidate.place.workdir,
             "source": skill.source,
             "bundle_hash": skill.bundle_hash,
-            "digest": approved.digest,
+            "digest": told.approved.digest,
             "command": sidecar.command,
-            "variables": variables,
-            "gets": gets,
-            "new": changed,
+            "variables": granted(sidecar),
+            "gets": told.gets,
+            "missing": told.missing,
+            "new": told.changed,
         }
-        print(msgspec.json.encode(told).decode())
+        print(msgspec.json.encode(fields).decode())
         return
-    say(f"{'approved' if changed else 'already approved'}: {skill.name} in {skill.source}")
+    again = " again, other code than before" if told.before else ""
+    say(f"{f'approved{again}' if told.changed else 'already approved'}: {skill.name} in {skill.source}")
     show_code(skill, sidecar)
-    if gets:
-        say(f"  and gets what was given to it: {', '.join(gets)}")
+    if told.before:
+        say(f"  before, it was {told.before.bundle_hash}, digest {told.before.digest or 'not taken'}")
+    if told.gets:
+        say(f"  and gets what was given to it: {', '.join(told.gets)}")
+    if told.missing:
+        say(f"  it still needs: {', '.join(told.missing)}")
+        say(f"  try: omac register {shlex.quote(skill.name)} {told.candidate.place.flags}")
 
 
 def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:

@@ -64,7 +64,7 @@ def get(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], 
     if as_json:
         print(msgspec.json.encode(row).decode())
     elif row.value is None:
-        fix = [one.command("config", "set", name, "VALUE")]
+        fix = [one.command("config", "set", name)]
         raise Refusal("not-found", f"{name} of {one.name} for {one.place.shown} has no value", fix=fix, skill=one.name)
     elif sys.stdout.isatty():
         say(row.value)
@@ -74,10 +74,10 @@ def get(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], 
 
 
 def set_(
-    asked: Asked, name: str, value: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+    asked: Asked, name: str, value: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> int:
-    """Give a skill a setting; "-" reads it from stdin. Raises Refusal."""
-    with one_skill(asked, "omac config set", [name, "VALUE"], environment, clock) as one:
+    """Give a skill a setting; "-" reads it from stdin, None asks for it at a terminal. Raises Refusal."""
+    with one_skill(asked, "omac config set", [name], environment, clock) as one:
         checked = _checked(one, one.config(name), value)
         one.give(Values(config={name: checked}))
         row = _row(one, one.config(name), environment)
@@ -126,8 +126,10 @@ def _fields(row: Row) -> dict[str, object]:
     return msgspec.structs.asdict(row)
 
 
-def _checked(one: OneSkill, field: Config, value: str) -> str:
-    again = one.command("config", "set", field.name, "VALUE")
+def _checked(one: OneSkill, field: Config, value: str | None) -> str:
+    if value is None:
+        return _asked_for(one, field)
+    again = one.command("config", "set", field.name)
     if value == "-":
         from omac.tools.prompting import read_stdin
 
@@ -141,3 +143,13 @@ def _checked(one: OneSkill, field: Config, value: str) -> str:
         return check_config(field, value)
     except ValueRefused as error:
         raise one.refused(error, again) from None
+
+
+def _asked_for(one: OneSkill, field: Config) -> str:
+    from omac.tools.prompting import ask_config, can_ask
+
+    value = ask_config(field) if can_ask() else None
+    if value is None:
+        message = f"{field.name} of {one.name} needs a value, and there is no terminal to ask at"
+        raise Refusal("misuse", message, fix=[f"{one.command('config', 'set', field.name, '-')}  # from stdin"])
+    return value

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import trio
 
 from omac.adapters.skills.folders import DiskSkillFolders
-from omac.domain import credential
+from omac.domain import credential, ids
 from omac.domain.credential import DEFAULTS, Credential
 from omac.domain.harness import DEFAULT_HARNESS, harness_named
 from omac.domain.place import Place
@@ -104,6 +104,8 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
             say(f"deregistered: {one.skill} in {one.known.status.source}")
+            if not one.known.gone:
+                say("  its folder is still there: a server that runs lists it again, and does not run it")
         if names := (*purge.secrets, *purge.left, *purge.config):
             say(f"  forgotten: {', '.join(names)} of {purge.skill} for {one.place.shown}")
         if purge.defaults:
@@ -118,6 +120,10 @@ def _meant(asked: Asked, registry: Registry, environment: Mapping[str, str]) -> 
     found = []
     for name in names:
         one = registry.one(asked.where, name, COMMAND, asked.words())
+        if one is not None and one.status.scope == ids.GLOBAL and not asked.where.shared:
+            words = [COMMAND, shlex.quote(name), registry.place(one).flags, asked.words()]
+            message = f"{name} is not registered in {directory_of(asked.where)}; one that all projects share is"
+            raise Refusal("skill-ambiguous", message, fix=[" ".join(word for word in words if word)], skill=name)
         target = _target(registry, one) if one else _only_values(asked, registry, name)
         if target is None:
             raise _unregistered(asked, registry, name, environment)

@@ -70,7 +70,8 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     elif not moved.is_needed:
         say("nothing is left to take over" if groups else f"no old omac was here: nothing for {search.workdir}")
     elif changed:
-        say("taken over; the old files and keychain entries were left as they are")
+        rest = ", but for secrets in the keychain" if moved.refusals else ""
+        say(f"taken over{rest}; the old files and keychain entries were left as they are")
     elif asked.dry_run:
         say("nothing was changed")
     else:
@@ -193,7 +194,13 @@ def _line(step: Step) -> str:
 def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
     for note in moved.notes:
         say(f"omac: {note}", sys.stderr)
-    for refusal in (*moved.refusals, *refused):
+    for refusal in moved.refusals:
+        say(f"omac: the secrets that may be in the keychain were not looked at: {refusal.message}", sys.stderr)
+        for command in refusal.fix:
+            if command != "omac vault init":  # what is in the keychain is not in a vault
+                say(f"  try: {command}", sys.stderr)
+        say("  try: omac import  # again, where the keychain can be read", sys.stderr)
+    for refusal in refused:
         say(f"omac: {refusal.message}", sys.stderr)
         for command in refusal.fix:
             say(f"  try: {command}", sys.stderr)
@@ -214,9 +221,8 @@ def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequ
 
 
 def _exit_code(moved: Moved, refused: Sequence[Refusal]) -> int:
-    """What was refused counts first; a machine without a keychain has nothing to take over, and that is no failure."""
-    locked = [one for one in moved.refusals if one.reason != "keychain-unavailable"]
-    if refusals := (*refused, *locked):
+    """What was refused counts first, a keychain that could not be read among it: what is in there was not taken."""
+    if refusals := (*refused, *moved.refusals):
         return refusals[0].exit_code
     useless = not any(step.verdict != "skip" for job in moved.jobs for step in job.group.steps)
     return REASONS["settings-invalid"].exit_code if moved.notes and useless else 0

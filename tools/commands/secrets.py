@@ -235,6 +235,5 @@ def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[
             and not field.default_from_env
             and not getattr(field, "default", None)
         ):
-            value = "" if group == "secrets" else "VALUE"
             say(f"{one.name} needs {field.name}, and does not run without it", sys.stderr)
-            say(f"  try: {one.command(group, 'set', *filter(None, (field.name, value)))}", sys.stderr)
+            say(f"  try: {one.command(group, 'set', field.name)}", sys.stderr)
