@@ -10,6 +10,7 @@ import trio
 
 from omac.domain import planning
 from omac.domain.credential import Credential
+from omac.domain.harness import DEFAULT_HARNESS
 from omac.domain.place import Place
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
@@ -18,6 +19,8 @@ from omac.services.credentials import Values
 from omac.services.finding import Candidate, find
 from omac.tools.opened import Opened, Where, opened, search_of
 from omac.tools.render import say
+
+BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
 
 
 class Asked(NamedTuple):
@@ -114,7 +117,15 @@ def one_skill(
     with opened(environment, asked.journal, clock) as everything:
         search = search_of(asked.where, everything.folders)
         again = " ".join(map(shlex.quote, words))
-        candidate = trio.run(find, everything.folders, search, asked.skill, command, again)
+        try:
+            candidate = trio.run(find, everything.folders, search, asked.skill, command, again)
+        except Refusal as refusal:
+            if refusal.reason not in BY_RECORD or not command.endswith(" unset"):
+                raise
+            place = Place("" if asked.where.shared else search.workdir, asked.where.harness or DEFAULT_HARNESS.name)
+            forget = f"omac deregister {shlex.quote(asked.skill)} {place.where} --purge-secrets --purge-fields"
+            fix = (*refusal.fix, f"{forget}  # needs no folder")
+            raise Refusal(refusal.reason, refusal.message, fix=fix, skill=asked.skill) from None
         meta = candidate.skill.meta
         assert meta is not None
         assert meta.sidecar is not None, "find returns no other"

@@ -84,6 +84,8 @@ def test_approving(house: Omac, server: Serving) -> None:
         "digest": "",
         "command": ["python3", "sidecar.py"],
         "variables": ["ECHO_PASSTHROUGH"],
+        "gets": [],
+        "missing": [],
         "new": True,
     }
     assert re.fullmatch("sha256:[0-9a-f]{64}", told["bundle_hash"])
