@@ -60,7 +60,8 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
     try:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
         credentials = Credentials(JournalLedger(journal), host, stores, key, changing_of(state))
-        registering = Registering(journal, host, DiskFrozenSkills(state.frozen), credentials)
+        frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
+        registering = Registering(journal, host, frozen, credentials)
         yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
     finally:
         journal.close()

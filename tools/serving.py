@@ -110,7 +110,7 @@ class Server:
         self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(EngineLedger(self.engine), host, self.secrets, key, changing_of(self.state))
-        self._frozen = DiskFrozenSkills(self.state.frozen)
+        self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
         self._stop = trio.Event()
         self._hurry = trio.Event()
         self._why = ""

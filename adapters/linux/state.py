@@ -15,6 +15,7 @@ from omac.domain.ids import HostId, RunId
 from omac.domain.refusal import Refusal
 
 FINGERPRINT_KEY_BYTES = 32
+JOURNAL_ID_SHOWN = 12
 RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living runs are kept beyond that
 
 
@@ -73,10 +74,10 @@ class StateDir:
             )
         return key
 
-    @property
-    def frozen(self) -> str:
-        """Where the copies of approved skills are."""
-        return os.path.join(self.path, "frozen")
+    def frozen(self, journal: str, journal_id: str) -> str:
+        """Where the copies are that this journal approved: what one journal no longer approves, another may."""
+        own = journal == os.path.join(self.path, "journal.db")
+        return os.path.join(self.path, "frozen" if own else f"frozen-{journal_id[:JOURNAL_ID_SHOWN]}")
 
     def _minted(self, name: str, mint: Callable[[], str]) -> str:
         path = os.path.join(self.path, name)

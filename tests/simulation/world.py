@@ -87,7 +87,7 @@ class World:
         host = self.server.engine.host
         try:
             credentials = Credentials(JournalLedger(journal), host, self.server.secrets, bytes(32))
-            frozen = DiskFrozenSkills(self.server.state.frozen)
+            frozen = DiskFrozenSkills(self.server.state.frozen(journal.store.path, journal.store.journal_id()))
             await Registering(journal, host, frozen, credentials).approve(found)
         finally:
             journal.close()

@@ -227,3 +227,10 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
     left = set(os.listdir(os.path.join(state.path, "run")))
     assert left == {"living", "current", "link", *ended[:RUNS_KEPT]}
     assert precious.is_dir()
+
+
+def test_each_journal_has_copies_of_its_own(tmp_path: Path) -> None:
+    """What one no longer approves is not removed from another."""
+    state = StateDir(str(tmp_path))
+    assert state.frozen(str(tmp_path / "journal.db"), "a" * 32) == str(tmp_path / "frozen")
+    assert state.frozen("/elsewhere/j.db", "a" * 32) != state.frozen("/elsewhere/j.db", "b" * 32)
