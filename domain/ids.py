@@ -14,6 +14,7 @@ TokenDigest = NewType("TokenDigest", str)
 StreamId = NewType("StreamId", str)
 
 GLOBAL = WorkdirId("global")  # in the place of a workdir id: skills shared by all projects
+SHARED = "__global__"  # the same in the place of a routing token or a directory; no token can look like it
 
 
 def workdir_id(path: str) -> WorkdirId:

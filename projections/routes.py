@@ -12,7 +12,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Sidecar
 from omac.projections.system import System
 
-SHARED = "__global__/"  # before the mount of a skill that all directories share; no token can look like it
+SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories share
 
 
 class Way(msgspec.Struct, frozen=True):

@@ -9,10 +9,10 @@ from quart import Response, request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from omac.domain import ids
 from omac.domain.refusal import Refusal
 from omac.services.directories import Caller, Directories
 
-SHARED = "__global__"  # in the place of a directory: the skills that all directories share
 BODY_BYTES_MAX = 64 * 1024
 ROOT = "/__omac__/"
 CALLS = ("activate", "deactivate", "reload", "unlock", "dirs", "global", "status")
@@ -52,7 +52,7 @@ def control_app(
     @app.post(ROOT + "reload")
     async def reload() -> Response:
         directory, _, caller = await call()
-        if directory == SHARED:
+        if directory == ids.SHARED:
             return _json(await directories.reload_shared(caller))
         return _json(await directories.reload(directory, caller))
 

@@ -18,6 +18,7 @@ import msgspec
 
 from omac.adapters.facade.bodies import Framing, UpstreamError, bad_request
 from omac.domain import loopback
+from omac.domain.ids import SHARED
 from omac.domain.refusal import Refusal
 
 HEAD_BYTES_MAX = 65536
@@ -137,7 +138,7 @@ def split_target(target: str) -> tuple[str, str, str, str | None]:
         raise bad_request("the path holds a dot segment")
     token, _, below = path.removeprefix("/").partition("/")
     mount, _, rest = below.partition("/")
-    if mount == "__global__":
+    if mount == SHARED:
         shared, _, rest = rest.partition("/")
         mount = f"{mount}/{shared}" if shared else ""
     if not path.startswith("/") or not token or not mount:

@@ -51,8 +51,8 @@ class Links:
 
     def _within_source(self, target: str) -> list[str] | None:
         """The parts of an absolute path below the source; None for all others."""
-        parts = _parts(target)
-        above = _parts(self._source)
+        parts = parts_of(target)
+        above = parts_of(self._source)
         return parts[len(above) :] if target.startswith("/") and parts[: len(above)] == above else None
 
     def _stays(self, folder: list[str], target: str) -> bool:
@@ -87,7 +87,7 @@ class Links:
     def _turn(self, at: list[str], target: str) -> list[str] | None:
         """The parts to follow next, last one first; moves `at` to the top for an absolute path. None: leads out."""
         if not target.startswith("/"):
-            return _parts(target)[::-1]
+            return parts_of(target)[::-1]
         inner = self._within_source(target)
         if inner is None:
             return None
@@ -147,7 +147,8 @@ def _untrusted(resolved: str) -> str | None:
             return "moves"
 
 
-def _parts(path: str) -> list[str]:
+def parts_of(path: str) -> list[str]:
+    """The names in a path that lead somewhere."""
     return [part for part in path.split("/") if part not in ("", ".")]
 
 

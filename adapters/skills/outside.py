@@ -9,7 +9,7 @@ import re
 import shlex
 import stat
 
-from omac.adapters.skills.links import HOPS_MAX, Uncopyable
+from omac.adapters.skills.links import HOPS_MAX, Uncopyable, parts_of
 from omac.adapters.skills.paths import is_within, readable
 
 OWN = "/\0"  # in the place of the skill folder's own path, which may hold blanks that end a word
@@ -62,7 +62,7 @@ def changeable(path: str) -> str | None:
 
     Looked at step by step, for who can change a folder can put another link in the place of one. Raises OSError.
     """
-    at, pending, hops = "/", _parts(path)[::-1], 0
+    at, pending, hops = "/", parts_of(path)[::-1], 0
     fault = _changeable(os.lstat("/"))
     while pending and fault is None:
         part = pending.pop()
@@ -80,7 +80,7 @@ def changeable(path: str) -> str | None:
                 return "is a link without end"
             target = os.readlink(here)
             at = "/" if target.startswith("/") else at
-            pending += _parts(target)[::-1]
+            pending += parts_of(target)[::-1]
         else:
             at, fault = here, _changeable(found)
     return fault and (fault if at == path else f"is reached by {readable(at)}, which {fault}")
@@ -90,7 +90,3 @@ def _changeable(found: os.stat_result) -> str | None:
     if found.st_uid != 0:
         return f"belongs to user {found.st_uid}, not to root"
     return "can be written by others than root" if found.st_mode & 0o022 else None
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part not in ("", ".")]

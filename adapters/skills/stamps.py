@@ -33,11 +33,6 @@ class Stamps(NamedTuple):
         return max(row[5] for row in self.rows) < now_ns - TICK_NS
 
 
-def decode_stamps(content: bytes) -> Stamps:
-    """Stamps that were encoded. Raises ValueError."""
-    return Stamps(msgspec.msgpack.decode(content, type=list[Stamp]))
-
-
 def file_system_now_ns() -> int:
     """The clock by which the kernel stamps files; it says nothing else, so no other will do in its place."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_REALTIME_COARSE", time.CLOCK_REALTIME))

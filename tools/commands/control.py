@@ -11,6 +11,7 @@ import msgspec
 
 from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.adapters.linux.state import StateDir
+from omac.domain import ids
 from omac.domain.refusal import REASONS, Refusal
 from omac.tools.render import say, show_skills
 
@@ -18,12 +19,9 @@ READ_TIMEOUT_S = 5.0
 CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
 
 
-SHARED = "__global__"  # in the place of a directory: what all directories share
-
-
 def run(action: str, directory: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Have the server do `action` to a directory (None: to what all share) and show what it answers. Raises Refusal."""
-    path = SHARED if directory is None else os.path.abspath(os.path.expanduser(directory))
+    path = ids.SHARED if directory is None else os.path.abspath(os.path.expanduser(directory))
     try:
         path.encode()
     except UnicodeEncodeError:
