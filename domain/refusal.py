@@ -4,15 +4,21 @@ A refusal is decided once and rendered three ways: as an HTTP answer (status, `X
 exit code, and as text for a person.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest of this module
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
-class Outcome(NamedTuple):
+class Outcome:
     """How a reason leaves omac: an HTTP status and a process exit code."""
 
-    status: int
-    exit_code: int
+    __slots__ = ("exit_code", "status")  # a plain class: this module is loaded by programs whose start is a few ms
+
+    def __init__(self, status: int, exit_code: int) -> None:
+        self.status = status
+        self.exit_code = exit_code
 
 
 REASONS: dict[str, Outcome] = {

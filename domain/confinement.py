@@ -1,0 +1,105 @@
+"""The policy of one sandbox, as data: which paths, which network, which variables, which limits, and why.
+
+Rules
+
+1. Nothing of the host is there unless an entry says so.
+2. The entry with the longest path that is a prefix of a path decides about it; one path has one entry.
+3. "read" beneath "write" pins: what is there can be neither changed, moved nor replaced.
+4. What omac keeps for itself (`hidden`) is out of reach, whatever an entry says.
+5. A policy is computed once, shown by `--explain`, recorded by its digest, and enforced by a backend, or refused.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+READ = "read"  # may be read; where it lies in something writable, it stays as it is
+WRITE = "write"  # may be read and changed; the path itself cannot be moved or removed
+DENY = "deny"  # neither its names nor its content
+PRIVATE = "private"  # an empty folder of the sandbox's own, gone with it
+COPY = "copy"  # a file of the sandbox's own with `content`; changing it changes nothing outside
+LINK = "link"  # a symbolic link to `target`, as it is on the host
+
+ACCESSES = (READ, WRITE, DENY, PRIVATE, COPY, LINK)
+NETWORKS = ("host", "none")
+LIMITS = ("pids", "memory", "cpu", "files")  # processes, bytes, processors (a fraction may do), open files of a process
+
+
+class Entry:
+    """One path, what may be done there, and why. `path` is canonical and absolute.
+
+    `content` is for COPY, `target` for LINK. `made` is "file" or "folder" for a path that must exist to be pinned and
+    does not: it is made on the host at launch (a file with `content`) and removed at exit, where it is still that.
+    """
+
+    __slots__ = ("access", "content", "made", "path", "reason", "target")
+
+    def __init__(
+        self, path: str, access: str, reason: str, *, content: bytes = b"", target: str = "", made: str = ""
+    ) -> None:
+        self.path = path
+        self.access = access
+        self.reason = reason
+        self.content = content
+        self.target = target
+        self.made = made
+
+    def __repr__(self) -> str:
+        return f"Entry({self.path!r}, {self.access!r}, {self.reason!r})"
+
+
+class Policy:
+    """What one program may do. `entries` are in the order of `ordered`; `limits` are by name, as of LIMITS."""
+
+    __slots__ = ("entries", "environment", "fence", "hidden", "limits", "network", "ports", "warnings", "workdir")
+
+    def __init__(
+        self,
+        workdir: str,
+        entries: tuple[Entry, ...],
+        environment: Mapping[str, str],
+        *,
+        hidden: tuple[str, ...] = (),  # canonical folders that are omac's own (rule 4)
+        network: str = "host",
+        ports: tuple[int, ...] = (),  # TCP ports it may listen on, beside those the system deals out
+        limits: Mapping[str, float] | None = None,
+        fence: tuple[str, ...] = (),  # where special files and links may not be made: git's folders of a linked worktree
+        warnings: tuple[str, ...] = (),  # what a person should know before it runs
+    ) -> None:
+        self.workdir = workdir
+        self.entries = entries
+        self.environment = environment
+        self.hidden = hidden
+        self.network = network
+        self.ports = ports
+        self.limits = limits or {}
+        self.fence = fence
+        self.warnings = warnings
+
+
+def ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """One entry a path, parents before what is below them; of two for the same path, the later one counts."""
+    last = {entry.path: entry for entry in entries}
+    return tuple(last[path] for path in sorted(last, key=_parts))
+
+
+def below(path: str, folder: str) -> bool:
+    """Whether a canonical path is `folder` or lies in it."""
+    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
+
+
+def governing(entries: Iterable[Entry], path: str) -> Entry | None:
+    """The entry that decides about a canonical path (rule 2); None: it is not there (rule 1)."""
+    found: Entry | None = None
+    for entry in entries:
+        if below(path, entry.path) and (found is None or len(entry.path) > len(found.path)):
+            found = entry
+    return found
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/"))
