@@ -32,14 +32,23 @@ LIMITS = ("pids", "memory", "cpu", "files")  # processes, bytes, processors (a f
 class Entry:
     """One path, what may be done there, and why. `path` is canonical and absolute.
 
-    `content` is for COPY, `target` for LINK. `made` is "file" or "folder" for a path that must exist to be pinned and
-    does not: it is made on the host at launch (a file with `content`) and removed at exit, where it is still that.
+    `content` is for COPY, `target` for LINK. `source` is what is shown there, where that lies elsewhere. `made` is
+    "file" or "folder" for a path that must exist to be pinned and does not: it is made on the host at launch (a file
+    with `content`) and removed at exit, where it is still that.
     """
 
-    __slots__ = ("access", "content", "made", "path", "reason", "target")
+    __slots__ = ("access", "content", "made", "path", "reason", "source", "target")
 
     def __init__(
-        self, path: str, access: str, reason: str, *, content: bytes = b"", target: str = "", made: str = ""
+        self,
+        path: str,
+        access: str,
+        reason: str,
+        *,
+        content: bytes = b"",
+        target: str = "",
+        made: str = "",
+        source: str = "",
     ) -> None:
         self.path = path
         self.access = access
@@ -47,6 +56,7 @@ class Entry:
         self.content = content
         self.target = target
         self.made = made
+        self.source = source or path
 
     def __repr__(self) -> str:
         return f"Entry({self.path!r}, {self.access!r}, {self.reason!r})"
@@ -67,7 +77,9 @@ class Policy:
         network: str = "host",
         ports: tuple[int, ...] = (),  # TCP ports it may listen on, beside those the system deals out
         limits: Mapping[str, float] | None = None,
-        fence: tuple[str, ...] = (),  # where special files and links may not be made: git's folders of a linked worktree
+        fence: tuple[
+            str, ...
+        ] = (),  # where special files and links may not be made: git's folders of a linked worktree
         warnings: tuple[str, ...] = (),  # what a person should know before it runs
     ) -> None:
         self.workdir = workdir

@@ -1,19 +1,49 @@
-"""The harness table: the coding agents omac knows, and where each keeps its skills."""
+"""The harness table: the coding agents omac knows, where each keeps its skills, and what it needs of a home.
 
-import msgspec
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
 
 from omac.domain.refusal import Refusal
 
 SHARED_BASE = "agents"  # .agents/skills is read by every harness
 
 
-class Harness(msgspec.Struct, frozen=True):
-    """A coding agent: `base` is its dot folder's name without the dot, `serve` the argv of its long-lived form."""
+class Harness:
+    """A coding agent: `base` is its dot folder's name without the dot, `serve` the argv of its long-lived form.
 
-    name: str
-    aliases: tuple[str, ...]
-    base: str
-    serve: tuple[str, ...]
+    Paths are relative to the home directory; those of folders end in "/". `folders` is what it keeps there: logins,
+    settings, sessions. `pinned` is the part of it that runs code, or tells later sessions what to do: a session
+    may read it and not change it. `home_variable` names another place for the first of `folders`; `auth_variables` say
+    who it is to its model's server, and which server that is.
+    """
+
+    __slots__ = ("aliases", "auth_variables", "base", "folders", "home_variable", "name", "pinned", "serve")
+
+    def __init__(
+        self,
+        name: str,
+        aliases: tuple[str, ...],
+        base: str,
+        serve: tuple[str, ...],
+        *,
+        folders: tuple[str, ...] = (),
+        pinned: tuple[str, ...] = (),
+        home_variable: str = "",
+        auth_variables: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.aliases = aliases
+        self.base = base
+        self.serve = serve
+        self.folders = folders
+        self.pinned = pinned
+        self.home_variable = home_variable
+        self.auth_variables = auth_variables
+
+    def __repr__(self) -> str:
+        return f"Harness({self.name!r})"
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -22,11 +52,122 @@ class Harness(msgspec.Struct, frozen=True):
 
 
 HARNESSES = (
-    Harness("opencode", ("oc",), "opencode", ("opencode", "serve")),
-    Harness("claude", ("claude-code", "cc"), "claude", ("claude",)),
-    Harness("codex", ("cx",), "codex", ("codex",)),
-    Harness("copilot", ("co",), "copilot", ("copilot",)),
-    Harness("pi", (), "pi", ("pi",)),
+    Harness(
+        "opencode",
+        ("oc",),
+        "opencode",
+        ("opencode", "serve"),
+        folders=(".local/share/opencode/", ".local/state/opencode/"),
+        pinned=(
+            ".config/opencode/",
+            ".config/opencode/.gitignore",  # it writes one on its way up, and fails where it cannot
+            ".local/share/opencode/bin/",
+            ".opencode/",
+            ".opencode/.gitignore",
+        ),
+        auth_variables=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_SERVER_USERNAME"),
+    ),
+    Harness(
+        "claude",
+        ("claude-code", "cc"),
+        "claude",
+        ("claude",),
+        folders=(".claude/", ".claude.json"),
+        pinned=(
+            ".claude/CLAUDE.md",
+            ".claude/agents/",
+            ".claude/commands/",
+            ".claude/hooks/",
+            ".claude/local/",
+            ".claude/output-styles/",
+            ".claude/plugins/",
+            ".claude/rules/",
+            ".claude/settings.json",
+            ".claude/settings.local.json",
+            ".claude/skills/",
+            ".local/share/claude/",
+        ),
+        home_variable="CLAUDE_CONFIG_DIR",
+        auth_variables=(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+        ),
+    ),
+    Harness(
+        "codex",
+        ("cx",),
+        "codex",
+        ("codex",),
+        folders=(".codex/",),
+        pinned=(
+            ".codex/AGENTS.md",
+            ".codex/AGENTS.override.md",
+            ".codex/config.toml",
+            ".codex/hooks.json",
+            ".codex/hooks/",
+            ".codex/packages/",
+            ".codex/plugins/",
+            ".codex/prompts/",
+            ".codex/rules/",
+            ".codex/skills/",
+        ),
+        home_variable="CODEX_HOME",
+        auth_variables=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    ),
+    Harness(
+        "copilot",
+        ("co",),
+        "copilot",
+        ("copilot",),
+        folders=(".copilot/",),
+        pinned=(
+            ".copilot/agents/",
+            ".copilot/copilot-instructions.md",
+            ".copilot/hooks/",
+            ".copilot/lsp-config.json",
+            ".copilot/mcp-config.json",
+            ".copilot/pkg/",
+            ".copilot/skills/",
+        ),
+        home_variable="COPILOT_HOME",
+        auth_variables=(
+            "COPILOT_CUSTOM_INSTRUCTIONS_DIRS",
+            "COPILOT_GITHUB_TOKEN",
+            "COPILOT_MODEL",
+            "COPILOT_PROVIDER_API_KEY",
+            "COPILOT_PROVIDER_BASE_URL",
+            "COPILOT_PROVIDER_TYPE",
+            "COPILOT_PROVIDER_WIRE_API",
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+        ),
+    ),
+    Harness(
+        "pi",
+        (),
+        "pi",
+        ("pi",),
+        folders=(".pi/agent/",),
+        pinned=(
+            ".pi/agent/AGENTS.md",
+            ".pi/agent/APPEND_SYSTEM.md",
+            ".pi/agent/SYSTEM.md",
+            ".pi/agent/bin/",
+            ".pi/agent/extensions/",
+            ".pi/agent/git/",
+            ".pi/agent/hooks/",
+            ".pi/agent/models.json",
+            ".pi/agent/npm/",
+            ".pi/agent/prompts/",
+            ".pi/agent/settings.json",
+            ".pi/agent/skills/",
+            ".pi/agent/tools/",
+        ),
+        home_variable="PI_CODING_AGENT_DIR",
+    ),
 )
 DEFAULT_HARNESS = HARNESSES[0]
 

@@ -8,9 +8,11 @@ import hashlib
 from typing import NewType
 
 HostId = NewType("HostId", str)
+Seat = NewType("Seat", HostId)  # stands in the place of a host: see `seat_beside`
 RunId = NewType("RunId", str)
 WorkdirId = NewType("WorkdirId", str)
 TokenDigest = NewType("TokenDigest", str)
+LaunchId = NewType("LaunchId", str)
 StreamId = NewType("StreamId", str)
 
 GLOBAL = WorkdirId("global")  # in the place of a workdir id: skills shared by all projects
@@ -32,14 +34,34 @@ def token_digest(token: str) -> TokenDigest:
     return TokenDigest(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
 
 
+def seat_of_server(host: HostId) -> Seat:
+    """Where the server of a host has its directories and sidecars."""
+    return Seat(host)
+
+
+def seat_beside(host: HostId, run: RunId) -> Seat:
+    """Where a run that is not the host's server has its own, even of directories that others have online too."""
+    return Seat(HostId(f"{host}@{run}"))
+
+
+def seat_of(stream: StreamId) -> Seat:
+    """The seat that the stream of a directory or a sidecar belongs to."""
+    return Seat(HostId(stream.split("/", 2)[1]))
+
+
+def host_of(stream: StreamId) -> HostId:
+    """The host that a stream belongs to, whichever run has it."""
+    return HostId(seat_of(stream).partition("@")[0])
+
+
 def run_stream(host: HostId, run: RunId) -> StreamId:
     """The stream of one omac process."""
     return StreamId(f"run/{host}/{run}")
 
 
-def directory_stream(host: HostId, workdir: WorkdirId) -> StreamId:
-    """The stream of one directory on one host, or, for GLOBAL, of what all directories share."""
-    return StreamId(f"directory/{host}/{workdir}")
+def directory_stream(seat: HostId, workdir: WorkdirId) -> StreamId:
+    """The stream of one directory at one seat, or, for GLOBAL, of what all directories there share."""
+    return StreamId(f"directory/{seat}/{workdir}")
 
 
 def registration_stream(host: HostId, scope: str, harness: str, skill: str) -> StreamId:
@@ -52,14 +74,24 @@ def credential_stream(host: HostId, scope: str, skill: str) -> StreamId:
     return StreamId(f"credential/{host}/{scope}/{skill}")
 
 
-def sidecar_stream(host: HostId, workdir: WorkdirId, skill: str) -> StreamId:
-    """The stream of one skill's sidecar in one directory."""
-    return StreamId(f"sidecar/{host}/{workdir}/{skill}")
+def sidecar_stream(seat: HostId, workdir: WorkdirId, skill: str) -> StreamId:
+    """The stream of one skill's sidecar in one directory at one seat."""
+    return StreamId(f"sidecar/{seat}/{workdir}/{skill}")
 
 
 def access_stream(host: HostId) -> StreamId:
     """The log of skill accesses of one host: a stream without versions."""
     return StreamId(f"access/{host}")
+
+
+def sandbox_stream(host: HostId, launch: LaunchId) -> StreamId:
+    """The stream of one launch of a program in a sandbox."""
+    return StreamId(f"sandbox/{host}/{launch}")
+
+
+def guard_stream(host: HostId) -> StreamId:
+    """The log of what the write guard refused on one host: a stream without versions."""
+    return StreamId(f"guard/{host}")
 
 
 def settings_stream(host: HostId) -> StreamId:

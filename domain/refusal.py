@@ -75,7 +75,18 @@ REASONS: dict[str, Outcome] = {
     "port-taken": Outcome(503, 5),
     "state-unusable": Outcome(503, 5),
     "prerequisite-missing": Outcome(503, 4),
+    # the sandbox
     "sandbox-unavailable": Outcome(503, 7),
+    "sandbox-failed": Outcome(503, 7),
+    "sandbox-inexpressible": Outcome(503, 7),
+    "limit-unenforceable": Outcome(503, 7),
+    "policy-too-large": Outcome(400, 7),
+    "path-changed": Outcome(409, 7),
+    "git-unsafe": Outcome(409, 7),
+    "git-unsupported": Outcome(501, 7),
+    "cache-unsafe": Outcome(409, 7),
+    "command-not-found": Outcome(400, 127),
+    "command-not-executable": Outcome(400, 126),
 }
 
 

@@ -3,7 +3,12 @@
 Rules
 
 1. A run that ends in order stops; one that did not is recovered, once, by a later run of the same host.
-2. Only a run whose lock is free is recovered: whoever holds the lock is alive.
+2. Only a run whose lock is free is recovered: whoever holds the lock is alive. One process at a time recovers.
+3. A host has one server for a journal, and any number of runs beside it, each for one directory.
+4. What a run brings online is its own: directories, tokens, sidecars, and of what all projects share a copy too. So a
+   directory may be online in several runs; none waits for another, none answers to the tokens of another, and the end
+   of one, however it comes, takes nothing from the others.
+5. What is registered, approved and given belongs to the host: every run sees a change and follows it.
 """
 
 import msgspec
@@ -12,8 +17,11 @@ from omac.domain.recorded import Event
 
 
 class RunStarted(Event, frozen=True):
-    """omac serves. `start_ticks` and `boot_id` identify the process beyond the reuse of its pid; `policy` says how it
-    treats skills (`omac.domain.planning.Policy`, by field)."""
+    """omac serves: as the host's server or, where `command` is "start", beside it.
+
+    `start_ticks` and `boot_id` identify the process beyond the reuse of its pid; `policy` says how it treats skills
+    (`omac.domain.planning.Policy`, by field).
+    """
 
     harness: str
     version: str
@@ -22,6 +30,7 @@ class RunStarted(Event, frozen=True):
     boot_id: str
     roots: tuple[str, ...]
     policy: dict[str, str | bool] = {}  # noqa: RUF012  # msgspec copies it
+    command: str = "serve"
 
 
 class RunRecovered(Event, frozen=True):
@@ -48,6 +57,7 @@ class Run(msgspec.Struct, frozen=True):
     pid: int = 0
     roots: tuple[str, ...] = ()
     policy: dict[str, str | bool] = {}
+    command: str = "serve"
 
 
 TABLE: dict[tuple[str, type[Event]], str] = {
@@ -61,7 +71,7 @@ def evolve(state: Run, event: Event) -> Run:
     """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
     status = TABLE[state.status, type(event)]
     match event:
-        case RunStarted(harness, version, pid, _, _, roots, policy):
-            return Run(status, harness, version, pid, roots, policy)
+        case RunStarted(harness, version, pid, _, _, roots, policy, command):
+            return Run(status, harness, version, pid, roots, policy, command)
         case _:
             return msgspec.structs.replace(state, status=status)

@@ -21,7 +21,10 @@ WARNINGS_MAX = 8  # of one file: whoever wrote it shall not fill the terminal
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting. `words` are its values, `project` those that a project may choose."""
+    """One setting. `words` are its values, `project` those that a project may choose.
+
+    Without words it takes absolute paths, separated by colons, and none may be chosen by a project.
+    """
 
     name: str
     variable: str
@@ -35,6 +38,12 @@ class Setting(msgspec.Struct, frozen=True):
         """Where it stands in a settings file: ("serve", "unapproved")."""
         table, _, key = self.name.partition(".")
         return table, key
+
+    def takes(self, word: str) -> bool:
+        """Whether it can have this value."""
+        if self.words:
+            return word in self.words
+        return "\0" not in word and all(path.startswith("/") for path in word.split(":"))
 
 
 SETTINGS: dict[str, Setting] = {
@@ -72,9 +81,46 @@ SETTINGS: dict[str, Setting] = {
             (),
             "where new secrets are kept",
         ),
+        Setting(
+            "git.hooks",
+            "OMAC_GIT_HOOKS",
+            ("deny", "read"),
+            "deny",
+            ("deny",),
+            "whether a repository's hooks can be seen, and so run, in a sandbox",
+        ),
+        Setting(
+            "git.refs",
+            "OMAC_GIT_REFS",
+            ("branch", "all"),
+            "all",
+            ("branch",),
+            "which refs a linked worktree may change: its own branch and new ones, or all",
+        ),
+        Setting(
+            "cache.redirect_xdg",
+            "OMAC_CACHE_REDIRECT_XDG",
+            ("false", "true"),
+            "false",
+            (),
+            "whether XDG_CACHE_HOME leads into the tool cache too",
+        ),
+        Setting(
+            "guard.scratch",
+            "OMAC_GUARD_SCRATCH",
+            (),
+            "",
+            (),
+            "folders beside /tmp where the write guard lets an agent write",
+        ),
     )
 }
-VARIABLE_PREFIXES = ("OMAC_SERVE_", "OMAC_SECRETS_")  # a variable that begins like this is meant to be a setting
+VARIABLE_PREFIXES = (
+    "OMAC_SERVE_",
+    "OMAC_SECRETS_",
+    "OMAC_GIT_",
+    "OMAC_GUARD_",
+)  # a variable that begins like this is meant to be a setting
 
 
 class SettingChanged(Event, frozen=True):
@@ -135,8 +181,8 @@ def setting_named(name: str) -> Setting:
 
 def check_word(setting: Setting, word: str, where: str | None = None) -> str:
     """`word`, which the setting takes. Raises Refusal (misuse); `where` it was said, if not under its name."""
-    if word not in setting.words:
-        near = _nearest(word, setting.words) or setting.default
+    if not setting.takes(word):
+        near = _nearest(word, setting.words) or setting.default or "/tmp"  # noqa: S108  # an example
         if where is None:
             fix = f"omac settings set {setting.name} {near}"
         else:
@@ -171,7 +217,9 @@ def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
 
 
 def stated_word(value: object) -> object:
-    """A decoded value as a word, where it is TOML's own true or false."""
+    """A decoded value as a word, where it is TOML's own true or false, or a list of texts."""
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return ":".join(value)
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -232,7 +280,7 @@ def _statement(name: str, value: object) -> tuple[str, str, str | None]:
     if name not in SETTINGS:
         return "", "", f"there is no setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
     word = stated_word(value)
-    if isinstance(word, str) and word in SETTINGS[name].words:
+    if isinstance(word, str) and SETTINGS[name].takes(word):
         return name, word, None
     said = shown(word) if isinstance(word, str) else f"a value of type {type(value).__name__}"
     return "", "", f"{name} takes {_words(SETTINGS[name])}, not {said}"
@@ -246,6 +294,8 @@ def _setting_of_variable(variable: str) -> None:
 
 
 def _words(setting: Setting) -> str:
+    if not setting.words:
+        return "absolute paths, separated by colons"
     return " or ".join((", ".join(setting.words[:-1]), setting.words[-1]))
 
 

@@ -6,7 +6,7 @@ Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what
 import os
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notification, StoredEvent
 
 from omac.domain.refusal import Refusal
-from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, damaged, refusal_of
+from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, damaged, refusal_of
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -82,6 +82,33 @@ class SqlRecorder(ApplicationRecorder):
             return self._insert_groups(groups, _insert_at_once)
         except sa.exc.IntegrityError:  # rare: find the ones in conflict, keep the others
             return self._insert_groups(groups, _insert_one_by_one)
+
+    def insert_spooled(
+        self, host: str, ids: Sequence[str], groups: Sequence[Group], present: Collection[str]
+    ) -> list[Sequence[int] | IntegrityError]:
+        """As `insert_groups`, and remember in the same transaction the id of each group that was inserted.
+
+        Ids of that host that are not `present` any more are forgotten.
+        """
+
+        def insert(
+            connection: sa.Connection, top: int, groups: Sequence[Group], names: dict[str, int], statement: str
+        ) -> list[Sequence[int] | IntegrityError]:
+            results = _insert_one_by_one(connection, top, groups, names, statement)
+            kept = [id_ for id_, done in zip(ids, results, strict=True) if not isinstance(done, IntegrityError)]
+            gone = [id_ for id_ in _spooled(connection, host) if id_ not in present]
+            for id_ in gone:
+                connection.execute(sa.delete(SPOOLED).where(SPOOLED.c.host == host, SPOOLED.c.id == id_))
+            for id_ in kept:
+                connection.execute(sa.insert(SPOOLED).values(host=host, id=id_))
+            return results
+
+        return self._insert_groups(groups, insert)
+
+    def spooled(self, host: str) -> set[str]:
+        """The ids of that host's spool that are remembered."""
+        with self._read() as connection:
+            return set(_spooled(connection, host))
 
     def _insert_groups(self, groups: Sequence[Group], insert: "Insert") -> list[Sequence[int] | IntegrityError]:
         assert self._writer is not None, "opened for reading"
@@ -340,6 +367,10 @@ def _insert_one_by_one(
             results.append(positions)
             top = positions[-1] if positions else top
     return results
+
+
+def _spooled(connection: sa.Connection, host: str) -> Sequence[str]:
+    return connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars().all()
 
 
 def _identity(path: str) -> tuple[int, int] | None:

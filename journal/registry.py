@@ -8,7 +8,18 @@ upcaster from the previous one; stored bytes are never rewritten.
 from collections.abc import Callable
 from typing import Any
 
-from omac.domain import access, control, credential, directory, registration, run, settings, sidecar
+from omac.domain import (
+    access,
+    control,
+    credential,
+    directory,
+    guard_record,
+    registration,
+    run,
+    sandbox,
+    settings,
+    sidecar,
+)
 from omac.domain.recorded import Event
 
 KINDS: dict[str, tuple[int, type[Event]]] = {
@@ -59,6 +70,11 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "access.refused": (1, access.AccessRefused),
     "control.called": (1, control.ControlCalled),
     "control.refused": (1, control.ControlRefused),
+    "sandbox.launch-requested": (1, sandbox.LaunchRequested),
+    "sandbox.launched": (1, sandbox.Launched),
+    "sandbox.exited": (1, sandbox.Exited),
+    "sandbox.denied": (1, sandbox.Denied),
+    "guard.denied": (1, guard_record.GuardDenied),
 }
 
 Upcaster = Callable[[list[Any]], list[Any]]  # the fields of one version, as stored, to those of the next

@@ -2,7 +2,8 @@
 
 One row of `event` is one event; `name` interns the texts that repeat (streams, kinds, runs, actors); `head` holds the
 last position, advanced in the same transaction as the events. `sealed` and `leaf` are there for encrypted fields and
-for proofs; this version leaves them empty.
+for proofs; this version leaves them empty. `spooled` remembers which files of a spool (by its host) are in the journal
+already, for as long as they are still there.
 """
 
 import contextlib
@@ -53,6 +54,12 @@ EVENT = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("sealed", sa.LargeBinary),
     sa.Column("leaf", sa.LargeBinary),
+)
+SPOOLED = sa.Table(
+    "spooled",
+    METADATA,
+    sa.Column("host", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
 )
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
 sa.Index("event_version", EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))

@@ -1,4 +1,4 @@
-"""The audit log: every access once, from its request to its outcome, and every change of trust.
+"""The audit log: every access once, from its request to its outcome, every launch, and every change of trust.
 
 `Accesses` is the live part, bounded by what is under way: open requests, and counts. `audit_rows` joins requests and
 outcomes into rows, in the order of requests, holding no more than what began since the oldest that is open.
@@ -13,6 +13,7 @@ import msgspec
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.recorded import Recorded
 from omac.projections.changes import Change, Changes
+from omac.projections.launches import Launch, Launches
 
 Outcome = Literal["completed", "aborted", "refused", "open", "done"]
 
@@ -44,11 +45,12 @@ class Accesses:
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """One access, or one change of trust: then `kind` is that of the event, and `outcome` done or refused.
+    """One access, one launch (`kind` is sandbox), or one change of trust: then `kind` is that of the event, and
+    `outcome` done or refused.
 
     `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
     where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
-    refused or ended early, `detail` what changed.
+    refused or ended early, `detail` what changed. A launch has the position and time of its beginning.
     """
 
     position: int
@@ -72,9 +74,10 @@ class AuditRow(msgspec.Struct, frozen=True):
 def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
     """Each access among `records` once, in the order of requests; those without an outcome come as `open`.
 
-    Changes of trust stand among them where they happened.
+    Changes of trust stand among them where they happened, launches where they ended: a sandbox may be open for days,
+    and what happens meanwhile does not wait for it. Those that have not ended come last.
     """
-    changes = Changes()
+    changes, launches = Changes(), Launches()
     waiting: OrderedDict[int, AuditRow] = OrderedDict()
     for recorded in records:
         event = recorded.event
@@ -95,20 +98,29 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
                     continue  # it has its outcome, or its request is not among the records
                 waiting[event.request] = _ended(row, event)
             case _:
-                change = changes.of(recorded)
-                if change is None:
+                if launch := launches.of(recorded):
+                    waiting[recorded.position] = _launched(launch)
+                elif change := changes.of(recorded):
+                    waiting[recorded.position] = _changed(recorded, change)
+                else:
                     continue
-                waiting[recorded.position] = _changed(recorded, change)
-        while waiting and (first := next(iter(waiting.values()))).outcome != "open":
-            del waiting[first.position]
-            yield first
+        while waiting and next(iter(waiting.values())).outcome != "open":
+            yield waiting.popitem(last=False)[1]
     yield from waiting.values()
+    yield from map(_launched, launches.open())
 
 
 def _changed(recorded: Recorded, change: Change) -> AuditRow:
     return AuditRow(
-        recorded.position, recorded.at, change.dir, change.skill, None, "", "", None, 0, 0, None,
+        recorded.position, recorded.at, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
         "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
+    )  # fmt: skip
+
+
+def _launched(launch: Launch) -> AuditRow:
+    return AuditRow(
+        launch.position, launch.at, launch.dir, None, None, "", "", launch.status, 0, 0, launch.duration_s,
+        launch.outcome, launch.reason, "sandbox", launch.actor, launch.detail,
     )  # fmt: skip
 
 

@@ -9,10 +9,13 @@ from typing import NamedTuple
 from omac.domain import credential, registration
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.directory import ActivationRequested, RouteStubbed
+from omac.domain.guard_record import GuardDenied
 from omac.domain.ids import GLOBAL
 from omac.domain.recorded import Event, Recorded
 from omac.domain.settings import SettingChanged
 from omac.domain.sidecar import GaveUp, SpawnRequested
+
+OUTSIDE = "outside-worktree"
 
 
 class Change(NamedTuple):
@@ -24,6 +27,7 @@ class Change(NamedTuple):
     refused: bool
     reason: str | None
     detail: str
+    session: str | None = None
 
 
 class Changes:
@@ -54,6 +58,8 @@ class Changes:
         match event:
             case ControlCalled() | ControlRefused():
                 return Change(kind, event.dir or None, None, refused, reason, detail)
+            case GuardDenied():
+                return Change(kind, event.root or None, None, refused, reason, detail, event.session)
             case SettingChanged():
                 return Change(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
@@ -88,6 +94,10 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "control.called", False, None, f"{action} by {listener}"
         case ControlRefused(action, _, listener, reason):
             return "control.refused", True, reason, f"{action or 'unknown'} by {listener}"
+        case GuardDenied(harness, tool, path, _, probable, _, origin):
+            meant = f", {probable} was probably meant" if probable else ""
+            claimed = ", as claimed from inside" if origin == "bridge" else ""
+            return "guard.denied", True, OUTSIDE, f"{tool} of {harness} to {path}{meant}{claimed}"
         case SettingChanged(name, value):
             return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
         case _:

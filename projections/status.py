@@ -4,6 +4,8 @@ The same at the same position, whether a running server is asked or the journal 
 nothing that is not in the journal.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from omac.domain import ids
@@ -29,7 +31,7 @@ class SkillStatus(msgspec.Struct, frozen=True):
 
 
 class DirectoryStatus(msgspec.Struct, frozen=True):
-    """A directory that is not offline."""
+    """A directory that is not offline; one that several runs have online is there for each."""
 
     dir: str
     state: str
@@ -49,6 +51,19 @@ class SidecarStatus(msgspec.Struct, frozen=True):
     log: str | None
     failures: int
     detail: str
+
+
+class SandboxStatus(msgspec.Struct, frozen=True):
+    """A launch whose end is not recorded yet; `pid` is that of the first process inside, None until it is known."""
+
+    launch: str
+    dir: str
+    harness: str
+    backend: str
+    network: str
+    state: str
+    pid: int | None
+    argv: tuple[str, ...]
 
 
 class RegistrationStatus(msgspec.Struct, frozen=True):
@@ -73,17 +88,18 @@ class RegistrationStatus(msgspec.Struct, frozen=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """An omac process that has not ended."""
+    """An omac process that has not ended; `command` is "serve" or "start"."""
 
     run: str
     harness: str
     version: str
     pid: int
     roots: tuple[str, ...]
+    command: str = "serve"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Everything, at `position`. Counts of accesses and control calls are since the journal began.
+    """Everything, at `position`. Counts of accesses, control calls and guarded writes are since the journal began.
 
     `shared` are skills of all directories; `defaults` are the names of remembered values, by skill; `settings` are what
     was changed by `omac settings`.
@@ -94,11 +110,13 @@ class Status(msgspec.Struct, frozen=True):
     directories: tuple[DirectoryStatus, ...]
     shared: tuple[SkillStatus, ...] = msgspec.field(name="global")
     sidecars: tuple[SidecarStatus, ...]
+    sandboxes: tuple[SandboxStatus, ...]
     registry: tuple[RegistrationStatus, ...]
     defaults: dict[str, tuple[str, ...]]
     settings: dict[str, str | None]
     accesses: dict[str, int]
     control: dict[str, int]
+    guard: dict[str, int]
 
 
 def status_of(system: System) -> Status:
@@ -109,6 +127,7 @@ def status_of(system: System) -> Status:
         tuple(_directories(system)),
         tuple(_shared(system)),
         tuple(_sidecars(system)),
+        tuple(_sandboxes(system)),
         tuple(registry_of(system)),
         _defaults(system),
         dict(sorted(system.settings.words.items())),
@@ -119,12 +138,34 @@ def status_of(system: System) -> Status:
             "refused": system.accesses.refused,
         },
         {"called": system.controls.called, "refused": system.controls.refused},
+        {"denied": system.guarded.denied},
     )
 
 
-def skills_of(system: System, host: ids.HostId, directory: Directory) -> tuple[SkillStatus, ...]:
+def narrowed(status: Status, roots: Sequence[str]) -> Status:
+    """What whoever works in directories below `roots` may know of the host: these, and what is shared by all.
+
+    Neither settings nor values, nor the names of secrets of what lies elsewhere.
+    """
+
+    def ours(dir: str) -> bool:  # noqa: A002  # what it is called in the status
+        return any(dir == root or dir.startswith(root.rstrip("/") + "/") for root in roots)
+
+    return msgspec.structs.replace(
+        status,
+        runs=tuple(run for run in status.runs if all(ours(root) for root in run.roots)),
+        directories=tuple(one for one in status.directories if ours(one.dir)),
+        sidecars=tuple(msgspec.structs.replace(one, log=None) for one in status.sidecars if ours(one.dir)),
+        registry=tuple(msgspec.structs.replace(one, config={}) for one in status.registry if ours(one.dir)),
+        sandboxes=tuple(one for one in status.sandboxes if ours(one.dir)),
+        defaults={},
+        settings={},
+    )
+
+
+def skills_of(system: System, seat: ids.HostId, directory: Directory) -> tuple[SkillStatus, ...]:
     """The skills of a directory, by name."""
-    return tuple(_skill(system, host, directory, name) for name in sorted(directory.skills))
+    return tuple(_skill(system, seat, directory, name) for name in sorted(directory.skills))
 
 
 def about_stream(system: System, stream: ids.StreamId) -> str:
@@ -143,18 +184,21 @@ def about_stream(system: System, stream: ids.StreamId) -> str:
             return f"values of {parts[3]} in {_scope_shown(system, parts[2])}"
         case "run":
             return f"run {parts[2]}"
+        case "sandbox":
+            launch = system.sandboxes[stream].state.launch
+            return f"sandbox {parts[2]}{f' in {launch.workdir}' if launch else ''}"
         case log:
             return log
 
 
-def _skill(system: System, host: ids.HostId, directory: Directory, name: str) -> SkillStatus:
+def _skill(system: System, seat: ids.HostId, directory: Directory, name: str) -> SkillStatus:
     skill = directory.skills[name]
     route = directory.routes.get(name)
     scope = "workdir" if directory.path else "global"
     if route is not None and route.why is not None:
         state, detail, missing, fix = STATE_OF[route.why], route.detail, route.missing, route.fix
         return SkillStatus(name, scope, skill.mount, state, missing, fix, detail)
-    sidecar = system.sidecars[ids.sidecar_stream(host, ids.scope_of(directory.path), name)].state
+    sidecar = system.sidecars[ids.sidecar_stream(seat, ids.scope_of(directory.path), name)].state
     if route is not None and sidecar.status == "healthy":
         return SkillStatus(name, scope, skill.mount, "ready", (), (), "")
     fix = (reload_command(directory.path),)
@@ -166,17 +210,17 @@ def _runs(system: System) -> list[RunStatus]:
     for stream, entry in sorted(system.runs.entries.items()):
         run = entry.state
         if run.status == "started":
-            found.append(RunStatus(stream.split("/")[2], run.harness, run.version, run.pid, run.roots))
+            found.append(RunStatus(stream.split("/")[2], run.harness, run.version, run.pid, run.roots, run.command))
     return found
 
 
 def _directories(system: System) -> list[DirectoryStatus]:
     found = []
     for stream, entry in system.directories.entries.items():
-        directory, host = entry.state, ids.HostId(stream.split("/")[1])
+        directory = entry.state
         if directory.path and directory.status != "offline":
             sessions = tuple(sorted(session for session in directory.tokens.values() if session is not None))
-            skills = skills_of(system, host, directory)
+            skills = skills_of(system, ids.seat_of(stream), directory)
             found.append(DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills))
     return sorted(found, key=lambda one: one.dir)
 
@@ -195,6 +239,21 @@ def _sidecars(system: System) -> list[SidecarStatus]:
                 )
             )
     return sorted(found, key=lambda one: (one.dir, one.skill))
+
+
+def _sandboxes(system: System) -> list[SandboxStatus]:
+    found = []
+    for stream, entry in system.sandboxes.entries.items():
+        sandbox = entry.state
+        if sandbox.live and sandbox.launch is not None:
+            launch = sandbox.launch
+            found.append(
+                SandboxStatus(
+                    stream.split("/")[2], launch.workdir, launch.harness, launch.backend, launch.network,
+                    sandbox.status, sandbox.pid, launch.argv,
+                )
+            )  # fmt: skip
+    return sorted(found, key=lambda one: (one.dir, one.launch))
 
 
 def registry_of(system: System) -> list[RegistrationStatus]:
@@ -222,8 +281,8 @@ def _shared(system: System) -> list[SkillStatus]:
     found: list[SkillStatus] = []
     for stream, entry in sorted(system.directories.entries.items()):
         if not entry.state.path and entry.state.reachable:
-            found += skills_of(system, ids.HostId(stream.split("/")[1]), entry.state)
-    return found
+            found += skills_of(system, ids.seat_of(stream), entry.state)
+    return list(dict.fromkeys(found))  # each run has them; where they fare the same, they are told once
 
 
 def _defaults(system: System) -> dict[str, tuple[str, ...]]:

@@ -5,15 +5,17 @@
 
 from collections.abc import Callable, Iterable
 
-from omac.domain import credential, directory, registration, run, sidecar
+from omac.domain import credential, directory, registration, run, sandbox, sidecar
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.credential import Credential
 from omac.domain.directory import Directory
+from omac.domain.guard_record import GuardDenied
 from omac.domain.recorded import Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
 from omac.domain.run import Run
+from omac.domain.sandbox import Sandbox
 from omac.domain.settings import SettingChanged
 from omac.domain.sidecar import Sidecar
 from omac.projections.accesses import Accesses
@@ -47,6 +49,17 @@ class Settings:
         self.words[recorded.event.name] = recorded.event.value
 
 
+class Guarded:
+    """How many writes the guard refused."""
+
+    def __init__(self) -> None:
+        self.denied = 0
+
+    def apply(self, _recorded: Recorded) -> None:
+        """Fold one denial."""
+        self.denied += 1
+
+
 class System:
     """All read models at `position`."""
 
@@ -57,7 +70,9 @@ class System:
         self.registrations: Aggregates[Registration] = Aggregates(Registration(), registration.evolve)
         self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
         self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
+        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), sandbox.evolve)
         self.accesses = Accesses()
+        self.guarded = Guarded()
         self.controls = Controls()
         self.settings = Settings()
         self.tokens = TokenIndex()
@@ -90,6 +105,8 @@ class System:
             (self.registrations.apply, registration.EVENTS),
             (self.credentials.apply, credential.EVENTS),
             (self.sidecars.apply, {event for _, event in sidecar.TABLE}),
+            (self.sandboxes.apply, sandbox.EVENTS),
+            (self.guarded.apply, (GuardDenied,)),
             (self.accesses.apply, (AccessRequested, AccessCompleted, AccessAborted, AccessRefused)),
             (self.controls.apply, (ControlCalled, ControlRefused)),
             (self.settings.apply, (SettingChanged,)),

@@ -20,14 +20,14 @@ class AccessGate:
 
     def resolve(self, token: str, mount: str) -> Way:
         """See Gate."""
-        return find_way(self._engine.system, self._engine.host, ids.token_digest(token), mount)
+        return find_way(self._engine.system, self._engine.seat, ids.token_digest(token), mount)
 
     async def admit(self, way: Way, request: Request) -> int:
         """See Gate. What changed while the record was made durable counts: the way is looked up again."""
         event = AccessRequested(way.dir, way.skill, way.mount, way.session, request.method, request.path[:PATH_MAX])
         recorded = await self._engine.record(Draft(self._stream, None, event), Cause("agent"))
         try:
-            now = find_way(self._engine.system, self._engine.host, way.digest, way.mount)
+            now = find_way(self._engine.system, self._engine.seat, way.digest, way.mount)
             if now.port != way.port:
                 raise Refusal("sidecar-down", f"{way.skill}: its sidecar was started anew; try again")
         except Refusal as refusal:
@@ -53,7 +53,7 @@ class AccessGate:
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """See Gate."""
         digest = ids.token_digest(token)
-        directory, skill, _ = find_skill(self._engine.system, self._engine.host, digest, mount)
+        directory, skill, _ = find_skill(self._engine.system, self._engine.seat, digest, mount)
         event = AccessRefused(
             directory.path or None,
             skill,

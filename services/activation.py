@@ -62,8 +62,8 @@ class Activation:
             self._owners.need(recorded.stream)
         elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
             _, host, scope, *_, skill = recorded.stream.split("/")
-            changed = ids.directory_stream(ids.HostId(host), ids.WorkdirId(scope))
-            if changed in self._owners:
+            changed = ids.directory_stream(self._engine.seat, ids.WorkdirId(scope))
+            if host == self._engine.host and changed in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
                     (target,) = self._sidecars(changed, [skill])
@@ -126,7 +126,7 @@ class Activation:
         return self._shared_look
 
     async def _look_at_shared(self, done: trio.Event, asker: StreamId | None) -> None:
-        stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
+        stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
         cause = self._cause(asker) if asker else Cause("omac")
         try:
             with trio.move_on_after(LOOK_S):
@@ -253,8 +253,8 @@ class Activation:
         return self._engine.system.directories[stream].cause()
 
     def _sidecars(self, stream: StreamId, names: Mapping[str, object] | Sequence[str]) -> list[StreamId]:
-        _, host, workdir = stream.split("/")
-        return [ids.sidecar_stream(ids.HostId(host), ids.WorkdirId(workdir), name) for name in names]
+        workdir = ids.WorkdirId(stream.split("/")[2])
+        return [ids.sidecar_stream(ids.seat_of(stream), workdir, name) for name in names]
 
     def _live(self, stream: StreamId) -> list[StreamId]:
         prefix = "sidecar/" + stream.split("/", 1)[1] + "/"

@@ -83,7 +83,7 @@ class Directories:
             await self._shared_settled()
             if session is not None:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
-            return self._manifest(self._state(stream), session)
+            return self._manifest(self._state(stream), session, caller)
         raise AssertionError("the block returned or raised")
 
     async def deactivate(self, path: str, caller: Caller) -> str:
@@ -102,7 +102,7 @@ class Directories:
     async def reload_shared(self, caller: Caller) -> dict[str, Any]:
         """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
         async with _Refusals(self, "reload", "", caller) as call:
-            stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
+            stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
             await self._shared_settled()
             if not self._state(stream).reachable:
                 raise Refusal("directory-offline", "no skill is shared by all directories, or none was found yet")
@@ -140,7 +140,7 @@ class Directories:
                     stream, directory.RequestReload(canonical), call.cause(), beside=call.granted(canonical)
                 )
             await self._settled(stream, self._state(stream).generation)
-            return self._manifest(self._state(stream), None)
+            return self._manifest(self._state(stream), None, caller)
         raise AssertionError("the block returned or raised")
 
     async def deactivate_all(self, why: str) -> None:
@@ -163,20 +163,20 @@ class Directories:
         return [s for s, entry in entries if entry.run == self._engine.run and entry.state.status != "offline"]
 
     def listing(self) -> list[dict[str, str]]:
-        """Directories of this host that are not offline, with their states; tokens are withheld."""
+        """Directories of this run that are not offline, with their states; tokens are withheld."""
         return [
             {"dir": entry.state.path, "state": entry.state.status}
             for stream, entry in sorted(self._engine.system.directories.entries.items())
-            if entry.state.path and entry.state.status != "offline" and stream.split("/")[1] == self._engine.host
+            if entry.state.path and entry.state.status != "offline" and ids.seat_of(stream) == self._engine.seat
         ]
 
     def global_skills(self) -> list[dict[str, Any]]:
         """Skills shared by all directories; without URLs, which need the token of a directory."""
-        skills = shared_skills(self._engine.system, self._engine.host)
+        skills = shared_skills(self._engine.system, self._engine.seat)
         return [described(skill, None, self._reach) for skill in skills]
 
     def _stream(self, canonical: str) -> StreamId:
-        return ids.directory_stream(self._engine.host, ids.workdir_id(canonical))
+        return ids.directory_stream(self._engine.seat, ids.workdir_id(canonical))
 
     def _state(self, stream: StreamId) -> Directory:
         return self._engine.system.directories[stream].state
@@ -198,7 +198,7 @@ class Directories:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
 
     async def _shared_settled(self) -> None:
-        stream = ids.directory_stream(self._engine.host, ids.GLOBAL)
+        stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
         while self._state(stream).status == "activating":
             await self._engine.moved([stream])
 
@@ -230,11 +230,12 @@ class Directories:
             case _:
                 pass
 
-    def _manifest(self, state: Directory, session: str | None) -> Manifest:
+    def _manifest(self, state: Directory, session: str | None, caller: Caller) -> Manifest:
         digest = next((digest for digest, holder in state.tokens.items() if holder == session), None)
         if digest is None:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
-        return manifest_of(self._engine.system, self._engine.host, state, self._tokens[digest], self._reach)
+        reach = self._reach.seen_by(caller.listener)
+        return manifest_of(self._engine.system, self._engine.seat, state, self._tokens[digest], reach)
 
 
 class _Refusals:

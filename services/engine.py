@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from omac.domain.ids import HostId, RunId, StreamId
+from omac.domain.ids import HostId, RunId, StreamId, seat_beside, seat_of_server
 from omac.domain.recorded import Cause, Draft, Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.journal.application import DECISIONS_MAX, Journal
@@ -24,11 +24,15 @@ Observer = Callable[[Recorded], None]
 
 
 class Engine:
-    """One per process that serves. Run `writer.run` in a nursery before anything is executed."""
+    """One per process that serves. Run `writer.run` in a nursery before anything is executed.
 
-    def __init__(self, journal: Journal, host: HostId) -> None:
+    `seat` is where its directories and sidecars are; it is the host's server, or, with `beside`, a run beside that.
+    """
+
+    def __init__(self, journal: Journal, host: HostId, *, beside: bool = False) -> None:
         self.host = host
         self.run = RunId(journal.run)
+        self.seat = seat_beside(host, self.run) if beside else seat_of_server(host)
         self.system = System().replay(journal.records())
         self.writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []

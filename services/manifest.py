@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from omac.domain import ids
+from omac.domain.control import Listener
 from omac.domain.directory import Directory
 from omac.projections.routes import SHARED
 from omac.projections.status import SkillStatus, skills_of
@@ -12,10 +13,22 @@ from omac.projections.system import System
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Where the facade listens: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket."""
+    """Where the facade listens: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket.
+
+    `inside` is the path of that socket in the sandbox of the inner command; empty where that has none.
+    """
 
     base: str
     socket: str
+    inside: str = ""
+
+    def seen_by(self, listener: Listener) -> "Reach":
+        """As a caller sees it: who comes by the private socket stands outside, everybody else may be in a sandbox."""
+        return self if listener == "socket" or not self.inside else Reach(self.base, self.inside)
+
+    def socket_base(self, path: str) -> str:
+        """The URL of a path by the Unix socket."""
+        return f"http+unix://{self.socket.replace('%', '%25').replace('/', '%2F')}/{path}"
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -28,15 +41,15 @@ class Manifest(msgspec.Struct, frozen=True):
     env: dict[str, str]
 
 
-def manifest_of(system: System, host: ids.HostId, directory: Directory, token: str, reach: Reach) -> Manifest:
+def manifest_of(system: System, seat: ids.HostId, directory: Directory, token: str, reach: Reach) -> Manifest:
     """The manifest of a directory for whoever holds `token`.
 
     A skill of the directory hides a shared one of the same name; where only the mounts are the same, its flat variable
     is the directory's.
     """
-    own = skills_of(system, host, directory)
+    own = skills_of(system, seat, directory)
     names = {skill.name for skill in own}
-    skills = [*own, *(skill for skill in shared_skills(system, host) if skill.name not in names)]
+    skills = [*own, *(skill for skill in shared_skills(system, seat) if skill.name not in names)]
     ready = [_path(skill) for skill in skills if skill.state == "ready"]
     env: dict[str, str] = {"OMAC_SKILLS": ",".join(ready)}
     named = [(skill, skill.mount.upper().replace("-", "_")) for skill in reversed(skills) if skill.mount]
@@ -49,10 +62,10 @@ def manifest_of(system: System, host: ids.HostId, directory: Directory, token: s
     return Manifest(directory.path, token, directory.status, told, env)
 
 
-def shared_skills(system: System, host: ids.HostId) -> tuple[SkillStatus, ...]:
+def shared_skills(system: System, seat: ids.HostId) -> tuple[SkillStatus, ...]:
     """The skills that all directories share, by name; none while they are not online."""
-    shared = system.directories[ids.directory_stream(host, ids.GLOBAL)].state
-    return skills_of(system, host, shared) if shared.reachable else ()
+    shared = system.directories[ids.directory_stream(seat, ids.GLOBAL)].state
+    return skills_of(system, seat, shared) if shared.reachable else ()
 
 
 def described(skill: SkillStatus, path: str | None, reach: Reach) -> dict[str, Any]:
@@ -60,7 +73,7 @@ def described(skill: SkillStatus, path: str | None, reach: Reach) -> dict[str, A
     told: dict[str, Any] = {"name": skill.name, "scope": skill.scope, "mount": skill.mount, "state": skill.state}
     if path is not None and skill.state in ("ready", "restarting"):
         told["base"] = f"{reach.base}/{path}"
-        told["socket_base"] = f"http+unix://{reach.socket.replace('%', '%25').replace('/', '%2F')}/{path}"
+        told["socket_base"] = reach.socket_base(path)
     if skill.state != "ready":
         told["missing"] = list(skill.missing)
         told["fix"] = list(skill.fix)

@@ -4,9 +4,13 @@ Directories go offline, so their tokens stay dead; sidecars that survived are en
 pid; accesses without an outcome get one. Runs whose lock is held are alive and left alone. Whoever appended last to
 a stream owned it: not only a run that was killed leaves things open, but also one that could not end everything in
 order, and a recovery that was itself cut short.
+
+One process at a time recovers, and looks only when it is its turn: what another has settled, or has begun anew since,
+is nothing that a dead run left.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from omac.domain import directory, ids, sidecar
@@ -21,22 +25,34 @@ WHY = "omac was killed"
 REASON = "omac-killed"
 
 
-async def recover(engine: Engine, host: SidecarHost, alive: Callable[[RunId], bool]) -> list[RunId]:
+async def recover(
+    engine: Engine,
+    host: SidecarHost,
+    alive: Callable[[RunId], bool],
+    turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+) -> list[RunId]:
     """Settle what dead runs of this host left open; `alive` tells whether a run's lock is held.
 
-    Returns the runs that were found dead, for which `run.recovered` is recorded.
+    `turn` makes the processes that recover wait for each other. Returns the runs that were found dead, for which
+    `run.recovered` is recorded. Raises Refusal.
     """
+    async with turn():
+        await engine.writer.catch_up()
+        return await _settle(engine, host, alive)
+
+
+async def _settle(engine: Engine, host: SidecarHost, alive: Callable[[RunId], bool]) -> list[RunId]:
     system = engine.system
     gone = _Gone(engine.run, alive)
     directories = {
         stream: entry.run
         for stream, entry in system.directories.entries.items()
-        if _host_of(stream) == engine.host and entry.state.status != "offline" and gone(entry.run)
+        if ids.host_of(stream) == engine.host and entry.state.status != "offline" and gone(entry.run)
     }
     sidecars = {
         stream: entry.run
         for stream, entry in system.sidecars.entries.items()
-        if _host_of(stream) == engine.host and entry.state.live and gone(entry.run)
+        if ids.host_of(stream) == engine.host and entry.state.live and gone(entry.run)
     }
     await together(partial(_take_offline, engine, target) for target in directories)
     await together(partial(_end, engine, host, target) for target in sidecars)
@@ -48,7 +64,7 @@ async def recover(engine: Engine, host: SidecarHost, alive: Callable[[RunId], bo
     for stream, entry in sorted(system.runs.entries.items()):
         run = RunId(stream.split("/")[2])
         unended = entry.state.status == "started"
-        if _host_of(stream) == engine.host and (unended or run in forwarding) and gone(run):
+        if ids.host_of(stream) == engine.host and (unended or run in forwarding) and gone(run):
             counts = [list(owners.values()).count(run) for owners in (directories, sidecars)]
             await _close(engine, stream, run, counts[0], counts[1])
             settled += [run] if unended else []
@@ -66,10 +82,6 @@ class _Gone:
         if run not in self._known:
             self._known[run] = not self._alive(RunId(run))
         return self._known[run]
-
-
-def _host_of(stream: StreamId) -> str:
-    return stream.split("/")[1]
 
 
 async def _close(engine: Engine, stream: StreamId, run: RunId, directories: int, sidecars: int) -> None:

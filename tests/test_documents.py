@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omac.domain import directory, run, sidecar
+from omac.domain import directory, run, sandbox, sidecar
 from omac.domain.recorded import Event
 from omac.domain.refusal import REASONS
 from omac.domain.settings import SETTINGS
@@ -32,7 +32,11 @@ def name(status: str) -> str:
     return status.replace("-", "_")
 
 
-@pytest.mark.parametrize("table", [directory.TABLE, sidecar.TABLE, run.TABLE], ids=["directory", "sidecar", "run"])
+@pytest.mark.parametrize(
+    "table",
+    [directory.TABLE, sidecar.TABLE, run.TABLE, sandbox.TABLE],
+    ids=["directory", "sidecar", "run", "sandbox"],
+)
 def test_state_diagrams_are_drawn_from_the_tables(table: Mapping[tuple[str, type[Event]], str]) -> None:
     """A diagram in ARCHITECTURE.md is the transition table, line by line."""
     assert diagram(table) in ARCHITECTURE, f"ARCHITECTURE.md should contain:\n{diagram(table)}"

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from omac.domain.refusal import Refusal
-from omac.tools import moving_cli, skills_cli, values_cli
+from omac.tools import moving_cli, running_cli, skills_cli, values_cli
 
 app = typer.Typer(
     name="omac",
@@ -25,6 +25,7 @@ app = typer.Typer(
 
 \b
 Examples:
+  omac start claude                           an agent in this directory, in a sandbox, with its skills
   omac serve --no-inner --root ~/projects     serve project directories, launch no agent
   omac register slack --workdir ~/shop        vouch for a skill and give it what it needs
   omac secrets set slack TOKEN                give one secret
@@ -86,36 +87,7 @@ def _report(error: BaseException) -> int:
     raise error
 
 
-@app.command()
-def serve(
-    harness: Annotated[str, typer.Argument(help="opencode, claude, codex, copilot or pi.")] = "opencode",
-    inner_args: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS...]", help="For the agent.")] = None,
-    root: Annotated[list[str] | None, typer.Option(help="Directories below it may be activated.")] = None,
-    workdir: Annotated[str | None, typer.Option(help="Activate this directory at once.")] = None,
-    no_inner: Annotated[bool, typer.Option("--no-inner", help="Launch no agent.")] = False,
-    no_sandbox: Annotated[bool, typer.Option("--no-sandbox", help="Launch the agent without a sandbox.")] = False,
-    unapproved: Annotated[str | None, typer.Option(help="Skills nobody approved: refuse, confine or allow.")] = None,
-    accept_skill_changes: Annotated[
-        bool, typer.Option("--accept-skill-changes", help="Run approved skills whose code has changed; this run only.")
-    ] = False,
-    control_addr: Annotated[str, typer.Option(help="Where the control plane listens.")] = "127.0.0.1:0",
-    facade_addr: Annotated[str, typer.Option(help="Where the facade listens.")] = "127.0.0.1:0",
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
-    """Serve the skills of many project directories until stopped.
-
-    \b
-    omac serve --no-inner --json --root ~/projects
-    omac serve opencode --no-sandbox --workdir ~/projects/shop -- --port 4096
-    """
-    from omac.tools.commands.serve import Asked, run
-
-    asked = Asked(
-        harness, inner_args or [], root or [], workdir, no_inner, no_sandbox, unapproved, accept_skill_changes,
-        control_addr, facade_addr, journal, json,
-    )  # fmt: skip
-    return run(asked, os.environ)
+running_cli.add_to(app)
 
 
 @app.command()

@@ -19,10 +19,10 @@ from omac.domain.ids import HostId
 from omac.domain.settings import resolve
 from omac.domain.skill import SkillScope
 from omac.journal.application import Journal
-from omac.journal.opening import open_journal
 from omac.services.credentials import Credentials, JournalLedger
 from omac.services.finding import Search
 from omac.services.registering import Registering
+from omac.tools.journals import to_write
 
 
 class Where(NamedTuple):
@@ -56,7 +56,7 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
     state = StateDir.of(environment)
     host = state.host_id(lambda: secrets.token_hex(8))
     stores = stores_of(state, environment)
-    journal = open_journal(state.journal_in_use(environment, journal_path), secrets.token_hex(6), clock)
+    journal = to_write(state, host, environment, journal_path, clock)
     try:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
         credentials = Credentials(JournalLedger(journal), host, stores, key, changing_of(state))

@@ -1,5 +1,6 @@
 """What people see: plain text in columns, the same on a terminal and in a file."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -31,6 +32,11 @@ def show_status(status: Status) -> None:
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
         say(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: {sidecar.state} ({place})")
+    for sandbox in status.sandboxes:
+        pid = f", pid {sandbox.pid}" if sandbox.pid else ""
+        how = f"{sandbox.backend}, network {sandbox.network}{pid}"
+        say(f"sandbox {sandbox.launch} in {sandbox.dir}: {sandbox.state} ({how})")
+        say(f"  {shlex.join(sandbox.argv)}")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     say(f"accesses: {accesses}")
 
@@ -64,9 +70,10 @@ def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
-    """One line an access, or a change of trust."""
+    """One line an access, a launch, or a change of trust."""
     say(AUDIT_FORM.format("position", "at", "outcome", "status", "bytes", "seconds", "method", "what"))
     for row in rows:
+        status = "-" if row["status"] is None else row["status"]
         duration = "-" if row["duration"] is None else f"{row['duration']:.3f}"
         session = f" session {row['session']}" if row["session"] else ""
         reason = f" ({row['reason']})" if row["reason"] else ""
@@ -74,10 +81,10 @@ def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
         if row["kind"] == "access":
             what = f"{row['skill'] or '?'}{row['path']}{where or ' in no directory'}{session}{reason}"
         else:
-            what = f"{row['kind']} {row['skill'] or ''}{where} by {row['actor']}{reason}: {row['detail']}"
+            what = f"{row['kind']} {row['skill'] or ''}{where}{session} by {row['actor']}{reason}: {row['detail']}"
         say(
             AUDIT_FORM.format(
-                row["position"], row["at"], row["outcome"], row["status"] or "-", row["bytes"], duration,
+                row["position"], row["at"], row["outcome"], status, row["bytes"], duration,
                 row["method"] or "-", what,
             )
         )  # fmt: skip
@@ -104,6 +111,8 @@ def show_stats(found: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
     say(f"{found['path']}: {found['events']} events, {found['bytes']} bytes, id {found['id']}")
     say(f"from {found['first_at'] or '-'} to {found['last_at'] or '-'}")
+    if any(found["spool"].values()):
+        say("spool: {waiting} records wait, {rejected} were set aside".format(**found["spool"]))
     for kind, count in found["kinds"].items():
         say(f"{count:>9}  {kind}")
 

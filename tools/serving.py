@@ -1,4 +1,4 @@
-"""The composition root of `omac serve`: everything is made here, wired here, started and ended in order here.
+"""The composition root of `omac serve` and `omac start`: all is made here, wired here, started and ended in order here.
 
 The nursery tree is the ownership tree. The journal's writer is outermost: it is there before anything happens and
 until everything has been recorded. Then the reactors, which own processes; innermost the surfaces, through which
@@ -38,19 +38,21 @@ from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted, RunStopped
 from omac.domain.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
-from omac.projections.status import status_of
+from omac.projections.status import Status, narrowed, status_of
 from omac.services.access import AccessGate
 from omac.services.activation import Activation
 from omac.services.credentials import Credentials, EngineLedger
 from omac.services.directories import Caller, Directories
-from omac.services.engine import Engine
-from omac.services.manifest import Reach
+from omac.services.engine import Engine, first
+from omac.services.manifest import Manifest, Reach
 from omac.services.recovery import recover
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
-from omac.tools.inner import Inner
+from omac.tools.inner import OF_THE_TERMINAL, Inner
+from omac.tools.launching import Launch
 from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
+from omac.tools.ready import Ready, flat_variables, inherited, variables
 from omac.tools.version import VERSION
 
 _log = logging.getLogger("omac.serve")
@@ -66,12 +68,16 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """What a person asked of `omac serve`. Roots and workdir are canonical; `inner` None: no agent is launched."""
+    """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and `workdir` is the one directory.
+
+    Roots and workdir are canonical; `launch` None: nothing is launched.
+    """
 
     harness: Harness
     roots: tuple[str, ...]
     workdir: str | None = None
-    inner: tuple[str, ...] | None = None
+    launch: Launch | None = None
+    beside: bool = False
     journal: str | None = None
     control: Address = Address()
     facade: Address = Address()
@@ -79,61 +85,54 @@ class ServeOptions(msgspec.Struct, frozen=True):
     restarts: RestartPolicy = RestartPolicy()
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """Where a server that is ready can be reached."""
-
-    control_base: str
-    control_socket: str
-    control_token_file: str
-    facade_base: str
-    facade_socket: str
-    journal: str
-    run: str
-
-
 class Server:
-    """One `omac serve`, from its start to its end."""
+    """One `omac serve` or `omac start`, from its start to its end."""
 
     def __init__(self, options: ServeOptions, environment: Mapping[str, str]) -> None:
         self._options = options
         self._environment = dict(environment)
         self._policies = ServePolicies(options.settings, environment)
         self.state = StateDir.of(environment)
-        path = self.state.journal(environment, options.journal)
+        find = self.state.journal_in_use if options.beside else self.state.journal
+        path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
         self.journal = open_journal(path, secrets.token_hex(6), time.time_ns)
-        self.state.hold_server(path)
+        if not options.beside:
+            self.state.hold_server(path)
         self._run = RunId(self.journal.run)
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
-        self.engine = Engine(self.journal, host)
+        self.engine = Engine(self.journal, host, beside=options.beside)
         self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(EngineLedger(self.engine), host, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
         self._stop = trio.Event()
-        self._hurry = trio.Event()
+        self._inner: Inner | None = None
         self._why = ""
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
-    async def run(self, ready: Callable[[Ready], None]) -> int:
-        """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal."""
+    async def run(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None] = lambda _: None) -> int:
+        """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal.
+
+        `activated` is told of the one directory that was to be activated at once, before `ready`.
+        """
         raise_descriptor_limit()
         try:
             async with trio.open_nursery() as outermost:
                 await outermost.start(self._keep_writing)
                 try:
-                    status = await self._run_reactors(ready)
+                    status = await self._run_reactors(ready, activated)
                 finally:
                     self._writing.cancel()
         finally:
             self.journal.close()
         return status
 
-    def stop(self, why: str) -> None:
-        """Ask the server to end in order; asked twice, it no longer waits for its agent."""
-        if self._stop.is_set():
-            self._hurry.set()
+    def stop(self, why: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask the server to end in order, its agent by this signal; asked twice, it no longer waits for its agent."""
+        if self._inner is not None:
+            self._inner.end(number)
         self._why = self._why or why
         self._stop.set()
 
@@ -141,13 +140,13 @@ class Server:
         with self._writing:
             await self.engine.writer.run(task_status)
 
-    async def _run_reactors(self, ready: Callable[[Ready], None]) -> int:
+    async def _run_reactors(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]) -> int:
         options = self._options
         folders = DiskSkillFolders(self._environment)
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment)
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
-        await recover(self.engine, sidecars, self.state.is_alive)
+        await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
         self.state.prune_runs()
         await self._prune_copies()
         await self._record_start()
@@ -164,7 +163,7 @@ class Server:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
                 activation.look_at_shared()
-                status = await self._run_surfaces(folders, ready)
+                status = await self._run_surfaces(folders, ready, activated)
                 reactors.cancel_scope.cancel()
         except BaseExceptionGroup as problems:
             if refusals := problems.subgroup(Refusal):  # a port is taken, say: this run ends before it served
@@ -175,7 +174,9 @@ class Server:
         await self._record(RunStopped(self._why or "its agent ended"))
         return status
 
-    async def _run_surfaces(self, folders: DiskSkillFolders, ready: Callable[[Ready], None]) -> int:
+    async def _run_surfaces(
+        self, folders: DiskSkillFolders, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]
+    ) -> int:
         options = self._options
         facade_tcp = listen.tcp(options.facade.host, options.facade.port, "--facade-addr")
         facade_unix = listen.unix(os.path.join(self._folder, "facade.sock"))
@@ -192,13 +193,14 @@ class Server:
         )
         token = secrets.token_hex(32)
         self.state.write_token(told.control_token_file, token)
-        reach = Reach(told.facade_base, told.facade_socket)
+        sandboxed = options.launch is not None and options.launch.sandboxed
+        reach = Reach(told.facade_base, told.facade_socket, told.inside().facade_socket if sandboxed else "")
         directories = Directories(
             self.engine, folders, options.harness.name, options.roots, reach, lambda: secrets.token_hex(16)
         )
         app = control_app(
             directories,
-            lambda: status_of(self.engine.system),
+            self._status,
             lambda: secrets.token_hex(8),
             self.secrets.give_vault_key,
         )
@@ -213,12 +215,14 @@ class Server:
                 await surfaces.start(self._watch_signals)
                 await surfaces.start(facade.serve, [listen.listener(facade_tcp), listen.listener(facade_unix)])
                 await surfaces.start(serve_control, app, listeners, self._control_refused)
-                self.state.point_current(self._run)
-                if options.workdir is not None:
-                    await self._unless_stopped(partial(self._activate, directories, options.workdir))
+                if not options.beside:
+                    self.state.point_current(self._run)
+                manifest = await self._unless_stopped(partial(self._activate, directories))
                 if not self._stop.is_set():
+                    if manifest is not None:
+                        activated(manifest)
                     ready(told)
-                    status = await self._run_inner(told)
+                    status = await self._run_inner(told, manifest)
                 surfaces.cancel_scope.cancel()
         finally:
             with trio.move_on_after(STOP_S, shield=True):
@@ -235,39 +239,56 @@ class Server:
         except OSError as problem:
             _log.warning("copies of skills that are no longer approved cannot be removed: %s", problem)
 
-    async def _activate(self, directories: Directories, workdir: str) -> None:
-        await directories.activate(workdir, Caller("command-line", secrets.token_hex(8)))
+    async def _activate(self, directories: Directories) -> Manifest | None:
+        if self._options.workdir is None:
+            return None
+        return await directories.activate(self._options.workdir, Caller("command-line", secrets.token_hex(8)))
 
-    async def _unless_stopped(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work; when omac is asked to stop, leave it undone."""
-        async with trio.open_nursery() as nursery:
+    async def _unless_stopped(self, work: Callable[[], Awaitable[Manifest | None]]) -> Manifest | None:
+        """What the work gives; None when omac is asked to stop: then it is left undone."""
 
-            async def watch() -> None:
-                await self._stop.wait()
-                nursery.cancel_scope.cancel()
+        async def stopped() -> None:
+            await self._stop.wait()
 
-            nursery.start_soon(watch)
-            await work()
-            nursery.cancel_scope.cancel()
+        return await first(work, stopped)
 
-    async def _run_inner(self, told: Ready) -> int:
-        if self._options.inner is None:
+    async def _run_inner(self, told: Ready, manifest: Manifest | None) -> int:
+        """Run what is to be launched to its end; `manifest` is that of the one directory of a run beside the server."""
+        launch = self._options.launch
+        if launch is None:
             await self._stop.wait()
             return 0
-        inner = Inner(self._options.inner, self._environment | inner_variables(self._options.harness, told))
-        return await inner.run(self._stop, self._hurry)
+        seen = told.inside() if launch.sandboxed else told
+        flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
+        given = flat | variables(self._options.harness.name, seen)
+        argv = launch.command_line(told.run, told.control_token_file, told.facade_socket, list(given))
+        folder = None if launch.sandboxed else launch.workdir
+        self._inner = Inner(argv, inherited(self._environment) | given, folder)
+        try:
+            return await self._inner.ended()
+        finally:
+            self._inner = None
+
+    def _status(self, listener: Listener) -> Status:
+        """To whoever may be in a sandbox, no more than what is below the roots."""
+        status = status_of(self.engine.system)
+        return status if listener == "socket" else narrowed(status, self._options.roots)
 
     async def _watch_signals(self, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        with trio.open_signal_receiver(*OF_THE_TERMINAL, signal.SIGTERM, signal.SIGHUP) as signals:
             task_status.started()
-            async for number in signals:
-                self.stop(f"asked by {signal.Signals(number).name}")
+            async for raw in signals:
+                number = signal.Signals(raw)
+                if self._inner is not None and number in OF_THE_TERMINAL:
+                    self._inner.interrupt(number)
+                else:
+                    self.stop(f"asked by {number.name}", number)
 
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
         event = RunStarted(
             options.harness.name, VERSION, pid, process.start_ticks(pid) or 0, process.boot_id(), options.roots,
-            msgspec.to_builtins(self._policies.asked),
+            msgspec.to_builtins(self._policies.asked), "start" if options.beside else "serve",
         )  # fmt: skip
         await self._record(event)
 
@@ -300,19 +321,3 @@ def leaves(problems: BaseException) -> Iterator[BaseException]:
             yield from leaves(problem)
     else:
         yield problems
-
-
-def inner_variables(harness: Harness, told: Ready) -> dict[str, str]:
-    """What an agent learns of omac through its environment: places, never a token."""
-    host, _, port = told.facade_base.rpartition(":")
-    return {
-        "OMAC_VERSION": VERSION,
-        "OMAC_HARNESS": harness.name,
-        "OMAC_HOST": host.removeprefix("http://").strip("[]"),
-        "OMAC_PORT": port,
-        "OMAC_BASE": told.facade_base + "/",
-        "OMAC_SOCKET": told.facade_socket,
-        "OMAC_CONTROL_BASE": told.control_base,
-        "OMAC_CONTROL_SOCKET": told.control_socket,
-        "OMAC_CONTROL_TOKEN_FILE": told.control_token_file,
-    }

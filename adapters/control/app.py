@@ -10,6 +10,7 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from omac.domain import ids
+from omac.domain.control import Listener
 from omac.domain.refusal import Refusal
 from omac.services.directories import Caller, Directories
 
@@ -23,12 +24,12 @@ _log = logging.getLogger("omac.control")
 
 def control_app(
     directories: Directories,
-    status: Callable[[], object],
+    status: Callable[[Listener], object],
     correlate: Callable[[], str],
     give_vault_key: Callable[[bytes], None],
 ) -> QuartTrio:
-    """The application. `status` gives the projected state; `correlate` a fresh correlation id; `give_vault_key` takes
-    the key of the vault into this process's memory."""
+    """The application. `status` gives the projected state as a listener may see it; `correlate` a fresh correlation
+    id; `give_vault_key` takes the key of the vault into this process's memory."""
     app = QuartTrio("omac.control")
     app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES_MAX
 
@@ -79,7 +80,8 @@ def control_app(
 
     @app.get(ROOT + "status")
     async def projected() -> Response:
-        return _json(status())
+        scope: Mapping[str, Any] = dict(request.scope)
+        return _json(status(scope[SCOPE_LISTENER]))
 
     @app.errorhandler(Refusal)
     async def refused(refusal: Refusal) -> Response:

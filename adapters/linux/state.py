@@ -1,6 +1,7 @@
 """The state directory of this host: its id, its journal, and one folder for each run.
 
-Everything in it is 0700 or 0600 and out of every sandbox's reach. `run/current` points to the server's run folder.
+Everything in it is 0700 or 0600 and out of every sandbox's reach. `run/current` points to the server's run folder; runs
+beside the server have folders of their own.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 
 from omac.adapters.linux import lock
 from omac.domain.ids import HostId, RunId
@@ -16,6 +18,7 @@ from omac.domain.refusal import Refusal
 
 FINGERPRINT_KEY_BYTES = 32
 JOURNAL_ID_SHOWN = 12
+RECOVERY_WAIT_S = 60.0  # that a run that begins waits for another that recovers; ending an orphan may take seconds
 RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living runs are kept beyond that
 
 
@@ -110,16 +113,22 @@ class StateDir:
     def begin_run(self, run: RunId) -> str:
         """Make and lock the folder of a run that begins; returns its path."""
         path = self.run_path(run)
+        draft = os.path.join(os.path.dirname(path), f".{run}")
         with self._usable():
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            os.mkdir(path, mode=0o700)
-            os.mkdir(os.path.join(path, "logs"), mode=0o700)
-            lock.hold(os.path.join(path, "lock"))
+            os.mkdir(draft, mode=0o700)
+            os.mkdir(os.path.join(draft, "logs"), mode=0o700)
+            lock.hold(os.path.join(draft, "lock"))
+            os.rename(draft, path)  # so that nobody ever sees it without its lock held
         return path
 
     def run_path(self, run: RunId) -> str:
         """The folder of a run."""
         return os.path.join(self.path, "run", run)
+
+    def recovering(self) -> AbstractAsyncContextManager[None]:
+        """The turn of this process to settle what dead runs left. Entering it raises Refusal (contention)."""
+        return lock.OneAtATime(os.path.join(self.path, "recovery.lock"), RECOVERY_WAIT_S)()
 
     def is_alive(self, run: RunId) -> bool:
         """Whether the process of a run lives."""
@@ -140,6 +149,17 @@ class StateDir:
     def current_socket(self) -> str:
         """Where the server's control socket is, if a server runs."""
         return os.path.join(self.path, "run", "current", "control.sock")
+
+    def living_sockets(self) -> list[str]:
+        """The control sockets of all runs that live, the server's first."""
+        folder = os.path.join(self.path, "run")
+        with contextlib.suppress(OSError):
+            names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and name != "current")
+            alive = [name for name in names if self.is_alive(RunId(name))]
+            server = os.path.basename(os.path.realpath(os.path.join(folder, "current")))
+            alive.sort(key=lambda name: name != server)
+            return [os.path.join(folder, name, "control.sock") for name in alive]
+        return []
 
     def hold_server(self, journal: str) -> None:
         """Become the one server of a journal on this host. Raises Refusal (journal-in-use)."""
@@ -165,10 +185,10 @@ class StateDir:
         folder = os.path.join(self.path, "run")
         with self._usable():
             runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-            runs.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
-            for entry in runs[RUNS_KEPT:]:  # a run that begins right now is not among them: asking would disturb it
-                if not lock.is_held(os.path.join(entry.path, "lock")):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+            begun = {entry.path: _begun(entry.path) for entry in runs if not entry.name.startswith(".")}
+            for path in sorted(begun, key=begun.__getitem__, reverse=True)[RUNS_KEPT:]:
+                if not lock.is_held(os.path.join(path, "lock")):
+                    shutil.rmtree(path, ignore_errors=True)
 
     def _require_private(self) -> None:
         """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""
@@ -206,6 +226,14 @@ class _Usable:
                 f"the state directory {self._path} cannot be used: {error}",
                 fix=[f"ls -ld {shlex.quote(self._path)}", "export OMAC_STATE_DIR=PATH  # somewhere you can write"],
             ) from error
+
+
+def _begun(run: str) -> float:
+    """When the folder of a run last changed; 0 for one that another process has just removed."""
+    try:
+        return os.lstat(run).st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _write_private(path: str, text: str) -> None:

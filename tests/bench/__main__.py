@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHES = ("journal", "activation", "registration", "hammer")
+BENCHES = ("journal", "activation", "registration", "hammer", "sandbox", "hook")
 
 
 def main(names: list[str]) -> int:

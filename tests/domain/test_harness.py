@@ -1,5 +1,7 @@
 """domain/harness.py: the coding agents omac knows."""
 
+import posixpath
+
 import pytest
 
 from omac.domain.harness import DEFAULT_HARNESS, HARNESSES, Harness, harness_named
@@ -29,3 +31,31 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
         harness_named(name)
     assert caught.value.reason == "misuse"
     assert DEFAULT_HARNESS.name == "opencode"
+
+
+@pytest.mark.parametrize("harness", HARNESSES)
+def test_what_is_pinned_cannot_also_be_its_own(harness: Harness) -> None:
+    """A place is kept or pinned, not both; all are in the home, written once and without a way out of it."""
+    places = (*harness.folders, *harness.pinned)
+    assert len({place.rstrip("/") for place in places}) == len(places)
+    assert harness.folders
+    assert all(place == posixpath.normpath(place) + "/" * place.endswith("/") for place in places)
+    assert not any(place.startswith(("/", "..", "~")) for place in places)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("claude", ".claude/settings.json"),
+        ("claude", ".claude/plugins/"),
+        ("codex", ".codex/config.toml"),
+        ("codex", ".codex/hooks.json"),
+        ("opencode", ".config/opencode/"),
+        ("copilot", ".copilot/mcp-config.json"),
+        ("pi", ".pi/agent/extensions/"),
+    ],
+)
+def test_what_runs_code_at_the_next_start_is_pinned(name: str, place: str) -> None:
+    """Hooks, plugins and servers of tools that a session planted would run in the next one, sandbox or not."""
+    assert place in harness_named(name).pinned
+    assert not any(place == kept for kept in harness_named(name).folders)

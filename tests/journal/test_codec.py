@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omac.domain
-from omac.domain import access, credential, directory, registration, run, sidecar
+from omac.domain import access, credential, directory, guard_record, registration, run, sandbox, sidecar
 from omac.domain import settings as domain_settings
 from omac.domain.ids import TokenDigest
 from omac.domain.recorded import Event
@@ -276,7 +276,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "run.started",
         run.RunStarted("opencode", "0.1.0", 4711, 123456, "boot", ("/home/ada", "/srv")),
-        "0197a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f73727680",
+        "0198a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f73727680a57365727665",
     ),
     (
         "directory.activation-requested",
@@ -354,21 +354,59 @@ GOLDEN: list[tuple[str, Event, str]] = [
         domain_settings.SettingChanged("serve.unapproved", None, "user"),
         "0193b073657276652e756e617070726f766564c0a475736572",
     ),
+    (
+        "sandbox.launch-requested",
+        sandbox.LaunchRequested(
+            "/w", "claude", "bubblewrap", "ab" * 4, ("npm", "test"), "host", 4711, 123456, "boot", "run1"
+        ),
+        (
+            "019aa22f77a6636c61756465aa627562626c6577726170a8616261626162616292a36e706da474657374a4686f7374cd1267"
+            "ce0001e240a4626f6f74a472756e31"
+        ),
+    ),
+    ("sandbox.launched", sandbox.Launched(4712), "0191cd1268"),
+    (
+        "sandbox.exited",
+        sandbox.Exited(137, ("/w/.git/hooks/x: new",)),
+        "0193cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a0",
+    ),
+    (
+        "sandbox.exited",
+        sandbox.Exited(None, (), "omac was killed"),
+        "0193c090af6f6d616320776173206b696c6c6564",
+    ),
+    (
+        "sandbox.denied",
+        sandbox.Denied("/w", "claude", ("npm",), "git-unsafe", "no"),
+        "0195a22f77a6636c6175646591a36e706daa6769742d756e73616665a26e6f",
+    ),
+    (
+        "guard.denied",
+        guard_record.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),
+        "0197a6636c61756465a55772697465a42f772f78a42f772f74a62f772f742f78a27331a573706f6f6c",
+    ),
 ]
 
 # Bytes that earlier versions stored: fields were appended since.
-EARLIER = {
-    "run.started": "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276",
-    "skill.approved": "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030",
-    "secret.write-requested": "0193a5544f4b454ea7686d61633a3030a57661756c74",
-    "secret.written": "0193a5544f4b454ea7686d61633a3030a57661756c74",
-    "config.written": "0192a44d4f4445a466617374",
-    "sidecar.spawn-requested": (
-        "01939ba46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
-        "3a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489194a5544f4b45"
-        "4ec0aa484f53545f544f4b454ec30101"
+EARLIER: list[tuple[str, str]] = [
+    (
+        "run.started",
+        "0197a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f73727680",
     ),
-}
+    ("run.started", "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276"),
+    ("skill.approved", "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030"),
+    ("secret.write-requested", "0193a5544f4b454ea7686d61633a3030a57661756c74"),
+    ("secret.written", "0193a5544f4b454ea7686d61633a3030a57661756c74"),
+    ("config.written", "0192a44d4f4445a466617374"),
+    (
+        "sidecar.spawn-requested",
+        (
+            "01939ba46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
+            "3a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489194a5544f4b45"
+            "4ec0aa484f53545f544f4b454ec30101"
+        ),
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "event", "stored"), GOLDEN, ids=[kind for kind, _, _ in GOLDEN])
@@ -378,8 +416,8 @@ def test_the_stored_form_stays(kind: str, event: Event, stored: str) -> None:
     assert EventMapper().encode(event) == (kind, bytes.fromhex(stored))
 
 
-@pytest.mark.parametrize("kind", EARLIER)
-def test_what_earlier_versions_stored_is_read(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "stored"), EARLIER)
+def test_what_earlier_versions_stored_is_read(kind: str, stored: str) -> None:
     """Fields that were appended since take their defaults."""
     (event,) = [event for other, event, _ in GOLDEN if other == kind]
-    assert EventMapper().decode(kind, bytes.fromhex(EARLIER[kind])) == event
+    assert EventMapper().decode(kind, bytes.fromhex(stored)) == event

@@ -7,8 +7,10 @@ import msgspec
 from omac.domain import directory, ids, registration, run
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.credential import ConfigWritten, SecretWritten
-from omac.domain.ids import HostId, RunId, TokenDigest
+from omac.domain.guard_record import GuardDenied
+from omac.domain.ids import HostId, LaunchId, RunId, TokenDigest
 from omac.domain.registration import Approved, Registered
+from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
 from omac.projections.status import Status, about_stream, status_of
 from omac.projections.system import System
 
@@ -23,10 +25,11 @@ def status(history: Any) -> dict[str, Any]:
 def test_an_empty_journal(history: Any) -> None:
     """Nothing is online, nothing was counted."""
     assert status(history) == {
-        "position": 0, "runs": [], "directories": [], "global": [], "sidecars": [], "registry": [], "defaults": {},
-        "settings": {},
+        "position": 0, "runs": [], "directories": [], "global": [], "sidecars": [], "sandboxes": [], "registry": [],
+        "defaults": {}, "settings": {},
         "accesses": {"open": 0, "completed": 0, "aborted": 0, "refused": 0},
         "control": {"called": 0, "refused": 0},
+        "guard": {"denied": 0},
     }  # fmt: skip
 
 
@@ -88,6 +91,29 @@ def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
     ]
 
 
+def test_sandboxes_that_run_are_shown(history: Any, host: HostId) -> None:
+    """By directory, with what runs in them; those that ended, or never ran, are not."""
+    for launch, workdir in (("aa", "/w/shop"), ("bb", "/w/mail"), ("cc", "/w/shop"), ("dd", "/w/shop")):
+        stream = ids.sandbox_stream(host, LaunchId(launch))
+        history.append(
+            stream, LaunchRequested(workdir, "claude", "bubblewrap", "ab", ("npm", "test"), "host", 1, 2, "b")
+        )
+    history.append(ids.sandbox_stream(host, LaunchId("aa")), Launched(7))
+    history.append(ids.sandbox_stream(host, LaunchId("cc")), Launched(8), Exited(0))
+    history.append(ids.sandbox_stream(host, LaunchId("dd")), Denied("/w/shop", "claude", (), "path-changed", "no"))
+    how = {"harness": "claude", "backend": "bubblewrap", "network": "host", "argv": ["npm", "test"]}
+    assert status(history)["sandboxes"] == [
+        {"launch": "bb", "dir": "/w/mail", "state": "requested", "pid": None, **how},
+        {"launch": "aa", "dir": "/w/shop", "state": "launched", "pid": 7, **how},
+    ]
+
+
+def test_denials_of_the_guard_are_counted(history: Any, host: HostId) -> None:
+    """Each."""
+    history.log(ids.guard_stream(host), GuardDenied("claude", "Write", "/w/x", "/w/t"))
+    assert status(history)["guard"] == {"denied": 1}
+
+
 def test_the_registry_says_what_may_run(history: Any, host: HostId) -> None:
     """Approved is said of the code seen last."""
     stream = ids.registration_stream(host, "scope", "agents", "echo")
@@ -125,10 +151,13 @@ def test_streams_are_named_for_people(shop: Any, host: HostId) -> None:
     """By what the system knows of them, else by their id."""
     registered = ids.registration_stream(host, "scope", "agents", "echo")
     shop.append(registered, Registered("/s/echo", "sha256:1"))
+    requested = LaunchRequested("/w/shop", "", "bubblewrap", "ab", ("true",), "host", 1, 2, "b")
+    shop.append(ids.sandbox_stream(host, LaunchId("aa")), requested)
     system = System().replay(shop.records)
     workdir = ids.workdir_id("/w/shop")
     unknown = ids.directory_stream(host, ids.workdir_id("/w/other"))
     nobody = ids.sidecar_stream(host, workdir, "nobody")
+    launched = ids.sandbox_stream(host, LaunchId("aa"))
     assert [
         about_stream(system, stream)
         for stream in (
@@ -140,5 +169,10 @@ def test_streams_are_named_for_people(shop: Any, host: HostId) -> None:
             ids.access_stream(host),
             unknown,
             nobody,
+            launched,
+            ids.sandbox_stream(host, LaunchId("bb")),
         )
-    ] == ["/w/shop", "ready of /w/shop", "echo in /s/echo", "other", "run r1", "access", unknown, nobody]
+    ] == [
+        "/w/shop", "ready of /w/shop", "echo in /s/echo", "other", "run r1", "access", unknown, nobody,
+        "sandbox aa in /w/shop", "sandbox bb",
+    ]  # fmt: skip

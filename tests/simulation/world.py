@@ -23,7 +23,8 @@ from omac.journal.opening import open_journal
 from omac.services.credentials import Credentials, JournalLedger
 from omac.services.finding import Search, find
 from omac.services.registering import Registering
-from omac.tools.serving import Ready, ServeOptions, Server
+from omac.tools.ready import Ready
+from omac.tools.serving import ServeOptions, Server
 
 OMAC = [sys.executable, "-c", "from omac.tools.main import main; main()"]
 MARK = "SIMULATION_MARK"

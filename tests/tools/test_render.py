@@ -13,6 +13,7 @@ from omac.projections.status import (
     DirectoryStatus,
     RegistrationStatus,
     RunStatus,
+    SandboxStatus,
     SidecarStatus,
     SkillStatus,
     Status,
@@ -61,6 +62,10 @@ def test_a_status(capsys: Capture) -> None:
             SidecarStatus("/w", "mail", "backoff", None, None, None, 2, "it fell"),
         ),
         (
+            SandboxStatus("aa", "/w", "claude", "bubblewrap", "host", "launched", 44, ("sh", "-c", "echo a")),
+            SandboxStatus("bb", "/v", "", "landlock", "none", "requested", None, ("true",)),
+        ),
+        (
             REGISTERED,
             msgspec.structs.replace(REGISTERED, dir="", scope="global", approved=False, bundle_hash="sha256:2"),
         ),
@@ -68,6 +73,7 @@ def test_a_status(capsys: Capture) -> None:
         {},
         {"open": 1, "completed": 2, "aborted": 0, "refused": 0},
         {"called": 0, "refused": 0},
+        {"denied": 0},
     )
     show_status(status)
     assert shown(capsys) == [
@@ -82,6 +88,10 @@ def test_a_status(capsys: Capture) -> None:
         "  weather              /weather             ready",
         "sidecar echo of /w: healthy (pid 43, port 40000, log /log)",
         "sidecar mail of /w: backoff (it fell)",
+        "sandbox aa in /w: launched (bubblewrap, network host, pid 44)",
+        "  sh -c 'echo a'",
+        "sandbox bb in /v: requested (landlock, network none)",
+        "  true",
         "accesses: 1 open, 2 completed, 0 aborted, 0 refused",
     ]
     show_registry(status)
@@ -179,10 +189,12 @@ def test_stats(capsys: Capture, first: str | None) -> None:
     kinds = {"access.requested": 4} if first else {}
     show_stats({
         "path": "/j.db", "id": "abc", "bytes": 9, "events": 4, "first_at": first, "last_at": first, "kinds": kinds,
+        "spool": {"waiting": 2 if first else 0, "rejected": 0},
     })  # fmt: skip
     lines = shown(capsys)
     assert lines[:2] == ["/j.db: 4 events, 9 bytes, id abc", f"from {first or '-'} to {first or '-'}"]
-    assert lines[2:] == (["        4  access.requested"] if first else [])
+    spool = "spool: 2 records wait, 0 were set aside"
+    assert lines[2:] == ([spool, "        4  access.requested"] if first else [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""omac audit: each access once and each change of trust, filtered, in their order."""
+"""omac audit: each access, each launch and each change of trust once, filtered, in their order."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -6,11 +6,10 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from omac.adapters.linux.state import StateDir
 from omac.domain.refusal import Refusal
-from omac.journal.opening import read_journal
 from omac.journal.registry import KINDS
 from omac.projections.accesses import AuditRow, Outcome, audit_rows
+from omac.tools.journals import to_read
 from omac.tools.moments import SHOWN_NS, parse_moment, rfc3339
 from omac.tools.render import show_audit
 
@@ -42,7 +41,7 @@ class Filter(NamedTuple):
             raise Refusal("misuse", f"--outcome takes {', '.join(get_args(Outcome))}, not {outcome!r}")
         kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
         if kind is not None and kind not in kinds:
-            raise Refusal("misuse", f"there is no kind {kind!r}; try access, skill, secret, config, default, control")
+            raise Refusal("misuse", f"there is no kind {kind!r}; try access, sandbox, guard, skill, secret, config")
         return cls(
             skill,
             os.path.realpath(os.path.expanduser(directory)) if directory else None,
@@ -69,7 +68,7 @@ class Filter(NamedTuple):
 
 def run(wanted: Filter, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the accesses. Raises Refusal."""
-    journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
+    journal = to_read(environment, journal_path)
     try:
         rows = (told(row) for row in audit_rows(journal.records()) if wanted.wants(row))
         if as_json:

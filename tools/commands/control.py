@@ -26,21 +26,50 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
         path.encode()
     except UnicodeEncodeError:
         raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
-    answer = ask(environment, "POST", f"/__omac__/{action}", {"dir": path})
-    if answer is None:
+    runs = _having(path, environment) if action == "reload" else []
+    asked = [(run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [_server(environment)]]
+    answers = [answer for answer in (_ask(*one) for one in asked) if answer is not None]
+    if not answers:
         raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
     if as_json:
-        print(answer.decode())
+        print(answers[0].decode())
         return 0
-    manifest = msgspec.json.decode(answer)
-    say(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
-    show_skills(manifest.get("skills", ()))
+    for answer in answers:
+        manifest = msgspec.json.decode(answer)
+        say(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
+        show_skills(manifest.get("skills", ()))
     return 0
+
+
+def _having(path: str, environment: Mapping[str, str]) -> list[str]:
+    """The sockets of the runs that have a directory, or what all share, online: the server's, and those beside it."""
+    canonical = os.path.realpath(path)
+    found = []
+    for run in StateDir.of(environment).living_sockets():
+        kind = "global" if path == ids.SHARED else "dirs"
+        answer = _ask(run, "GET", f"/__omac__/{kind}")
+        told = msgspec.json.decode(answer) if answer is not None else {}
+        if told.get("skills") or any(one["dir"] == canonical for one in told.get("dirs", ())):
+            found.append(run)
+    return found
 
 
 def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:
     """The server's answer to one call; None when no server runs. Raises the Refusal that the server answers with."""
-    server = StateDir.of(environment).current_socket()
+    return _ask(_server(environment), method, path, document)
+
+
+def ask_each(environment: Mapping[str, str], method: str, path: str, document: object = None) -> list[bytes]:
+    """The answers of all runs that live, the server's first. Raises the first Refusal that one answers with."""
+    runs = StateDir.of(environment).living_sockets()
+    return [answer for run in runs if (answer := _ask(run, method, path, document)) is not None]
+
+
+def _server(environment: Mapping[str, str]) -> str:
+    return StateDir.of(environment).current_socket()
+
+
+def _ask(server: str, method: str, path: str, document: object = None) -> bytes | None:
     if len(os.fsencode(server)) > UNIX_PATH_BYTES_MAX:
         return None  # none can ever run there
     connection = _UnixConnection(server, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import msgspec
 
 from omac.adapters.linux.state import StateDir
-from omac.journal.opening import read_journal
+from omac.domain.ids import HostId
+from omac.tools.journals import inbox_of, to_read
 from omac.tools.moments import rfc3339
 from omac.tools.render import show_stats
 
@@ -19,9 +20,10 @@ def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
 
 def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show size, span and kinds. Raises Refusal."""
-    journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
+    journal = to_read(environment, journal_path)
     try:
         head = journal.store.head()
+        inbox = inbox_of(StateDir.of(environment), HostId(""))
         found = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),
@@ -29,6 +31,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
             "events": head,
             "first_at": next((rfc3339(recorded.at) for recorded in journal.records(0, 1)), None),
             "last_at": next((rfc3339(recorded.at) for recorded in journal.records(head - 1, head)), None),
+            "spool": {"waiting": len(inbox.names()), "rejected": inbox.rejected()},
             "kinds": dict(journal.store.kinds()),
         }
     finally:

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from omac.adapters.linux.state import StateDir
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.opening import read_journal
 from omac.projections.status import status_of
 from omac.projections.system import System
+from omac.tools.journals import to_read
 from omac.tools.moments import SHOWN_NS, parse_moment
 from omac.tools.render import show_registry, show_status, show_timeline
 
@@ -23,7 +22,7 @@ def run(
     at: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> int:
     """Show the state at `at`. Raises Refusal."""
-    journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
+    journal = to_read(environment, journal_path)
     try:
         system = System()
         last: deque[Recorded] = deque(maxlen=LED_THERE)

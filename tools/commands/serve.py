@@ -1,7 +1,7 @@
 """omac serve: from what a person typed to a server that runs."""
 
 import os
-import shlex
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,21 +9,23 @@ import msgspec
 import trio
 
 from omac.adapters.linux.listen import loopback
-from omac.domain.harness import harness_named
+from omac.domain.harness import DEFAULT_HARNESS, harness_named
 from omac.domain.refusal import Refusal
-from omac.tools.inner import find_program
-from omac.tools.serving import Address, Ready, ServeOptions, Server
+from omac.tools.launching import Launch, directory, launch_of, warn_unsandboxed
+from omac.tools.ready import Ready
+from omac.tools.serving import Address, ServeOptions, Server
 
 
 class Asked(NamedTuple):
-    """The command line, as typed."""
+    """The command line, as typed; `words` stand after `--`, None where nothing does."""
 
-    harness: str
-    inner_args: list[str]
+    harness: str | None
+    words: list[str] | None
     roots: list[str]
     workdir: str | None
     no_inner: bool
     no_sandbox: bool
+    sandbox: list[str]
     unapproved: str | None
     accept_changes: bool
     control_addr: str
@@ -34,7 +36,10 @@ class Asked(NamedTuple):
 
 def run(asked: Asked, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
-    server = Server(options(asked, environment), environment)
+    wanted = options(asked, environment)
+    if wanted.launch is not None and not wanted.launch.sandboxed:
+        warn_unsandboxed(wanted.launch, sys.stderr)
+    server = Server(wanted, environment)
 
     def announce(ready: Ready) -> None:
         if asked.json:
@@ -47,43 +52,40 @@ def run(asked: Asked, environment: Mapping[str, str]) -> int:
 
 
 def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
-    """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, sandbox-unavailable, directory-missing."""
-    harness = harness_named(asked.harness)
-    inner = None
-    if not asked.no_inner:
-        if not asked.no_sandbox:
-            raise Refusal(
-                "sandbox-unavailable",
-                f"this omac has no sandbox yet, and {harness.name} would run commands nobody reviewed, as you",
-                fix=["omac serve --no-inner", f"omac serve {harness.name} --no-sandbox  # if you accept that"],
-            )
-        inner = find_program((*harness.serve, *asked.inner_args), environment)
-    elif asked.inner_args:
-        raise Refusal("misuse", "--no-inner launches no agent, so arguments for one make no sense")
-    workdir = _directory(asked.workdir, "--workdir") if asked.workdir else None
-    roots = [_directory(root, "--root") for root in asked.roots] or ([] if workdir else [os.getcwd()])
+    """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
+    harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
+    workdir = directory(asked.workdir, "--workdir") if asked.workdir else None
+    roots = [directory(root, "--root") for root in asked.roots] or ([] if workdir else [os.getcwd()])
     if workdir is not None and not any(_below(workdir, root) for root in roots):
         roots.append(workdir)
     return ServeOptions(
         harness,
         tuple(roots),
         workdir,
-        inner,
-        asked.journal,
-        _address(asked.control_addr, "--control-addr"),
-        _address(asked.facade_addr, "--facade-addr"),
-        {"serve.unapproved": asked.unapproved, "serve.bundle_drift": "accept" if asked.accept_changes else None},
+        _launch(asked, workdir or roots[0], roots, environment),
+        journal=asked.journal,
+        control=_address(asked.control_addr, "--control-addr"),
+        facade=_address(asked.facade_addr, "--facade-addr"),
+        settings={
+            "serve.unapproved": asked.unapproved,
+            "serve.bundle_drift": "accept" if asked.accept_changes else None,
+        },
     )
 
 
-def _directory(path: str, flag: str) -> str:
-    canonical = os.path.realpath(os.path.expanduser(path))
-    if not os.path.isdir(canonical):
-        reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
-        raise Refusal(
-            reason, f"{flag} {path}: there is no directory {canonical}", fix=[f"ls -ld {shlex.quote(canonical)}"]
-        )
-    return canonical
+def _launch(asked: Asked, workdir: str, roots: list[str], environment: Mapping[str, str]) -> Launch | None:
+    if asked.no_inner:
+        if asked.words is not None:
+            raise Refusal("misuse", "--no-inner launches no agent, so arguments for one make no sense")
+        if asked.sandbox or asked.no_sandbox:
+            flag = "--no-sandbox" if asked.no_sandbox else asked.sandbox[0]
+            raise Refusal("misuse", f"--no-inner launches no agent, so {flag} makes no sense")
+        return None
+    agent = harness_named(asked.harness or DEFAULT_HARNESS.name) if asked.harness or asked.words is None else None
+    return launch_of(
+        (agent or DEFAULT_HARNESS).serve, asked.words, agent, environment, workdir=workdir, roots=roots,
+        flags=asked.sandbox, sandboxed=not asked.no_sandbox,
+    )  # fmt: skip
 
 
 def _below(path: str, root: str) -> bool:

@@ -15,7 +15,7 @@ from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.settings import SETTINGS, Resolved, Setting, SettingChanged, check_word, resolve, setting_named
 from omac.journal.codec import Versioned
-from omac.journal.opening import open_journal
+from omac.tools.journals import to_write
 from omac.tools.render import say
 
 
@@ -61,7 +61,7 @@ def _change(
     def record(path: str) -> None:
         state = StateDir.of(environment)
         host = state.host_id(lambda: secrets.token_hex(8))
-        opened = open_journal(state.journal_in_use(environment, journal), secrets.token_hex(6), clock)
+        opened = to_write(state, host, environment, journal, clock)
         try:
             event = SettingChanged(setting.name, value, f"user {path}")
             opened.save(Versioned(ids.settings_stream(host), None, event), meta=opened.meta(Cause("person")))

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from omac.adapters.linux.state import StateDir
-from omac.journal.opening import read_journal
 from omac.projections.status import Status, status_of
 from omac.projections.system import System
 from omac.tools.commands.control import ask
+from omac.tools.journals import to_read
 from omac.tools.render import say, show_status
 
 
@@ -17,7 +16,7 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     """Show the status. Raises Refusal."""
     answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
     if answer is None:
-        journal = read_journal(StateDir.of(environment).journal_in_use(environment, journal_path))
+        journal = to_read(environment, journal_path)
         try:
             system = System().replay(journal.records())
             answer = msgspec.json.encode(status_of(system))

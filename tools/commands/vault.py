@@ -20,7 +20,7 @@ from omac.domain.hidden import Hidden
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Secret
 from omac.journal.opening import read_journal
-from omac.tools.commands.control import ask
+from omac.tools.commands.control import ask_each
 from omac.tools.one_skill import at_terminal, text_of
 from omac.tools.opened import stores_of
 from omac.tools.render import say
@@ -100,10 +100,10 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
 
 
 def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
-    """Open whichever store is locked, for the server that runs. Raises Refusal."""
+    """Open whichever store is locked, for every omac that runs. Raises Refusal."""
     state = StateDir.of(environment)
     stores = stores_of(state, environment)
-    runs = ask(environment, "GET", "/__omac__/dirs") is not None
+    runs = bool(ask_each(environment, "GET", "/__omac__/dirs"))
     used = _used(stores, state, environment)
     looked_at: list[str] = []
     if VAULT in used:
@@ -124,10 +124,9 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
 
 
 def _tell_server(runs: bool, document: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
-    """Have the server look again at what waits; returns the directories. Raises Refusal."""
-    answer = ask(environment, "POST", "/__omac__/unlock", document) if runs else None
-    dirs: list[str] = msgspec.json.decode(answer)["dirs"] if answer is not None else []
-    return dirs
+    """Have all that run look again at what waits; returns the directories. Raises Refusal."""
+    answers = ask_each(environment, "POST", "/__omac__/unlock", document) if runs else []
+    return [path for answer in answers for path in msgspec.json.decode(answer)["dirs"]]
 
 
 def _used(stores: SecretStores, state: StateDir, environment: Mapping[str, str]) -> set[str]:

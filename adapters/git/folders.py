@@ -1,0 +1,185 @@
+"""The entries for git's folders: what a commit writes is writable, what the host's git would run or follow is pinned.
+
+A git folder that can be written as a whole (plain clone, submodule, --separate-git-dir, bare): `config`,
+`config.worktree`, `hooks`, `info/attributes`, `objects/info/alternates`, `refs/replace` and a `commondir` that says "."
+are pinned. A program of the host that replaces such a file while the sandbox runs (`git config` does) takes its pin away
+with it: `sweep` compares the configuration afterwards.
+
+The common folder of a linked worktree is not shown: a private folder stands in its place, with one entry for each thing
+that git needs. Lock files can be made there, nothing made there reaches the host, and no pin can be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import pointers
+from omac.adapters.git.pins import Pins
+from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
+from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry
+
+DEPTH_MAX = 12  # of submodules' names and nesting
+ADMINS_MAX = 200  # linked worktrees of one repository, whose files are pinned one by one
+DECOY = b".\n"  # what `commondir` says of a folder that is its own common folder
+
+_READABLE = ("HEAD", "config.worktree", "index", "shallow", "modules", "branches", "remotes")
+_INFO = ("attributes", "exclude", "grafts", "sparse-checkout")
+_SHARED = ("lfs", "rr-cache")  # contents by hash, and recorded resolutions
+
+
+class Folders:
+    """Adds entries to `pins`, and keeps what it found: the `fence`, and every git folder that may be written."""
+
+    def __init__(self, pins: Pins, hooks: str) -> None:
+        self._pins = pins
+        self._hooks = READ if hooks == "read" else DENY
+        self.fence: list[str] = []
+        self.whole: list[str] = []  # git folders that can be written as a whole
+        self.admins: list[str] = []  # admin folders of linked worktrees
+
+    def whole_folder(self, git: str, *, outside: bool) -> None:
+        """A git folder that can be written, its submodules' and its worktrees'. Raises Refusal."""
+        if git in self.whole:
+            return
+        self.whole.append(git)
+        pins = self._pins
+        if outside:
+            pins.grant(git, "git: the repository of the workdir")
+            self.fence.append(git)
+        pins.pin(f"{git}/config", "git: its settings can run programs", made="file")
+        self._config_and_decoy(git)
+        pins.pin(f"{git}/hooks", "git: hooks run on the host", made="folder", access=self._hooks)
+        self._hook_links(f"{git}/hooks")
+        pins.pin(f"{git}/info/attributes", "git: attributes choose filters", made="file")
+        self._objects_and_replacements(git, refs=True)
+        self._modules(f"{git}/modules", 0)
+        self._worktrees(git)
+
+    def linked(self, git: str, common: str, session: str, *, refs: bool) -> None:
+        """The admin folder `git` and the `common` folder of a linked worktree, both outside the workdir. Raises Refusal.
+
+        `session`: the folder that `refs.py` fills; `refs`: the loose refs are the session's too, not only the packed.
+        """
+        pins = self._pins
+        if common not in pins.entries:
+            self._common(common, session, refs=refs)
+        if git not in self.admins:
+            pins.grant(git, "git: index, HEAD and log of the worktree")
+            self.fence.append(git)
+            self._admin(git)
+
+    def _common(self, common: str, session: str, *, refs: bool) -> None:
+        pins = self._pins
+        pins.put(Entry(common, PRIVATE, "git: lock files may be made here, and end with the sandbox"))
+        for name in _READABLE:
+            self._shown(f"{common}/{name}", READ, "git: read when committing")
+        for name in _INFO:
+            self._shown(f"{common}/info/{name}", READ, "git: read when committing")
+        pins.pin(f"{common}/hooks", "git: hooks run on the host", access=self._hooks)
+        for name in _SHARED:
+            if self._shown(f"{common}/{name}", WRITE, "git: shared with the repository"):
+                self.fence.append(f"{common}/{name}")
+        if is_folder(f"{common}/reftable"):
+            pins.grant(f"{common}/reftable", "git: branches and tags")
+            self.fence.append(f"{common}/reftable")
+        pins.grant(f"{common}/objects", "git: commits are kept here")
+        pins.grant(f"{common}/logs", "git: what branches were", made="folder")
+        self.fence += [f"{common}/objects", f"{common}/logs"]
+        if refs:
+            pins.put(Entry(f"{common}/refs", LINK, "git: the session's own view of refs", target=f"{session}/refs"))
+        else:
+            pins.grant(f"{common}/refs", "git: branches and tags")
+            self.fence.append(f"{common}/refs")
+        for name in ("packed-refs", "config"):
+            target = f"{session}/{name}"
+            pins.put(Entry(f"{common}/{name}", LINK, "git: the session's own copy", target=target))
+        self._objects_and_replacements(common, refs=not refs)
+        self._shown(f"{common}/worktrees", READ, "git: which branches other worktrees have")
+
+    def _shown(self, path: str, access: str, reason: str) -> bool:
+        """An entry for a file or folder that is there; a link is left out. Whether there is one now."""
+        mode = mode_of(path)
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            return False
+        self._pins.put(Entry(path, access, reason))
+        return True
+
+    def _admin(self, admin: str) -> None:
+        """An admin folder that can be written, but for what makes it one."""
+        self.admins.append(admin)
+        self._pins.pin(f"{admin}/commondir", "git: names the repository")
+        self._pins.pin(f"{admin}/gitdir", "git: names the worktree")
+        self._pins.pin(f"{admin}/config.worktree", "git: its settings can run programs", made="file")
+        self._modules(f"{admin}/modules", 0)
+
+    def _worktrees(self, git: str) -> None:
+        """The admin folders in a git folder that can be written."""
+        for name in _names(f"{git}/worktrees")[:ADMINS_MAX]:
+            admin = f"{git}/worktrees/{name}"
+            if is_folder(admin) and admin not in self.admins:
+                self._admin(admin)
+
+    def _modules(self, folder: str, depth: int) -> None:
+        """The git folders of submodules: a submodule's name may have slashes, and each may have its own."""
+        for name in _names(folder):
+            path = f"{folder}/{name}"
+            if not is_folder(path):
+                continue
+            if is_git_folder(path):
+                self.whole_folder(path, outside=False)
+            elif depth < DEPTH_MAX:
+                self._modules(path, depth + 1)
+
+    def _config_and_decoy(self, git: str) -> None:
+        reason = "git: its settings can run programs"
+        self._pins.pin(f"{git}/config.worktree", reason, made="file")
+        self._pins.pin(f"{git}/commondir", "git: would lead to other settings", made="file", content=DECOY)
+
+    def _objects_and_replacements(self, git: str, *, refs: bool) -> None:
+        pins = self._pins
+        pins.pin(f"{git}/objects/info/alternates", "git: names other places for objects", made="file")
+        if refs:
+            pins.pin(f"{git}/refs/replace", "git: shows one object for another", made="folder")
+
+    def _hook_links(self, hooks: str) -> None:
+        """Hooks that are links into the tree: what they lead to stays as it is."""
+        for name in _names(hooks):
+            path = f"{hooks}/{name}"
+            if stat.S_ISLNK(mode_of(path)):
+                self.in_tree(os.path.realpath(path), "", "a hook")
+
+    def pin_pointer(self, dot: str) -> None:
+        """The `.git` file of a worktree."""
+        self._pins.pin(dot, "git: names the repository")
+
+    def in_tree(self, path: str, made: str, why: str) -> None:
+        """Keep what the repository's settings make git run or read, where it lies in what can be written."""
+        pins = self._pins
+        workdir = pins.workdir
+        if not path.startswith(workdir + "/"):
+            real = os.path.realpath(path)
+            if real == path or not real.startswith(workdir + "/"):
+                return
+            path = real
+        if mode_of(path) == 0 and made == "":
+            return
+        if os.path.realpath(path) != path:
+            raise pointers.unsafe(
+                f"{why} names {path}, which passes through a symbolic link in the workdir, so it could be led elsewhere",
+                f"git -C {workdir} config --show-origin --get-all {why}" if "." in why else f"readlink -f {path}",
+            )
+        if not any(_within(path, f"{git}/hooks") for git in self.whole):
+            pins.pin(path, f"git: {why} names it", made=made)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")
+
+
+def _names(folder: str) -> list[str]:
+    """The names in a folder, sorted; none where there is no folder."""
+    try:
+        return sorted(os.listdir(folder)) if is_folder(folder) else []
+    except OSError:
+        return []

@@ -1,0 +1,123 @@
+"""Whether a git folder that a sandbox could write would act on the host when the host's git opens it.
+
+Looks by descriptor, follows no link, and stops at bounds: what was made to be hard to look at counts as dangerous.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import harmless, pointers
+from omac.domain.confinement import below
+from omac.domain.refusal import Refusal
+
+ENTRIES_MAX = 50_000  # of one git folder, its objects not counted
+DEPTH_MAX = 40
+TODO_FILES = ("rebase-merge/git-rebase-todo", "rebase-merge/done", "rebase-apply/git-rebase-todo", "sequencer/todo")
+_SPECIAL = (stat.S_IFLNK, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFBLK, stat.S_IFCHR)
+
+
+def verdict(git: str, workdir: str) -> list[str]:
+    """Why a new git folder is dangerous; an empty list: it is not."""
+    reasons: list[str] = []
+    for name in ("config", "config.worktree"):
+        try:
+            content = pointers.read(f"{git}/{name}", pointers.CONFIG_BYTES_MAX) or b""
+        except Refusal:
+            return [f"its {name} is not a file that can be read"]
+        for key in harmless.dangers(content):
+            if key != "core.worktree":
+                reasons.append(f"its {name} sets {key}")
+        worktree = harmless.worktree_of(content)
+        if worktree and not below(os.path.realpath(os.path.join(git, worktree)), workdir):
+            reasons.append(f"its {name} names a worktree outside the workdir")
+    try:
+        common = pointers.read(f"{git}/commondir", pointers.BYTES_MAX)
+    except Refusal:
+        common = b"?"
+    if common is not None and common.strip() != b".":
+        reasons.append("its commondir takes the settings from elsewhere")
+    reasons += [f"it has the hook {name}" for name in live_hooks(git, 0)]
+    reasons += [f"its {name} would run commands" for name in running_todos(git, 0)]
+    found, complete = specials(git, 0)
+    reasons += [f"{path[len(git) + 1 :]} in it is {kind}" for path, kind in found]
+    return reasons if complete else [*reasons, "it has too many files to look at"]
+
+
+def live_hooks(git: str, since_ns: int) -> list[str]:
+    """The hooks that git would run, changed at or after `since_ns`."""
+    found = []
+    try:
+        scan = os.scandir(f"{git}/hooks")
+    except OSError:
+        return []
+    with scan:
+        for entry in scan:
+            status = entry.stat(follow_symlinks=False)
+            runs = stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_mode & 0o111)
+            if runs and not entry.name.endswith(".sample") and status.st_ctime_ns >= since_ns:
+                found.append(entry.name)
+    return sorted(found)
+
+
+def running_todos(git: str, since_ns: int) -> list[str]:
+    """The lists of an unfinished rebase or sequence that have commands to run, changed at or after `since_ns`."""
+    found = []
+    for name in TODO_FILES:
+        path = f"{git}/{name}"
+        try:
+            if os.lstat(path).st_ctime_ns < since_ns:
+                continue
+            content = pointers.read(path, pointers.CONFIG_BYTES_MAX) or b""
+        except OSError:
+            continue
+        except Refusal:
+            found.append(name)
+            continue
+        words = (line.split(None, 1)[:1] for line in content.splitlines())
+        if not name.endswith("done") and any(word in ([b"exec"], [b"x"]) for word in words):
+            found.append(name)
+    return found
+
+
+def specials(folder: str, since_ns: int, *, skipped: tuple[str, ...] = ()) -> tuple[list[tuple[str, str]], bool]:
+    """(path, what it is) of links, FIFOs, sockets and devices among git's files, changed at or after `since_ns`.
+
+    Also whether all was seen. Of `objects` only the first level; `skipped` are paths that are not gone into.
+    """
+    found: list[tuple[str, str]] = []
+    seen = 0
+    waiting = [(folder, 0)]
+    while waiting:
+        path, depth = waiting.pop()
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            with os.scandir(descriptor) as scan:
+                for entry in scan:
+                    seen += 1
+                    full = f"{path}/{entry.name}"
+                    if entry.is_dir(follow_symlinks=False):
+                        if depth >= DEPTH_MAX:
+                            return found, False
+                        if full not in skipped and not path.endswith("/objects"):
+                            waiting.append((full, depth + 1))
+                    elif not entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_IFMT(status.st_mode) in _SPECIAL and status.st_ctime_ns >= since_ns:
+                            found.append((full, kind_of(status.st_mode)))
+        finally:
+            os.close(descriptor)
+        if seen > ENTRIES_MAX:
+            return found, False
+    return found, True
+
+
+def kind_of(mode: int) -> str:
+    """What a special file is, in words."""
+    if stat.S_ISLNK(mode):
+        return "a symbolic link"
+    return "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"

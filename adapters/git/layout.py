@@ -1,0 +1,253 @@
+"""What git in a sandbox needs and must not get: computed from the workdir's files, before anything is mounted.
+
+`look` reads and changes nothing. When the policy is about to be enforced, `prepare` makes the session's copy of refs,
+and `sweep.sweep` ends it. `repository.py` has the rules about whose word is believed, `folders.py` what is granted,
+`refs.py` what becomes of packed refs, `sweep.py` what no mount can prevent.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.git import configured, pointers, refs
+from omac.adapters.git.folders import Folders
+from omac.adapters.git.pins import Pins
+from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
+from omac.adapters.git.tree import ENTRIES_MAX, walk
+from omac.domain.confinement import Entry, below
+from omac.domain.refusal import Refusal
+
+HOOKS = ("deny", "read")
+REFS = ("all", "branch")
+OBJECTS = ("shared",)
+REPOSITORIES_MAX = 100  # nested ones whose files are pinned; the sweep looks at all of them
+REFTABLE_GIT = (2, 45)  # the first git that reads the format
+
+
+class GitChoices:
+    """The settings `git.hooks` (of HOOKS), `git.refs` (of REFS) and `git.objects` (of OBJECTS)."""
+
+    __slots__ = ("hooks", "objects", "refs")
+
+    def __init__(self, hooks: str = "deny", refs: str = "all", objects: str = "shared") -> None:
+        self.hooks = hooks
+        self.refs = refs
+        self.objects = objects
+
+
+class Known:
+    """A git folder that the sandbox can write, as it was before: what the sweep compares with.
+
+    `config`: content by path, None where there was no file; `node`: (device, inode) of the folder; `hooks` that of its
+    hooks; `todos`: the unfinished operations that were there; `refs`: only with `git.refs = branch` and where the sandbox has the
+    refs themselves; `own` the branch that may change then.
+    """
+
+    __slots__ = ("config", "git", "hooks", "node", "own", "refs", "todos")
+
+    def __init__(self, git: str) -> None:
+        self.git = git
+        self.node = node_of(git)
+        self.hooks = node_of(f"{git}/hooks")
+        self.todos = frozenset(name for name in TODOS if mode_of(f"{git}/{name}"))
+        self.config = {
+            path: pointers.read(path, pointers.CONFIG_BYTES_MAX)
+            for path in (f"{git}/config", f"{git}/config.worktree", f"{git}/commondir")
+        }
+        self.refs: dict[str, str] | None = None
+        self.own = ""
+
+
+TODOS = ("rebase-merge", "rebase-apply", "sequencer")
+
+
+class Layout:
+    """The git part of a policy.
+
+    `entries` come beside the workdir's own; among the folders of `fence` no link, FIFO or socket may be made; `warnings` are
+    for a person. The rest is for `prepare` and `sweep`: `repositories` that were found, the `known` git folders by path,
+    the `sessions` of refs, `pointers`: content of the `.git` files that were there, and `seen`: (device, inode) of every `.git`
+    and bare repository.
+    """
+
+    __slots__ = ("entries", "fence", "known", "pointers", "repositories", "seen", "sessions", "warnings", "workdir")
+
+    def __init__(self, workdir: str) -> None:
+        self.workdir = workdir
+        self.entries: tuple[Entry, ...] = ()
+        self.fence: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        self.repositories: list[Repository] = []
+        self.known: dict[str, Known] = {}
+        self.sessions: list[refs.Session] = []
+        self.pointers: dict[str, bytes | None] = {}
+        self.seen: dict[str, tuple[int, int]] = {}
+
+
+def look(workdir: str, choices: GitChoices, home: str) -> Layout:
+    """The layout of a canonical workdir. Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed."""
+    _require_known(choices)
+    layout = Layout(workdir)
+    warnings: list[str] = []
+    pins = Pins(workdir)
+    folders = Folders(pins, choices.hooks)
+    own = identify(workdir, workdir)
+    if own is None:
+        warnings += _surroundings(workdir)
+    else:
+        _add(layout, folders, own, choices)
+    found = walk(workdir)
+    if not found.complete:
+        warnings.append(
+            f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected while the program runs"
+        )
+    dots = [f"{root}/.git" for root in (workdir, *found.worktrees)]
+    layout.seen = {path: node_of(path) for path in (*dots, *found.bare)}
+    nested = (found.worktrees + found.bare) if own is None or own.kind != BARE else []
+    if len(nested) > REPOSITORIES_MAX:
+        warnings.append(
+            f"{workdir} has {len(nested)} repositories below it; the first {REPOSITORIES_MAX} are protected"
+        )
+    for root in nested[:REPOSITORIES_MAX]:
+        try:
+            repository = identify(root, workdir)
+            if repository is not None:
+                _add(layout, folders, repository, choices)
+        except Refusal as refusal:
+            warnings.append(f"nothing is granted for {root}: {refusal.message}")
+            if mode_of(f"{root}/.git") and not os.path.islink(f"{root}/.git"):
+                pins.pin(f"{root}/.git", "git: what it says cannot be trusted")
+    warnings += _pin_configured(layout, folders, home)
+    for git in (*folders.whole, *folders.admins):
+        layout.known.setdefault(git, Known(git))
+    _narrow(layout, folders, choices)
+    layout.entries = tuple(pins.entries.values())
+    layout.fence = tuple(folders.fence)
+    layout.warnings = tuple(warnings)
+    return layout
+
+
+def prepare(layout: Layout) -> list[str]:
+    """Make what the session needs of its own, after the `made` paths and before the mounts; what a person should know.
+
+    Raises Refusal (git-unsafe) where it cannot be made.
+    """
+    told: list[str] = []
+    for session in layout.sessions:
+        try:
+            told += refs.open_session(session)
+        except OSError as error:
+            raise pointers.unsafe(f"{session.folder} cannot be made: {error.strerror}") from None
+    return told
+
+
+def node_of(path: str) -> tuple[int, int]:
+    """(device, inode) of a path itself; (0, 0) where there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)
+
+
+def _require_known(choices: GitChoices) -> None:
+    for name, value, known in (
+        ("hooks", choices.hooks, HOOKS),
+        ("refs", choices.refs, REFS),
+        ("objects", choices.objects, OBJECTS),
+    ):
+        if value not in known:
+            why = ""
+            if (name, value) == ("objects", "quarantine"):
+                why = ": commits made inside would be named by refs of the host whose objects the host does not have"
+            raise Refusal(
+                "git-unsupported", f"git.{name} = {value} is not supported{why}; it may be {' or '.join(known)}"
+            )
+
+
+def _add(layout: Layout, folders: Folders, repository: Repository, choices: GitChoices) -> None:
+    """The entries of one repository."""
+    workdir = layout.workdir
+    common, git = repository.common, repository.git
+    _require_format(common)
+    if repository.kind == LINKED and not below(common, workdir):
+        session = next((known for known in layout.sessions if known.common == common), None)
+        if session is None:
+            session = refs.Session(common, git, narrowed=choices.refs == "branch")
+            layout.sessions.append(session)
+        folders.linked(git, common, session.folder, refs=session.narrowed)
+    else:
+        folders.whole_folder(common, outside=not below(common, workdir))
+    if repository.kind not in (PLAIN, BARE):
+        layout.pointers[repository.dot] = pointers.read(repository.dot, pointers.BYTES_MAX)
+        folders.pin_pointer(repository.dot)
+    layout.repositories.append(repository)
+
+
+def _require_format(common: str) -> None:
+    """Raises Refusal (git-unsupported) for reftable where git is too old to have been tested with it."""
+    if not is_folder(f"{common}/reftable"):
+        return
+    import subprocess
+
+    try:
+        said = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=5, check=False).stdout
+        version = tuple(int(part) for part in said.split()[2].split(".")[:2])
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        said, version = "no git", (0, 0)
+    if version < REFTABLE_GIT:
+        raise Refusal(
+            "git-unsupported",
+            f"{common} keeps its refs as a reftable, which needs git 2.45 or later; here is {said.strip() or 'no git'}",
+            fix=["git refs migrate --ref-format=files  # with git 2.46 or later"],
+        )
+
+
+def _pin_configured(layout: Layout, folders: Folders, home: str) -> list[str]:
+    """Pin what the user's and the repositories' settings make git run or read in the tree; returns warnings."""
+    users = configured.users(home)
+    warnings = list(users.warnings)
+    todo = [(layout.workdir, configured.targets(users, layout.workdir, home))]
+    for repository in layout.repositories:
+        settings = configured.Settings()
+        settings.add(f"{repository.common}/config", home)
+        settings.add(f"{repository.git}/config.worktree", home)
+        warnings += settings.warnings
+        settings.pairs += users.pairs
+        todo.append((repository.root, configured.targets(settings, repository.root, home)))
+    for root, targets in todo:
+        for path, made, why in targets:
+            if not any(below(path, git) for git in folders.whole) or "/hooks" not in path:
+                folders.in_tree(path, _kind(made), why if root else "")
+    return warnings
+
+
+def _kind(kind: str) -> str:
+    return kind if kind in (configured.FILE, configured.FOLDER) else ""
+
+
+def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:
+    """With `git.refs = branch`: remember the refs that the sandbox can write, for the sweep to restore."""
+    if choices.refs != "branch":
+        return
+    for git in folders.whole:
+        known = layout.known[git]
+        known.refs = refs.parsed(pointers.read(f"{git}/packed-refs", refs.BYTES_MAX) or b"")
+        known.refs.update(refs.loose(f"{git}/refs", {}))
+        known.own = refs.own_branch(git, git)
+
+
+def _surroundings(workdir: str) -> list[str]:
+    """A workdir that is no worktree: in one, git will find nothing; in a git folder, it would be too much."""
+    parent = os.path.dirname(workdir)
+    while True:
+        if is_git_folder(parent):
+            raise pointers.unsafe(f"the workdir {workdir} lies in git's own folder {parent}")
+        if mode_of(f"{parent}/.git"):
+            return [
+                f"{workdir} is a folder of the repository {parent}, which is not granted: git finds no repository inside. "
+                f"For git: omac sandbox run --workdir {parent}"
+            ]
+        if parent == os.path.dirname(parent):
+            return []
+        parent = os.path.dirname(parent)

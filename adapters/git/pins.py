@@ -1,0 +1,75 @@
+"""Entries that hold things in place: a mount on a path can be neither renamed nor removed, nor can its parents if they have one.
+
+A pinned file inside a folder that can be written is worth nothing if the folder can be moved away and another put in its
+place, so every folder on the way to it is bound onto itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import pointers
+from omac.adapters.git.repository import mode_of
+from omac.domain.confinement import DENY, READ, WRITE, Entry, below
+
+
+class Pins:
+    """Collects the entries of one workdir; of two for one path the stricter stays."""
+
+    def __init__(self, workdir: str) -> None:
+        self.workdir = workdir
+        self.entries: dict[str, Entry] = {}
+
+    def grant(self, path: str, reason: str, *, made: str = "") -> None:
+        """Make a path outside the workdir, or a folder that holds pinned things, writable. Raises Refusal for a link."""
+        if path == self.workdir or path in self.entries or not self._there(path, made):
+            return
+        self._hold_parents(path)
+        self.entries[path] = Entry(path, WRITE, reason, made=made if mode_of(path) == 0 else "")
+
+    def pin(self, path: str, reason: str, *, made: str = "", content: bytes = b"", access: str = READ) -> None:
+        """Keep a path as it is; one that is missing is `made` ("file" or "folder"), or else left out. Raises Refusal."""
+        if path == self.workdir or not self._there(path, made):
+            return
+        self._hold_parents(path)
+        missing = mode_of(path) == 0
+        known = self.entries.get(path)
+        if known is None or known.access in (WRITE, READ) or access == DENY:
+            self.entries[path] = Entry(
+                path, access, reason, made=made if missing else "", content=content if missing else b""
+            )
+
+    def put(self, entry: Entry) -> None:
+        """An entry as it is."""
+        self.entries[entry.path] = entry
+
+    def _there(self, path: str, made: str) -> bool:
+        mode = mode_of(path)
+        if stat.S_ISLNK(mode):
+            raise pointers.unsafe(
+                f"{path} is a symbolic link, so it cannot be held in place",
+                f"readlink -f {path}  # put that in its place",
+            )
+        return mode != 0 or made != ""
+
+    def _hold_parents(self, path: str) -> None:
+        """Every folder between what may be written and the path."""
+        parent = os.path.dirname(path)
+        held: list[str] = []
+        while parent not in self.entries and parent != self.workdir:
+            if not below(parent, self.workdir) and not self._covered(parent):
+                break
+            held.append(parent)
+            parent = os.path.dirname(parent)
+        for folder in reversed(held):
+            made = "" if self._there(folder, "") else "folder"
+            self.entries[folder] = Entry(folder, WRITE, "git: what is pinned below it stays there", made=made)
+
+    def _covered(self, path: str) -> bool:
+        """Whether a path outside the workdir lies in something that was granted."""
+        while len(path) > 1:
+            path = os.path.dirname(path)
+            if path in self.entries:
+                return self.entries[path].access == WRITE
+        return False

@@ -1,0 +1,74 @@
+"""The small files by which git's folders name each other: `.git`, `commondir`, `gitdir` (gitrepository-layout(5)).
+
+Whoever can write a worktree can write such a file, so what one says is a claim: `repository.py` decides what is believed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from omac.domain.refusal import Refusal
+
+BYTES_MAX = 8192  # of a file that holds one path
+CONFIG_BYTES_MAX = 1 << 20
+PATH_BYTES_MAX = 4095  # PATH_MAX without its NUL
+
+
+def target(dot: str) -> str:
+    """The folder that the `.git` file of a worktree names, absolute and without dots. Raises Refusal: git-unsafe."""
+    content = read(dot, BYTES_MAX)
+    if content is None or not content.startswith(b"gitdir: "):
+        raise unsafe(f"{dot} is not a file that git writes: it does not begin with 'gitdir: '")
+    return _path(dot, content[8:])
+
+
+def common(admin: str) -> str | None:
+    """The folder that `commondir` of a git folder names; None where there is no such file. Raises Refusal."""
+    content = read(f"{admin}/commondir", BYTES_MAX)
+    return None if content is None else _path(f"{admin}/commondir", content)
+
+
+def back(admin: str) -> str:
+    """The `.git` file that the admin folder of a linked worktree names as its own. Raises Refusal."""
+    content = read(f"{admin}/gitdir", BYTES_MAX)
+    if content is None:
+        raise unsafe(f"{admin} has no file 'gitdir', so it is not the admin folder of a worktree")
+    return _path(f"{admin}/gitdir", content)
+
+
+def read(path: str, bytes_max: int) -> bytes | None:
+    """A regular file's content; None where there is none. Raises Refusal: it is something else, or longer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        if error.errno == errno.ELOOP:
+            raise unsafe(f"{path} is a symbolic link, and git never makes one there") from None
+        raise unsafe(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise unsafe(f"{path} is not a file")
+        content = os.read(descriptor, bytes_max + 1)
+        while content and len(content) <= bytes_max and (more := os.read(descriptor, bytes_max + 1 - len(content))):
+            content += more
+    finally:
+        os.close(descriptor)
+    if len(content) > bytes_max:
+        raise unsafe(f"{path} is longer than {bytes_max} bytes")
+    return content
+
+
+def unsafe(message: str, *fix: str) -> Refusal:
+    """What git's files say cannot be trusted, so nothing is granted on their word."""
+    return Refusal("git-unsafe", message, fix=fix)
+
+
+def _path(file: str, content: bytes) -> str:
+    """The path that is a file's content, as git takes it: line ends go, what is relative starts at the file's folder."""
+    raw = content.rstrip(b"\r\n")
+    if not raw or b"\0" in raw or b"\n" in raw or len(raw) > PATH_BYTES_MAX:
+        raise unsafe(f"{file} does not hold a path")
+    return os.path.normpath(os.path.join(os.path.dirname(file), os.fsdecode(raw))).replace("//", "/")

@@ -1,0 +1,296 @@
+"""A session's copy of refs of a linked worktree's repository, and how it comes home.
+
+Loose refs are files in `refs/`, which the sandbox has; packed refs are one file, `packed-refs`, that git replaces by
+renaming another over it. The common folder is not writable, so inside the sandbox `packed-refs` is a link to a copy in the
+admin folder: `omac-refs-PID/packed-refs`. With `git.refs = branch` all of `refs/` is such a copy.
+
+When the program has ended, `bring_home` repeats on the host what was done to the copy, with git's own `update-ref`, each
+change only where the host's value is still the one that the session began with:
+
+* A packed ref deleted inside (`branch -d`, `tag -d`) is deleted on the host then, not before. Where a loose ref hid
+  an older packed one, the host sees the older value from the deletion until then.
+* Refs packed inside (`gc`, `pack-refs`) are made on the host again.
+* With `git.refs = branch`, only the worktree's own branch, `refs/stash` and names that are new count. Any other change is set aside as
+  `refs/omac/set-aside/...`, so no commit is lost, and reported.
+
+A session that was killed leaves its copy; the next one in this worktree brings home what it added, and deletes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+
+from omac.adapters.git import branches, pointers
+from omac.adapters.git.repository import is_folder, mode_of
+from omac.domain.refusal import Refusal
+
+FOLDER = "omac-refs-"
+BYTES_MAX = 64 << 20
+LOOSE_MAX = 50_000  # loose refs that are read
+SET_ASIDE = "refs/omac/set-aside/"
+OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
+_HEX = frozenset("0123456789abcdef")
+
+
+class Session:
+    """The copy for one common folder: `folder` is in the admin folder `admin`; `own` is its branch, "" when detached.
+
+    `base` is what the copy said when it was made, `config` the settings then; `narrowed` is `git.refs = branch`.
+    """
+
+    __slots__ = ("admin", "base", "common", "config", "folder", "lock", "narrowed", "own")
+
+    def __init__(self, common: str, admin: str, *, narrowed: bool) -> None:
+        self.common = common
+        self.admin = admin
+        self.folder = f"{admin}/{FOLDER}{os.getpid()}"
+        self.narrowed = narrowed
+        self.own = own_branch(common, admin)
+        self.base: dict[str, str] = {}
+        self.config = b""
+        self.lock = -1
+
+
+def own_branch(common: str, admin: str) -> str:
+    """The branch that a worktree has checked out and no other has; "" where there is none."""
+    own = branch_of(admin)
+    others = [common]
+    try:
+        others += [f"{common}/worktrees/{name}" for name in os.listdir(f"{common}/worktrees")]
+    except OSError:
+        pass
+    return "" if own in [branch_of(other) for other in others if other != admin] else own
+
+
+def branch_of(git: str) -> str:
+    """The branch that a HEAD names; "" for a detached one, or what cannot be read."""
+    try:
+        content = pointers.read(f"{git}/HEAD", pointers.BYTES_MAX) or b""
+    except Refusal:
+        return ""
+    name = content[5:].strip().decode(errors="surrogateescape")
+    return name if content.startswith(b"ref: ") and is_name(name) else ""
+
+
+def open_session(session: Session) -> list[str]:
+    """Make the copy, after bringing home what killed sessions left. Returns what a person should know. Raises OSError."""
+    told = _recover(session)
+    packed = pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b""
+    session.base = parsed(packed)
+    os.mkdir(session.folder, 0o700)
+    session.lock = os.open(session.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fcntl.flock(session.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if session.narrowed:
+        symbolic: dict[str, str] = {}
+        session.base.update(loose(f"{session.common}/refs", symbolic))
+        lines = [f"{value} {name}\n" for name, value in sorted(session.base.items()) if name not in symbolic]
+        packed = "".join(lines).encode(errors="surrogateescape")
+        for folder in ("refs", "refs/heads", "refs/tags"):
+            os.mkdir(f"{session.folder}/{folder}", 0o755)
+        for name, target in symbolic.items():
+            os.makedirs(os.path.dirname(f"{session.folder}/{name}"), 0o755, exist_ok=True)
+            _write(f"{session.folder}/{name}", target.encode(errors="surrogateescape"))
+            session.base.pop(name, None)
+    _write(f"{session.folder}/packed-refs", packed)
+    session.config = pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b""
+    _write(f"{session.folder}/config", session.config)
+    return told
+
+
+def bring_home(session: Session) -> list[tuple[str, str]]:
+    """Repeat on the host what was done to the copy, and remove it: (ref, what could not be done or was not allowed)."""
+    if session.lock < 0:
+        return []
+    try:
+        ended = current(session.folder, narrowed=session.narrowed)
+        if ended is None:
+            return [
+                (session.folder, "the session's refs cannot be read; the host's are as they were, the copy is kept")
+            ]
+        told: list[tuple[str, str]] = []
+        commands: list[tuple[str, str]] = []
+        for name in sorted(session.base.keys() | ended.keys()):
+            old, new = session.base.get(name, ""), ended.get(name, "")
+            if old == new:
+                continue
+            if session.narrowed and old and name not in (session.own, OWN_ALWAYS):
+                told.append((name, "was " + ("changed" if new else "deleted") + " inside; the host's is as it was"))
+                if new:
+                    commands.append((SET_ASIDE + name[5:], f"update {SET_ASIDE}{name[5:]} {new}"))
+            elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
+                commands.append((name, _command(name, old, new)))
+        told += _applied(session.common, commands)
+        told += branches.bring_home(session.common, session.config, f"{session.folder}/config")
+        _remove(session.folder)
+        return told
+    finally:
+        os.close(session.lock)
+        session.lock = -1
+
+
+def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]]:
+    """Set refs of a git folder back to what they were, but for `own` and new ones: (ref, what was done).
+
+    What they were changed to is set aside, so no commit is lost.
+    """
+    now = current(git, narrowed=True)
+    if now is None:
+        return [(git, "its refs cannot be read, and were not set back")]
+    told: list[tuple[str, str]] = []
+    commands: list[tuple[str, str]] = []
+    for name, value in sorted(before.items()):
+        new = now.get(name, "")
+        if new == value or name in (own, OWN_ALWAYS):
+            continue
+        if new:
+            commands.append((name, f"update {SET_ASIDE}{name[5:]} {new}"))
+        commands.append((name, f"update {name} {value} {new or '0' * len(value)}"))
+        told.append((name, ("was changed" if new else "was deleted") + " inside, and is set back"))
+    return told + _applied(git, commands)
+
+
+def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:
+    """What a copy says now; None where it cannot be read. `refs/replace` is never part of it."""
+    try:
+        found = parsed(pointers.read(f"{folder}/packed-refs", BYTES_MAX) or b"")
+        if narrowed:
+            found.update(loose(f"{folder}/refs", {}))
+    except Refusal:
+        return None
+    return found
+
+
+def parsed(packed: bytes) -> dict[str, str]:
+    """Names and values of a packed-refs file; what is not well-formed, and replacements, are left out."""
+    found: dict[str, str] = {}
+    for line in packed.decode(errors="surrogateescape").split("\n"):
+        value, space, name = line.partition(" ")
+        if space and is_value(value) and is_name(name):
+            found[name] = value
+    return found
+
+
+def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
+    """Names and values of the files in a `refs` folder; symbolic ones go to `symbolic`. No link is followed."""
+    found: dict[str, str] = {}
+    waiting = [(folder, "refs")]
+    while waiting and len(found) < LOOSE_MAX:
+        path, name = waiting.pop()
+        for entry in os.scandir(path) if is_folder(path) else ():
+            full = f"{name}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((entry.path, full))
+            elif entry.is_file(follow_symlinks=False) and is_name(full):
+                text = (pointers.read(entry.path, pointers.BYTES_MAX) or b"").decode(errors="surrogateescape").strip()
+                if is_value(text):
+                    found[full] = text
+                elif text.startswith("ref: ") and is_name(text[5:].strip()):
+                    symbolic[full] = text + "\n"
+    return found
+
+
+def is_name(name: str) -> bool:
+    """Whether it may be a ref that counts here; git itself checks the rest (git-check-ref-format(1))."""
+    return (
+        name.startswith("refs/")
+        and not name.startswith("refs/replace/")
+        and not name.endswith((".lock", "/", "."))
+        and ".." not in name
+        and "//" not in name
+        and "/." not in name
+        and not any(character <= " " or character in "~^:?*[\\\x7f" for character in name)
+    )
+
+
+def is_value(text: str) -> bool:
+    """Whether it is an object id, SHA-1 or SHA-256."""
+    return len(text) in (40, 64) and _HEX.issuperset(text)
+
+
+def _command(name: str, old: str, new: str) -> str:
+    if not new:
+        return f"delete {name} {old}"
+    return f"update {name} {new} {old or '0' * len(new)}"
+
+
+def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Have git change the host's refs, all at once or else one by one; returns those that it would not change."""
+    if not commands or _git(common, [command for _, command in commands]) == "":
+        return []
+    told = []
+    for name, command in commands:
+        if complaint := _git(common, [command]):
+            told.append((name, f"could not be changed as inside: {complaint}"))
+    return told
+
+
+def _git(common: str, commands: list[str]) -> str:
+    """`git update-ref --stdin` in a folder whose configuration was pinned; no hook runs. Returns its complaint."""
+    import subprocess
+
+    argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", f"--git-dir={common}"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            [*argv, "update-ref", "--no-deref", "--stdin"],
+            input="".join(command + "\n" for command in commands).encode(errors="surrogateescape"),
+            capture_output=True,
+            env=environment,
+            cwd="/",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or "git failed"
+
+
+def _recover(session: Session) -> list[str]:
+    """Bring home what killed sessions of this worktree added."""
+    told: list[str] = []
+    for name in sorted(os.listdir(session.admin)):
+        folder = f"{session.admin}/{name}"
+        if not name.startswith(FOLDER) or not is_folder(folder):
+            continue
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            narrowed = is_folder(f"{folder}/refs")
+            ended = current(folder, narrowed=narrowed) or {}
+            host = parsed(pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b"")
+            host.update(loose(f"{session.common}/refs", {}))
+            commands = []
+            for ref, value in sorted(ended.items()):
+                if ref not in host:
+                    commands.append((ref, _command(ref, "", value)))
+                elif narrowed and ref == session.own and host[ref] != value:
+                    commands.append((ref, f"update {SET_ASIDE}{ref[5:]} {value}"))
+            failed = _applied(session.common, commands)
+            told.append(f"{folder}: a session was killed; of its refs {len(commands) - len(failed)} were brought home")
+            told += [f"{ref} {what}" for ref, what in failed]
+            _remove(folder)
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK:
+                raise
+        finally:
+            os.close(lock)
+    return told
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,135 @@
+"""A repository as it is on disk: where its worktree, its git folder and its common folder are, and by whose word.
+
+Rules
+
+1. A git folder below the workdir may be named by any file there: using it gives nothing that the workdir does not.
+2. A git folder elsewhere counts only if it names this worktree itself: an admin folder by its `gitdir`, any other by
+   `core.worktree`. A `.git` file alone proves nothing, for an agent may have written it.
+3. The common folder of an admin folder is the one it lies in (`COMMON/worktrees/NAME`), whatever `commondir` says.
+4. No derived path passes through a symbolic link.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import config, pointers
+from omac.adapters.git.pointers import unsafe
+from omac.domain.confinement import below
+
+PLAIN = "plain"  # `.git` is a folder of the worktree
+LINKED = "linked"  # `git worktree add`: an admin folder in another repository's common folder
+APART = "apart"  # a whole git folder elsewhere: submodules, --separate-git-dir
+BARE = "bare"  # the folder is the git folder
+
+
+class Repository:
+    """`root` is the worktree, `dot` its `.git` ("" for bare), `git` its own folder, `common` the shared one or `git`."""
+
+    __slots__ = ("common", "dot", "git", "kind", "root")
+
+    def __init__(self, kind: str, root: str, dot: str, git: str, common: str) -> None:
+        self.kind = kind
+        self.root = root
+        self.dot = dot
+        self.git = git
+        self.common = common
+
+    def __repr__(self) -> str:
+        return f"Repository({self.kind!r}, {self.root!r}, git={self.git!r}, common={self.common!r})"
+
+
+def identify(root: str, workdir: str) -> Repository | None:
+    """The repository whose worktree, or whose bare self, is the canonical folder `root`, at or below `workdir`.
+
+    None: there is none. Raises Refusal (git-unsafe): what is there claims what it cannot prove.
+    """
+    dot = f"{root}/.git"
+    mode = mode_of(dot)
+    if mode == 0:
+        return Repository(BARE, root, "", root, root) if is_git_folder(root) else None
+    if stat.S_ISLNK(mode):
+        raise unsafe(f"{dot} is a symbolic link", f"git -C {root} rev-parse --git-dir  # and say it in a file instead")
+    if stat.S_ISDIR(mode):
+        _require_no_redirection(dot)
+        return Repository(PLAIN, root, dot, dot, dot) if is_git_folder(dot) else None
+    git = pointers.target(dot)
+    require_real(git, dot)
+    if not stat.S_ISDIR(mode_of(git)):
+        raise unsafe(f"{dot} names {git}, and there is no such folder", f"git -C {root} worktree repair")
+    if os.path.lexists(f"{git}/commondir") and pointers.common(git) != git:
+        return _linked(root, dot, git, workdir)
+    if not is_git_folder(git):
+        raise unsafe(f"{dot} names {git}, which is not a git folder")
+    if not below(git, workdir):
+        _require_own_worktree(root, git)
+    return Repository(APART, root, dot, git, git)
+
+
+def is_git_folder(path: str) -> bool:
+    """Whether git would take it for a git folder of its own: HEAD, objects and refs are there."""
+    return mode_of(f"{path}/HEAD") != 0 and is_folder(f"{path}/objects") and is_folder(f"{path}/refs")
+
+
+def require_real(path: str, said_by: str) -> None:
+    """Raises Refusal where a path passes through a symbolic link."""
+    if os.path.realpath(path) != path:
+        raise unsafe(f"{said_by} leads to {path} through a symbolic link")
+
+
+def mode_of(path: str) -> int:
+    """lstat's mode; 0 where nothing is, or where nothing can be known."""
+    try:
+        return os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def is_folder(path: str) -> bool:
+    """Whether a folder, and no link to one, is there."""
+    return stat.S_ISDIR(mode_of(path))
+
+
+def _linked(root: str, dot: str, admin: str, workdir: str) -> Repository:
+    """Rules 1 to 3 for a linked worktree."""
+    common = pointers.common(admin)
+    folder = os.path.dirname(admin)
+    if common is None or os.path.basename(folder) != "worktrees" or common != os.path.dirname(folder):
+        raise unsafe(f"{admin}/commondir names {common}, and an admin folder lies in its common folder's 'worktrees'")
+    if below(admin, workdir) and not below(common, workdir):
+        raise unsafe(f"{admin} lies in the workdir, and claims the repository {common} outside it")
+    if not is_git_folder(common):
+        raise unsafe(f"{dot} leads to {common}, which is not a git folder")
+    owner = pointers.back(admin)
+    if owner != dot and os.path.realpath(owner) != dot:
+        raise unsafe(
+            f"{dot} names {admin}, which belongs to another worktree: its 'gitdir' says {owner}",
+            f"git -C {root} worktree repair  # if the worktree was moved by hand",
+        )
+    return Repository(LINKED, root, dot, admin, common)
+
+
+def _require_own_worktree(root: str, git: str) -> None:
+    """Rule 2 for a git folder that is not an admin folder."""
+    said = ""
+    try:
+        content = pointers.read(f"{git}/config", pointers.CONFIG_BYTES_MAX) or b""
+        for key, value in config.parse(content.decode(errors="surrogateescape")):
+            if key == "core.worktree":
+                said = os.path.normpath(os.path.join(git, value))
+    except ValueError as error:
+        raise unsafe(f"{git}/config is not a configuration that git reads: {error}") from None
+    if said != root and (not said or os.path.realpath(said) != root):
+        what = f"says {said}" if said else "names no worktree"
+        raise unsafe(
+            f"{root}/.git names the git folder {git}, but that one's core.worktree {what}, so it may be another's",
+            f"git --git-dir={git} config core.worktree {root}  # if it is this worktree's",
+        )
+
+
+def _require_no_redirection(git: str) -> None:
+    """A git folder of its own has no `commondir`, but for the one that omac holds its place with."""
+    content = pointers.read(f"{git}/commondir", pointers.BYTES_MAX)
+    if content is not None and content.strip() != b".":
+        raise unsafe(f"{git}/commondir makes git take its configuration from elsewhere", f"rm {git}/commondir")

@@ -1,0 +1,41 @@
+"""The way to a path: the symbolic links it leads through, and where it ends.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+LINKS_MAX = 40  # as the kernel
+
+
+def trail(path: str) -> tuple[list[tuple[str, str]], str]:
+    """The links on the way of an absolute path, as `(canonical path, target)` in order, and the canonical path.
+
+    What does not exist counts as it is written. Raises OSError (ELOOP) for links in circles.
+    """
+    links: list[tuple[str, str]] = []
+    parts = path.split("/")[::-1]  # what is still to be walked, the next one last
+    walked = ""
+    while parts:
+        part = parts.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            walked = walked.rpartition("/")[0]
+            continue
+        here = f"{walked}/{part}"
+        try:
+            target = os.readlink(here)
+        except OSError:  # not a link, or not there
+            walked = here
+            continue
+        if len(links) == LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        links.append((here, target))
+        if target.startswith("/"):
+            walked = ""
+        parts.extend(target.split("/")[::-1])
+    return links, walked or "/"

@@ -1,0 +1,179 @@
+"""What every sandbox is given of the system, and what one is given for its harness.
+
+Rules
+
+1. Of the system: programs, libraries and settings that every user may read. As root also only those.
+2. Of the home, of /tmp and of /run: nothing; they are empty folders of the sandbox's own.
+3. Of a harness: what it must write to keep its login and its sessions. What runs code later, here or outside, is
+   pinned, and put there empty where it is missing, so that a session cannot leave it for the next one.
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.linux.trail import trail
+from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
+from omac.domain.environment import CERTIFICATES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from omac.domain.harness import Harness
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store", "/gnu/store")
+OWN = ("/tmp", "/var/tmp", "/run")  # noqa: S108  # folders of the sandbox's own
+LED_OUT_OF_ETC = (  # files that the name service or a library of certificates keeps elsewhere, behind a link in /etc
+    "/etc/resolv.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/localtime",
+    "/run/current-system",
+)
+_SECRETS_OF_ETC = """
+    NetworkManager/system-connections apt/auth.conf.d cups/ssl docker ipa/nssdb kubernetes letsencrypt/archive
+    letsencrypt/live openvpn pki/tls/private ppp/chap-secrets ppp/pap-secrets rancher ssl/private ssh/ssh_host_dsa_key
+    ssh/ssh_host_ecdsa_key ssh/ssh_host_ed25519_key ssh/ssh_host_rsa_key wireguard
+"""
+_OTHERS_MAY_READ = 0o004
+
+
+def system_entries(environment: Mapping[str, str], uid: int) -> list[Entry]:
+    """The system's own folders, the empty ones in their place, and the files of certificates that variables name."""
+    found = [Entry(path, PRIVATE, "a folder of its own") for path in OWN]
+    for path in SYSTEM:
+        try:
+            found.append(Entry(path, LINK, "the system", target=os.readlink(path)))
+        except OSError:  # not a link
+            if os.path.isdir(path):
+                found.append(Entry(path, READ, "the system"))
+    if uid == 0:
+        found += [Entry(path, DENY, "only root may read it") for path in _only_for_root("/etc")]
+    for path in LED_OUT_OF_ETC:
+        found += readable(path, "the system")
+    for name in CERTIFICATES:
+        path = environment.get(name, "")
+        if path.startswith("/"):
+            found += readable(path, f"certificates, as {name} says")
+    return uncovered([], found)
+
+
+def home_entry(home: str) -> Entry:
+    """The home as an empty folder of the sandbox's own."""
+    return Entry(trail(home)[1], PRIVATE, "a home of its own")
+
+
+def harness_entries(harness: Harness, home: str, environment: Mapping[str, str]) -> tuple[list[Entry], list[str]]:
+    """What a harness keeps in the home, and warnings. What is missing is made for as long as the session lasts."""
+    found: list[Entry] = []
+    warnings: list[str] = []
+    for place in harness.folders:
+        path = _place(place, harness, home, environment)
+        if _access_around(path, found) != WRITE:  # what lies in a folder that it may write needs no word of its own
+            found += _kept(path, WRITE, f"what {harness.name} keeps", home, found)
+    for place in harness.pinned:
+        path = _place(place, harness, home, environment)
+        if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), found):
+            continue
+        pinned = _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, found)
+        for link in pinned:
+            if link.access == LINK and _access_around(link.path, found) == WRITE:
+                warnings.append(f"{link.path} is a link and cannot be pinned: a session can put something else there")
+        found += pinned
+    return placed(found), warnings
+
+
+def readable(path: str, reason: str) -> list[Entry]:
+    """What it takes to read an absolute path under this name: its links, what they lead to; nothing if it is gone."""
+    links, real = trail(path)
+    if not os.path.exists(real):
+        return []
+    return [*(Entry(link, LINK, reason, target=target) for link, target in links), Entry(real, READ, reason)]
+
+
+def uncovered(entries: Iterable[Entry], more: Iterable[Entry]) -> list[Entry]:
+    """Those of `more` that show something: without what `entries`, or others of `more`, show or deny anyway.
+
+    For what omac grants by itself: it neither narrows nor widens what a person granted or denied there.
+    """
+    deciding = [entry for entry in entries if entry.access != LINK]
+    wanted = {entry.path: entry for entry in more}
+    added: list[Entry] = []
+    for path in sorted(wanted, key=len):
+        entry = wanted[path]
+        around = governing(deciding, path)
+        if around is None or around.access == PRIVATE or (entry.access not in (READ, LINK) and around.access != DENY):
+            added.append(entry)
+            if entry.access != LINK:
+                deciding.append(entry)
+    return added
+
+
+def placed(entries: Sequence[Entry]) -> list[Entry]:
+    """`entries` without links in folders that are shown as they are on the host: the links are there."""
+    return [
+        entry for entry in entries if entry.access != LINK or _access_around(entry.path, entries) not in (READ, WRITE)
+    ]
+
+
+def _access_around(path: str, entries: Sequence[Entry]) -> str:
+    """What may be done where `path` lies, links apart; empty where nothing is shown."""
+    around = governing((entry for entry in entries if entry.access != LINK), path)
+    return around.access if around else ""
+
+
+def _only_for_root(folder: str) -> list[str]:
+    """What lies in a folder and other users may not read, and known places of keys deeper in it."""
+    found = []
+    with os.scandir(folder) as listing:
+        for item in listing:
+            if not item.is_symlink() and not item.stat().st_mode & _OTHERS_MAY_READ:
+                found.append(item.path)
+    for name in _SECRETS_OF_ETC.split():
+        try:
+            mode = os.lstat(f"{folder}/{name}").st_mode
+        except OSError:
+            continue
+        if not mode & _OTHERS_MAY_READ:
+            found.append(f"{folder}/{name}")
+    return found
+
+
+def _place(place: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
+    """The absolute path of what the table says, where variables may have put it; a folder's ends in "/"."""
+    moved = environment.get(harness.home_variable, "") if harness.home_variable else ""
+    first = harness.folders[0]
+    if moved.startswith("/") and (place.startswith(first) or place == first.rstrip("/") + ".json"):
+        within = place.removeprefix(first)
+        return f"{moved.rstrip('/')}/{within}"
+    for prefix, variable in (
+        (".config/", "XDG_CONFIG_HOME"),
+        (".local/share/", "XDG_DATA_HOME"),
+        (".local/state/", "XDG_STATE_HOME"),
+    ):
+        if place.startswith(prefix) and environment.get(variable, "").startswith("/"):
+            return f"{environment[variable].rstrip('/')}/{place.removeprefix(prefix)}"
+    return f"{home.rstrip('/')}/{place}"
+
+
+def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]) -> list[Entry]:
+    """An entry for a path as `_place` gives it, made where it is missing, with the links and folders on its way.
+
+    What `known` entries make is there.
+    """
+    links, real = trail(path)
+    found = [Entry(link, LINK, reason, target=target) for link, target in links]
+    if os.path.lexists(real):
+        return [*found, Entry(real, access, reason)]
+    there = {entry.path for entry in known}
+    folder = os.path.dirname(real)
+    while folder not in there and not os.path.lexists(folder):
+        found.append(Entry(folder, READ, reason, made="folder"))
+        folder = os.path.dirname(folder)
+    if not below(folder, trail(home)[1]) and not _access_around(folder, known):
+        return []  # nothing is made outside the home, but in what was moved out of it
+    made = "folder" if path.endswith("/") else "file"
+    content = b"{}\n" if real.endswith(".json") else b""
+    return [*found, Entry(real, access, reason, made=made, content=content)]

@@ -1,0 +1,165 @@
+"""A policy as bubblewrap's arguments (bwrap(1)), and what is checked once it has mounted everything.
+
+Mounts are made parents first, so that what is deeper lies above what is around it: a file bound onto itself cannot be
+moved or replaced while it is bound (EBUSY, rename(2)), whoever may write to the folder around it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.domain import confinement
+from omac.domain.confinement import DENY, PRIVATE, READ, WRITE, governing
+from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.domain.confinement import Entry, Policy
+
+ARGUMENTS_MAX = 9_000 - 200  # bubblewrap takes 9,000
+NAMESPACES = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--disable-userns",
+    "--die-with-parent",
+    "--cap-drop",
+    "ALL",
+)
+# Settings of the kernel, which root may change by writing here, capabilities or not.
+KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+SHARED_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # folders of the sandbox's own, of the usual mode
+PRIVATE_BYTES_MAX = 4 << 30  # of each folder that lives in memory
+
+
+class Files:
+    """Descriptors that bubblewrap reads the content of files from; close() when it has been started."""
+
+    __slots__ = ("descriptors",)
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def add(self, content: bytes) -> str:
+        """The number of a descriptor, for an argument, that reads as `content`."""
+        descriptor = os.memfd_create("omac", 0)
+        self.descriptors.append(descriptor)
+        at = 0
+        while at < len(content):
+            at += os.write(descriptor, content[at:])
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return str(descriptor)
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
+
+
+def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
+    """What stands between `bwrap` and `--`. Raises Refusal (policy-too-large)."""
+    found = [*NAMESPACES]
+    if policy.network == "none":
+        found.append("--unshare-net")
+    found += ["--proc", "/proc", "--dev", "/dev"]
+    for path in KERNEL_SETTINGS:
+        found += ["--ro-bind-try", path, path]
+    masks: list[str] = []
+    for entry in policy.entries:
+        if entry.access == DENY:
+            found += _masked(entry.path, files, masks)
+        else:
+            found += _mounts(entry, policy, files)
+    for path in policy.hidden:
+        around = governing(policy.entries, path)
+        if around is not None and around.access in (READ, WRITE):
+            found += _masked(path, files, masks)
+    for path in [*masks, "/"]:  # now that everything below them has its place
+        found += ["--remount-ro", path]
+    found += ["--chdir", policy.workdir, "--seccomp", files.add(filter_program)]
+    if len(found) > ARGUMENTS_MAX:
+        raise Refusal(
+            "policy-too-large",
+            f"the policy for {policy.workdir} has {len(policy.entries)} paths, more than bubblewrap can mount",
+            fix=["omac sandbox run --explain -- true  # which are they?"],
+        )
+    return found
+
+
+def bound(policy: Policy) -> dict[str, tuple[int, int]]:
+    """Device and inode of everything of the host that the policy mounts, by path. Raises Refusal (path-changed)."""
+    found = {}
+    for entry in policy.entries:
+        if entry.access in (READ, WRITE):
+            try:
+                seen = os.lstat(entry.source)
+            except OSError as problem:
+                raise _changed(entry.source, problem.strerror or "gone") from problem
+            if stat.S_ISLNK(seen.st_mode):
+                raise _changed(entry.source, "it is a symbolic link now")
+            found[entry.path] = (seen.st_dev, seen.st_ino)
+    return found
+
+
+def check(root: str, expected: dict[str, tuple[int, int]]) -> None:
+    """Whether below `root`, the sandbox's root as the host sees it, lies what was to be mounted, and nothing else.
+
+    bubblewrap resolves paths itself: somebody who swaps a folder for a link in between would choose what is mounted.
+    Raises Refusal (path-changed).
+    """
+    for path, identity in expected.items():
+        try:
+            seen = os.lstat(root + path)
+        except OSError as problem:
+            raise _changed(path, problem.strerror or "gone") from problem
+        if (seen.st_dev, seen.st_ino) != identity:
+            raise _changed(path, "something else lies there now")
+
+
+def _mounts(entry: Entry, policy: Policy, files: Files) -> list[str]:
+    path = entry.path
+    match entry.access:
+        case confinement.READ:
+            return ["--ro-bind", entry.source, path]
+        case confinement.WRITE:
+            return ["--bind", entry.source, path]
+        case confinement.PRIVATE:
+            mode = "1777" if path in SHARED_TEMPORARY else "0755" if path == "/run" else "0700"
+            return ["--perms", mode, "--size", str(PRIVATE_BYTES_MAX), "--tmpfs", path]
+        case confinement.LINK:
+            return ["--symlink", entry.target, path]
+        case _:
+            around = governing(policy.entries, os.path.dirname(path))
+            if around is None or around.access == PRIVATE:
+                return ["--perms", "0600", "--file", files.add(entry.content), path]
+            return ["--ro-bind-data", files.add(entry.content), path]
+
+
+def _masked(path: str, files: Files, masks: list[str]) -> list[str]:
+    """Nothing is seen of what is there; what is not there needs no mask.
+
+    A folder can be passed through, to what an entry names below it, and so that programs that look for something in it are
+    told that it is not there.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return []
+    if stat.S_ISDIR(mode):
+        masks.append(path)
+        return ["--perms", "0111", "--tmpfs", path]
+    if stat.S_ISLNK(mode):
+        return []  # it leads nowhere: what it points to is there only if an entry says so
+    return ["--perms", "0000", "--ro-bind-data", files.add(b""), path]
+
+
+def _changed(path: str, what: str) -> Refusal:
+    return Refusal(
+        "path-changed",
+        f"{path} was replaced while the sandbox was built ({what}); somebody is changing it right now",
+        fix=[f"ls -ld {path}", "try again when nothing else is at work there"],
+    )

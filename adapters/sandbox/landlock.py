@@ -1,0 +1,156 @@
+"""Landlock: rules that a process puts on itself and on all that it starts, and can never take off (landlock(7)).
+
+Rules
+
+1. Rules only allow. What a ruleset handles is refused wherever no rule allows it, beneath a folder or to a port.
+2. A ruleset that handles the file system forbids every mount. So what goes before bubblewrap handles none of it
+   (`confine_network_and_scope`), and what handles it comes after bubblewrap has mounted (`fence`).
+3. What the kernel is too old for is said, never left out in silence.
+
+Sources: the kernel's Documentation/userspace-api/landlock.rst, <linux/landlock.h>.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from omac.adapters.sandbox import syscall
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CREATE, ADD, RESTRICT = 444, 445, 446  # the same numbers on every architecture
+_VERSION, _BENEATH, _PORT = 1, 1, 2  # LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_*
+_PR_SET_NO_NEW_PRIVS = 38
+
+# LANDLOCK_ACCESS_FS_*
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = 0x1, 0x2, 0x4, 0x8, 0x10, 0x20
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK = 0x40, 0x80, 0x100, 0x200, 0x400, 0x800
+MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV = 0x1000, 0x2000, 0x4000, 0x8000
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # a rule for a file may hold no other
+EVERYTHING = 0xFFFF
+
+BIND_TCP = 0x1  # LANDLOCK_ACCESS_NET_BIND_TCP
+ABSTRACT, SIGNALS = 0x1, 0x2  # LANDLOCK_SCOPE_*
+
+KERNELS = {1: "5.13", 2: "5.19", 3: "6.2", 4: "6.7", 5: "6.10", 6: "6.12"}  # the Linux that brought each ABI
+NETWORK_ABI, DEVICES_ABI, SCOPE_ABI = 4, 5, 6
+
+
+def abi() -> int:
+    """What this kernel's Landlock knows, as a number that grows (KERNELS); 0 where it is not there, or off."""
+    try:
+        return syscall.call(CREATE, None, 0, _VERSION)
+    except OSError:
+        return 0
+
+
+def confine_network_and_scope(
+    *, bind_ports: tuple[int, ...] | None, abstract: bool = True, signals: bool = True
+) -> tuple[str, ...]:
+    """Before bubblewrap: no way to abstract sockets and no signals to processes that are not below this one.
+
+    With `bind_ports`, TCP sockets may be bound to these ports, and to those the system deals out; connections go
+    anywhere. UDP is not bounded. Answers with what this kernel cannot do of that, in words for a person; the rest
+    holds. Raises OSError.
+    """
+    known = abi()
+    missing = []
+    network = BIND_TCP if bind_ports is not None else 0
+    scope = (ABSTRACT if abstract else 0) | (SIGNALS if signals else 0)
+    if network and known < NETWORK_ABI:
+        missing.append(f"TCP ports it listens on are not bounded: {_needed(NETWORK_ABI, known)}")
+        network = 0
+    if scope and known < SCOPE_ABI:
+        if abstract:
+            missing.append(f"abstract sockets of the host are in reach: {_needed(SCOPE_ABI, known)}")
+        if signals:
+            missing.append(f"signals are bounded by the process namespace alone: {_needed(SCOPE_ABI, known)}")
+        scope = 0
+    if network or scope:
+        rules = ruleset(0, network, scope, known)
+        for port in dict.fromkeys((0, *bind_ports)) if network and bind_ports is not None else ():
+            allow_port(rules, port)
+        restrict(rules)
+    return tuple(missing)
+
+
+def fence(folders: tuple[str, ...]) -> None:
+    """Inside, after bubblewrap has mounted: no symbolic link, FIFO or socket is made below `folders` (canonical).
+
+    They may be made in every other folder that is there now, except directly in one that holds a fenced one (rule 1:
+    what is allowed there would be allowed below). Everything else stays as it is. A folder keeps what it was allowed
+    wherever it is moved, so the fenced ones must be mounts of their own: nothing can be moved across. Raises OSError.
+    """
+    if not folders:
+        return
+    special = MAKE_SYM | MAKE_FIFO | MAKE_SOCK
+    rules = ruleset(special | REFER, 0, 0, abi())
+    allow_below(rules, "/", REFER)  # else nothing could be renamed into another folder
+    for folder in _beside(folders):
+        allow_below(rules, folder, special | REFER)
+    restrict(rules)
+
+
+def ruleset(files: int, network: int, scope: int, known: int) -> int:
+    """A descriptor of a ruleset that handles these; `known` is `abi()`. Raises OSError."""
+    attributes = struct.pack("QQQ", files, network, scope)
+    return syscall.call(CREATE, attributes, 24 if known >= SCOPE_ABI else 16 if known >= NETWORK_ABI else 8, 0)
+
+
+def allow_below(rules: int, path: str, accesses: int) -> None:
+    """Allow this for a folder, which may be no link, and for all below it. Raises OSError."""
+    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        allow(rules, descriptor, accesses)
+    finally:
+        os.close(descriptor)
+
+
+def allow(rules: int, descriptor: int, accesses: int) -> None:
+    """The same for what is open as `descriptor`; for a file no more than OF_FILES. Raises OSError."""
+    syscall.call(ADD, rules, _BENEATH, struct.pack("=Qi", accesses, descriptor), 0)
+
+
+def allow_port(rules: int, port: int) -> None:
+    """Allow binding a TCP socket to this port; 0 stands for those that the system deals out. Raises OSError."""
+    syscall.call(ADD, rules, _PORT, struct.pack("QQ", BIND_TCP, port), 0)
+
+
+def restrict(rules: int) -> None:
+    """Put this process under the ruleset, and close it. Raises OSError."""
+    syscall.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    syscall.call(RESTRICT, rules, 0)
+    os.close(rules)
+
+
+def _beside(folders: Iterable[str]) -> list[str]:
+    """The folders that neither lie in one of `folders` nor hold one, as high up as can be."""
+    holding = {"/"}
+    for folder in folders:
+        parent = os.path.dirname(folder)
+        while parent != "/":
+            holding.add(parent)
+            parent = os.path.dirname(parent)
+    around = holding.union(folders)
+    found = []
+    for parent in holding:
+        if any(_below(parent, folder) for folder in folders):
+            continue
+        try:
+            with os.scandir(parent) as entries:
+                found += [one.path for one in entries if one.path not in around and one.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue  # it is not there, or what is in it is not to be reached by the program either
+    return found
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")
+
+
+def _needed(wanted: int, known: int) -> str:
+    have = f"Landlock ABI {known}" if known else "no Landlock"
+    return f"Linux {KERNELS[wanted]} is needed (Landlock ABI {wanted}), this kernel has {have}"

@@ -1,0 +1,173 @@
+"""The sandbox for machines that refuse user namespaces: Landlock and the filter of system calls alone.
+
+Rules
+
+1. There is one file system, the host's. What no entry names can be neither read nor changed. But a path that is known
+   shows whether something is there, its size and its times; and permission bits (but set-id) and times of what the
+   user owns can be set: Landlock does not look at those.
+2. Rules only allow, so what an entry allows holds for all below it. A policy that takes something back is refused.
+3. Processes are the host's. Their names, command lines, states, limits and mounts can be read in /proc; their memory,
+   environment, maps, working folders and what they have open cannot, and no signal reaches them.
+4. Sockets with a name (session bus, agents, Docker) are out of reach because sockets of the Unix family cannot be made
+   at all, connected pairs excepted. The same goes for System V and POSIX IPC.
+5. No capability is left, also for root.
+6. No pseudo-terminal can be made: /dev/pts is not there, because the user's other terminals are in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+
+from omac.adapters.sandbox import landlock, seccomp, syscall
+from omac.adapters.sandbox.stage import close_descriptors
+from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, below
+from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from omac.domain.confinement import Entry, Policy
+
+ABI_MIN = landlock.SCOPE_ABI  # below 6 signals reach every process of the user, below 3 files outside can be truncated
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+PROCESSES = "/proc"
+
+READING = landlock.READ_FILE | landlock.READ_DIR | landlock.EXECUTE
+SPECIAL = landlock.MAKE_SYM | landlock.MAKE_FIFO | landlock.MAKE_SOCK
+WRITING = landlock.EVERYTHING & ~(landlock.MAKE_CHAR | landlock.MAKE_BLOCK | landlock.IOCTL_DEV)
+OF_DEVICES = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
+
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_CAPABILITY_VERSION_3 = 0x20080522
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+_PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
+
+
+def refusals(policy: Policy) -> list[str]:
+    """What this policy asks for and Landlock cannot express, each in words for a person; empty: it can be enforced."""
+    found = []
+    for entry in policy.entries:
+        above = _above(policy.entries, entry)
+        if entry.access in (PRIVATE, COPY):
+            noun = "copy" if entry.access == COPY else "folder"
+            found.append(f"{entry.path}: a private {noun} needs a mount of its own")
+        elif entry.source != entry.path:
+            found.append(f"{entry.path}: showing {entry.source} there needs a mount of its own")
+        elif entry.made:
+            found.append(f"{entry.path}: what is made in order to be pinned needs a mount of its own")
+        elif above is None or above.access in (DENY, LINK):
+            continue  # nothing is allowed there: a denial changes nothing, anything else stands for itself
+        elif entry.access == DENY:
+            found.append(f"{entry.path}: denied, but {above.path} above it may be {_done(above)}")
+        elif entry.access == READ and above.access == WRITE:
+            found.append(f"{entry.path}: read-only, but {above.path} above it may be changed")
+    for hidden in policy.hidden:
+        for entry in policy.entries:
+            if entry.access in (READ, WRITE) and (below(hidden, entry.path) or below(entry.path, hidden)):
+                found.append(f"{hidden}: omac's own, but {entry.path} may be {_done(entry)}")
+    for folder in policy.fence:
+        for entry in policy.entries:
+            if entry.access == WRITE and below(folder, entry.path) and folder != entry.path:
+                found.append(f"{folder}: links may not be made there, but {entry.path} above it may be changed")
+    return found
+
+
+def enter(policy: Policy) -> None:
+    """Put this process under the policy for good; then exec. Nothing that was open stays open but the standard three.
+
+    After an error the process may be half confined, and must end. Raises OSError, and Refusal("sandbox-unavailable")
+    for a kernel or an architecture that cannot do it, for a policy that has `refusals`, and for an entry whose path
+    is not there or is not canonical.
+    """
+    known = landlock.abi()
+    if known < ABI_MIN:
+        have = f"has ABI {known}" if known else "has none, or has it switched off"
+        raise _unavailable(
+            f"a sandbox without user namespaces needs Landlock ABI {ABI_MIN}"
+            f" (Linux {landlock.KERNELS[ABI_MIN]}), and this kernel {have}"
+        )
+    impossible = refusals(policy)
+    if impossible:
+        raise _unavailable("Landlock alone cannot enforce this policy: " + "; ".join(impossible))
+    filter_ = seccomp.program(os.uname().machine, namespaces=False, network=policy.network)
+    close_descriptors()
+    rules = landlock.ruleset(
+        landlock.EVERYTHING, landlock.BIND_TCP, landlock.ABSTRACT | landlock.SIGNALS, known
+    )  # ABI 6 knows all of it
+    for entry in policy.entries:
+        if entry.access in (READ, WRITE):
+            _allow(rules, entry.path, READING if entry.access == READ else _writing(policy, entry.path))
+    _allow(rules, PROCESSES, landlock.READ_FILE | landlock.READ_DIR)
+    for device in DEVICES:
+        if os.path.exists(device):
+            _allow(rules, device, OF_DEVICES)
+    if policy.network != "none":
+        for port in dict.fromkeys((0, *policy.ports)):
+            landlock.allow_port(rules, port)
+    landlock.restrict(rules)
+    _drop_capabilities()
+    seccomp.load(filter_)
+
+
+def _above(entries: tuple[Entry, ...], entry: Entry) -> Entry | None:
+    """The entry that decides about the folder this one lies in."""
+    found = None
+    for other in entries:
+        around = other.path != entry.path and below(entry.path, other.path)
+        if around and (found is None or len(other.path) > len(found.path)):
+            found = other
+    return found
+
+
+def _writing(policy: Policy, path: str) -> int:
+    """What may be done below something writable; behind the fence no links, FIFOs and sockets are made."""
+    fenced = any(below(path, folder) for folder in policy.fence)
+    return WRITING & ~SPECIAL if fenced else WRITING
+
+
+def _allow(rules: int, path: str, accesses: int) -> None:
+    """Allow it for what is at `path`, if no part of the path is a link."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _unavailable(f"{path} is to be in the sandbox, and is not there") from None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISLNK(mode) or os.readlink(f"/proc/self/fd/{descriptor}") != path:
+            raise _unavailable(f"{path} is, or became, a link: what it leads to was not granted")
+        landlock.allow(rules, descriptor, accesses if stat.S_ISDIR(mode) else accesses & landlock.OF_FILES)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_capabilities() -> None:
+    """Root keeps its user id and nothing else; nothing that is executed later brings a capability back."""
+    syscall.prctl(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    if os.geteuid() == 0:  # anybody else has none to drop, and gains none: no_new_privs
+        capability = 0
+        while _bounded(capability):
+            capability += 1
+    header, none = struct.pack("Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
+    syscall.call(_CAPSET[os.uname().machine], header, none)
+
+
+def _bounded(capability: int) -> bool:
+    """Take one capability out of the bounding set; False when the kernel has no capability of this number."""
+    try:
+        if syscall.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0):
+            syscall.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    except OSError as failure:
+        if failure.errno != 22:  # EINVAL
+            raise
+        return False
+    return True
+
+
+def _done(entry: Entry) -> str:
+    return "changed" if entry.access == WRITE else "read"
+
+
+def _unavailable(message: str) -> Refusal:
+    return Refusal("sandbox-unavailable", message)

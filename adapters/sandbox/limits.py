@@ -1,0 +1,233 @@
+"""Bounds on what runs in a sandbox: processes, memory, processors, open files.
+
+Rules
+
+1. A limit is enforced by a cgroup where one can be made, else by an rlimit, else it is refused. `Enforcement.by` says
+   which.
+2. The program is held back until `Held.add` has bound its first process; all that it starts is bound with it.
+
+Sources: getrlimit(2), user_namespaces(7). Since Linux 5.14 RLIMIT_NPROC counts by user namespace: set once the sandbox
+has its own, it counts what is in there and nothing else. It never holds for the root of the initial namespace.
+RLIMIT_DATA and not RLIMIT_AS: what reserves addresses without using them (Node.js, Bun) would not start.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+
+from omac.adapters.sandbox import cgroups
+from omac.domain.confinement import LIMITS
+from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+END_MS_MAX = 5_000
+# With less nothing starts; more the kernel does not know.
+LEAST = {"pids": 2.0, "memory": 16.0 * 2**20, "cpu": 0.01, "files": 16.0}
+MOST = {"pids": 2.0**22, "memory": 2.0**60, "cpu": 10_000.0, "files": 2.0**30}
+EXAMPLES = {"pids": "pids=200", "memory": "memory=2G", "cpu": "cpu=1.5", "files": "files=1024"}
+RLIMITS = {"pids": resource.RLIMIT_NPROC, "memory": resource.RLIMIT_DATA, "files": resource.RLIMIT_NOFILE}
+
+
+class Enforcement:
+    """By what each limit is enforced. `by` has a sentence for each, for people; `rlimits` are by name of the limit."""
+
+    __slots__ = ("by", "groups", "limits", "rlimits")
+
+    def __init__(
+        self,
+        limits: Mapping[str, float],
+        by: Mapping[str, str],
+        groups: tuple[cgroups.Group, ...],
+        rlimits: Mapping[str, int],
+    ) -> None:
+        self.limits = limits
+        self.by = by
+        self.groups = groups
+        self.rlimits = rlimits
+
+
+def parse(words: Iterable[str]) -> dict[str, float]:
+    """Limits from words such as "pids=200,memory=2G"; the last one of a name counts. Raises Refusal("misuse")."""
+    found: dict[str, float] = {}
+    for word in words:
+        for part in word.split(","):
+            name, equals, text = part.strip().partition("=")
+            if name not in LIMITS or not equals:
+                known = ", ".join(EXAMPLES.values())
+                raise _misuse(f"--limit {part!r} names no limit; there are {known}", "pids")
+            found[name] = _amount(name, text)
+    return found
+
+
+def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/proc/self") -> Enforcement:
+    """By what each of these limits can be enforced here. Looks, and changes nothing.
+
+    `namespaced` says whether the program gets a user namespace of its own. Raises Refusal("limit-unenforceable").
+    """
+    by: dict[str, str] = {}
+    rlimits: dict[str, int] = {}
+    chosen: dict[str, list[str]] = {}
+    places = cgroups.places(proc) if any(name != "files" for name in limits) else []
+    for name, amount in limits.items():
+        place = next((place for place in places if name in place.controllers and not place.trouble), None)
+        if place:
+            chosen.setdefault(place.folder, []).append(name)
+            by[name] = f"cgroup v{place.version} in {place.folder}"
+        else:
+            by[name] = _by_rlimit(name, amount, namespaced, places)
+            rlimits[name] = int(amount)
+    groups = tuple(place.group(chosen.pop(place.folder), limits) for place in places if place.folder in chosen)
+    return Enforcement(limits, by, groups, rlimits)
+
+
+def begin(enforcement: Enforcement, name: str) -> Held:
+    """Make the cgroups, each named after `name`, which no other launch has. Raises Refusal("limit-unenforceable")."""
+    held = Held(enforcement)
+    try:
+        for group in enforcement.groups:
+            cgroups.remove_ownerless(group.folder)
+            folder = f"{group.folder.rstrip('/')}/{cgroups.PREFIX}{name}"
+            held.folders.append((folder, cgroups.make_locked(folder)))
+            for file, text, optional in group.settings:
+                cgroups.write(f"{folder}/{file}", text, optional)
+    except OSError as error:
+        held.end()
+        raise _unenforceable(f"the cgroup {error.filename or name} cannot be made: {error.strerror}", ()) from error
+    return held
+
+
+class Held:
+    """The cgroups of one launch, while it lives."""
+
+    __slots__ = ("enforcement", "folders")
+
+    def __init__(self, enforcement: Enforcement) -> None:
+        self.enforcement = enforcement
+        self.folders: list[tuple[str, int]] = []  # with a descriptor that holds the lock
+
+    def add(self, pid: int) -> None:
+        """Bind a process that is held back, and all that it will start. Where it gets a user namespace, it has it.
+
+        Raises ProcessLookupError when it has ended, Refusal("limit-unenforceable") when the kernel refuses.
+        """
+        try:
+            for folder, _ in self.folders:
+                cgroups.write(f"{folder}/cgroup.procs", str(pid), False)
+            for name, amount in self.enforcement.rlimits.items():
+                kind = RLIMITS[name]
+                resource.prlimit(pid, kind, _lowered(resource.prlimit(pid, kind), amount))
+        except ProcessLookupError:
+            raise
+        except OSError as error:
+            message = f"process {pid} cannot be bound: {error.filename or 'prlimit'}: {error.strerror}"
+            raise _unenforceable(message, ()) from error
+
+    def end(self) -> tuple[str, ...]:
+        """End what is left and remove the cgroups; those that are still there after `END_MS_MAX`, if any."""
+        left = []
+        for folder, lock in self.folders:
+            if not cgroups.remove(folder, END_MS_MAX):
+                left.append(folder)
+            os.close(lock)
+        self.folders.clear()
+        return tuple(left)
+
+
+def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgroups.Place]) -> str:
+    """What the rlimit means, in words. Raises Refusal where none would hold."""
+    if name == "files":
+        return "RLIMIT_NOFILE, for each process"
+    if name == "memory":
+        return "RLIMIT_DATA, for each process; memory that processes share is not counted"
+    reasons = [place.trouble for place in places if name in place.controllers and place.trouble]
+    why = "; ".join(reasons) or f"no cgroup hierarchy here deals out {name}"
+    if name == "cpu":
+        raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", _mends(name))
+    if os.geteuid() == 0 and not _bounds_root():
+        message = f"the limit pids needs a cgroup, since RLIMIT_NPROC does not hold for root, and {why}"
+        raise _unenforceable(message, _mends(name))
+    if namespaced and _kernel() >= (5, 14):
+        return "RLIMIT_NPROC, in the sandbox's own user namespace"
+    running = _threads(os.getuid())
+    if running >= amount:
+        message = f"RLIMIT_NPROC counts all that this user runs here, which is {running} already, and {why}"
+        raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", _mends(name))
+    return "RLIMIT_NPROC, which counts all that this user runs, in the sandbox and outside"
+
+
+def _mends(name: str) -> tuple[str, ...]:
+    """A scope of the user's service manager lies in a cgroup that the user may divide; the property turns on what is
+    needed there."""
+    if os.geteuid() == 0:
+        return (f"cat /sys/fs/cgroup/cgroup.controllers /proc/cgroups  # is {name} there?",)
+    command = f"omac sandbox run --limit {EXAMPLES[name]} -- COMMAND"
+    if os.path.isdir("/run/systemd/system"):
+        properties = {"cpu": "-p CPUWeight=100", "pids": "-p TasksAccounting=yes", "memory": "-p MemoryAccounting=yes"}
+        return (f"systemd-run --user --scope {properties[name]} {command}",)
+    return (f"sudo {command}",)
+
+
+def _bounds_root() -> bool:
+    """Whether RLIMIT_NPROC holds for this process though it is called root, as in a container's user namespace."""
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+            if os.fork() == 0:
+                os._exit(0)
+        except OSError as error:
+            os._exit(1 if error.errno == errno.EAGAIN else 0)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def _kernel() -> tuple[int, int]:
+    major, minor, *_ = os.uname().release.split(".")
+    return int(major), int("".join(c for c in minor if c.isdigit()) or 0)
+
+
+def _threads(uid: int) -> int:
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = dict(
+                line.split(":", 1) for line in cgroups.read(f"/proc/{name}/status").splitlines() if ":" in line
+            )
+            if fields.get("Uid", "-1").split()[0] == str(uid):
+                count += int(fields["Threads"])
+    return count
+
+
+def _lowered(now: tuple[int, int], amount: int) -> tuple[int, int]:
+    """Both limits, brought down to `amount` where they are higher or infinite (-1)."""
+    soft, hard = (amount if limit == resource.RLIM_INFINITY else min(limit, amount) for limit in now)
+    return soft, hard
+
+
+def _amount(name: str, text: str) -> float:
+    factor = 1
+    number = text
+    if name == "memory" and text[-1:].upper() in ("K", "M", "G", "T"):
+        factor = 1024 ** ("KMGT".index(text[-1].upper()) + 1)
+        number = text[:-1]
+    whole = name in ("pids", "files")
+    digits = number if whole else number.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise _misuse(f"{name}={text!r} is no {'whole number' if whole else 'amount'}", name)
+    amount = float(number) * factor
+    if not LEAST[name] <= amount <= MOST[name]:
+        raise _misuse(f"{name}={text} is not between {LEAST[name]:g} and {MOST[name]:g}", name)
+    return amount
+
+
+def _misuse(message: str, name: str) -> Refusal:
+    return Refusal("misuse", message, fix=[f"omac sandbox run --limit {EXAMPLES[name]} -- COMMAND"])
+
+
+def _unenforceable(message: str, fix: Sequence[str]) -> Refusal:
+    return Refusal("limit-unenforceable", message, fix=fix)

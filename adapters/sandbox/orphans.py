@@ -1,0 +1,44 @@
+"""Processes that would outlive who started them, where no namespace ends with omac (prctl(2))."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+_SET_PDEATHSIG = 1
+_SET_CHILD_SUBREAPER = 36
+_SIGTERM = 15
+_SIGKILL = 9
+_ROUNDS_MAX = 2_000
+_PAUSE_S = 0.001
+
+
+def adopt_orphans() -> None:
+    """Whatever descends from this process becomes its child when its own parent ends."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent(number: int = _SIGKILL) -> None:
+    """Send this process a signal when the thread that forked it ends; at once, if that has happened."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent or parent == 1:
+        os.kill(os.getpid(), number)
+
+
+def end_orphans(spared: list[int]) -> None:
+    """Kill all children of this process, and the children they leave, until none is there but the `spared`."""
+    own = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
+    for _ in range(_ROUNDS_MAX):
+        with open(own, encoding="ascii") as file:
+            left = [int(pid) for pid in file.read().split() if int(pid) not in spared]
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, _SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+            except OSError:
+                pass  # it has just ended
+        time.sleep(_PAUSE_S)

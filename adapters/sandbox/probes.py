@@ -1,0 +1,157 @@
+"""What this machine can do to confine a program, found out by trying.
+
+A setting may forbid what another allows, and a container may forbid both: so a sandbox is built and left, with the
+same bubblewrap and the same namespaces as the real one. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+from omac.adapters.sandbox import bubblewrap, landlock, limits, seccomp
+from omac.domain.confinement import LIMITS
+from omac.domain.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap
+from omac.domain.refusal import Refusal
+
+TRY_S_MAX = 10.0
+SETTING = "/proc/sys/kernel/core_pattern"  # whoever writes it runs programs as root (core(5))
+OPTIONS = (
+    "--seccomp",
+    "--info-fd",
+    "--block-fd",
+    "--perms",
+    "--size",
+    "--ro-bind-data",
+    "--remount-ro",
+    "--ro-bind-try",
+)
+EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0}
+
+
+def machine(environment: Mapping[str, str], search: str) -> Machine:
+    """All facts; takes some 50 ms. `search` are the folders, separated by colons, where bubblewrap may be."""
+    path = environment.get("PATH", os.defpath)
+    bwrap = shutil.which("bwrap", path=search) or ""
+    lacks = _lacking(bwrap) if bwrap else ()
+    tried, writable = _try(bwrap) if bwrap and not lacks else ("", "")
+    uname = os.uname()
+    return Machine(
+        uid=os.geteuid(),
+        kernel=uname.release,
+        architecture=uname.machine,
+        distribution=_distribution(),
+        wsl1=uname.release.endswith("-Microsoft"),
+        container=container(),
+        sysctls=sysctls(),
+        searched=search,
+        bwrap=bwrap,
+        bwrap_version=_said([bwrap, "--version"]).removeprefix("bubblewrap ") if bwrap else "",
+        bwrap_lacks=lacks,
+        tried=tried,
+        settings_writable=writable,
+        landlock=landlock.abi(),
+        lsm=_read("/sys/kernel/security/lsm"),
+        seccomp=_filtered(uname.machine),
+        git_version=_said(["git", "--version"], path).removeprefix("git version ").split(" ")[0],
+        limits=tuple(_limit(name) for name in LIMITS),
+    )
+
+
+def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
+    """Why bubblewrap ended as `how` says, before the program began; and what mends that.
+
+    It is tried again with nothing of the policy: what it says then concerns the machine.
+    """
+    lacks = _lacking(bwrap)
+    said = f"bwrap: Unknown option {lacks[0]}" if lacks else _try(bwrap)[0]
+    if said:
+        return diagnose_bubblewrap(said, sysctls(), uid=os.geteuid(), bwrap=bwrap, container=container())
+    message = f"{how}; without this policy it can build one, so a path of it cannot be mounted: bubblewrap says which"
+    return Refusal("sandbox-failed", message, fix=["omac sandbox run --explain -- true"])
+
+
+def sysctls() -> dict[str, str]:
+    """The settings of the kernel's that matter, as far as it has them."""
+    found = {name: _read(f"/proc/sys/{name.replace('.', '/')}") for name in SYSCTLS}
+    return {name: value for name, value in found.items() if value}
+
+
+def container() -> str:
+    """By what a container is recognised in which this process is; empty: by nothing."""
+    for path in ("/.dockerenv", "/run/.containerenv"):
+        if os.path.exists(path):
+            return path
+    for line in _read("/proc/self/mountinfo").splitlines():
+        point = line.split(" ")[4]
+        if point.startswith("/proc/") and point != "/proc/sys/fs/binfmt_misc":
+            return f"something is mounted on {point}"
+    return ""
+
+
+def _lacking(bwrap: str) -> tuple[str, ...]:
+    """The options that omac needs and this bubblewrap does not name in its help."""
+    known = set(_said([bwrap, "--help"]).replace("[", " ").split())
+    needed = [word for word in (*bubblewrap.NAMESPACES, *OPTIONS) if word.startswith("--")]
+    return tuple(word for word in needed if word not in known)
+
+
+def _try(bwrap: str) -> tuple[str, str]:
+    """What bubblewrap said if it could not build a sandbox, and the setting that could be written inside, if any."""
+    line = [bwrap, *bubblewrap.NAMESPACES, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    for path in bubblewrap.KERNEL_SETTINGS:
+        line += ["--ro-bind-try", path, path]
+    line += ["--tmpfs", "/tmp", "--", "/bin/sh", "-c", f"! test -w {SETTING} || echo writable"]  # noqa: S108
+    try:
+        done = subprocess.run(line, capture_output=True, timeout=TRY_S_MAX, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bwrap: {error}", ""
+    if done.returncode:
+        return done.stderr.decode(errors="replace") or f"bwrap: ended with status {done.returncode}", ""
+    return "", SETTING if b"writable" in done.stdout else ""
+
+
+def _filtered(architecture: str) -> bool:
+    """Whether a process can put omac's filter on itself."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            seccomp.load(seccomp.program(architecture))
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _limit(name: str) -> LimitFact:
+    try:
+        return LimitFact(name, by=limits.plan({name: EXAMPLES[name]}).by[name])
+    except Refusal as refusal:
+        return LimitFact(name, trouble=refusal.message, fix=refusal.fix)
+
+
+def _distribution() -> tuple[str, ...]:
+    fields = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines() if "=" in line)
+    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', "")
+    return tuple(words.split())
+
+
+def _said(line: list[str], path: str | None = None) -> str:
+    """What a command writes, on one line of blanks; empty if it cannot be run."""
+    environment = {"PATH": path or os.defpath, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(line, capture_output=True, timeout=TRY_S_MAX, check=False, env=environment)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return " ".join(done.stdout.decode(errors="replace").split())
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,272 @@
+"""A profile: a file of the user's own that says what a sandbox is given, in TOML or JSON, as flags would.
+
+    allow = ["~/.cache/huggingface"]          # may be read and changed
+    read = ["~/.rustup", "$GOROOT"]
+    deny = ["~/projects/shop/secrets"]
+    env = ["AWS_PROFILE", "NODE_ENV=test"]    # or a table: NODE_ENV = "test", AWS_PROFILE = true
+    network = "none"                          # or "host"
+    open_ports = [3000]
+    backend = "bubblewrap"
+    limits = { pids = 500, memory = "4G", cpu = 2, files = 4096 }
+    git = { hooks = "read", refs = "branch" }
+    cache = { redirect_xdg = true }
+
+It decides what an agent may do, so none that an agent or another user could have written counts. A name or a word that
+does not exist is refused; a path that is not there is left out, and that is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import tomllib
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from omac.adapters.sandbox import limits
+from omac.domain import places
+from omac.domain.confinement import LIMITS, NETWORKS, below
+from omac.domain.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+FOLDER = "sandbox-profiles"
+SUFFIXES = (".toml", ".json")
+BYTES_MAX = 64 * 1024
+WORDS = {  # of a key, or of a key in a table: what it takes
+    "backend": ("auto", "bubblewrap", "landlock"),
+    "network": NETWORKS,
+    "git.hooks": ("deny", "read"),
+    "git.refs": ("all", "branch"),
+}
+TABLES: dict[str, tuple[str, ...]] = {"cache": ("redirect_xdg",), "git": ("hooks", "refs"), "limits": LIMITS}
+PATHS = ("allow", "read", "deny")
+KEYS = (*PATHS, "env", "network", "open_ports", "backend", *TABLES)
+PORT_MAX = 65_535
+
+
+class Profile:
+    """What a profile says; empty where it says nothing. Paths are canonical, `env` words are NAME or NAME=VALUE."""
+
+    __slots__ = (
+        *("allow", "backend", "deny", "env", "git_hooks", "git_refs", "limits"),
+        *("network", "path", "ports", "read", "redirect_xdg", "warnings"),
+    )
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.allow: list[str] = []
+        self.read: list[str] = []
+        self.deny: list[str] = []
+        self.env: list[str] = []
+        self.network = self.backend = self.git_hooks = self.git_refs = ""
+        self.ports: tuple[int, ...] = ()
+        self.limits: dict[str, float] = {}
+        self.redirect_xdg = False
+        self.warnings: tuple[str, ...] = ()
+
+
+def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> Profile:
+    """The profile of that name in ~/.config/omac/sandbox-profiles, or at a path. Raises Refusal (settings-invalid)."""
+    path = _path(name, environment, home)
+    real = os.path.realpath(path)
+    if below(path, workdir) or below(real, workdir):
+        raise Refusal(
+            "settings-invalid",
+            f"the profile {_shown(path)} lies in {workdir}, where an agent may have written it",
+            fix=[f"mv {shlex.quote(path)} {shlex.quote(_folder(environment, home))}/"],
+        )
+    text = _text(path)
+    return _Reading(path, text, environment, home).profile()
+
+
+def _folder(environment: Mapping[str, str], home: str) -> str:
+    return f"{places.configuration(environment, home)}/{FOLDER}"
+
+
+def _path(name: str, environment: Mapping[str, str], home: str) -> str:
+    """The file that is meant. Raises Refusal (settings-invalid) for a name that no file has."""
+    if "/" in name or name.endswith(SUFFIXES):
+        return os.path.abspath(home + name[1:] if name.startswith("~/") else name)
+    folder = _folder(environment, home)
+    for suffix in SUFFIXES:
+        if os.path.lexists(f"{folder}/{name}{suffix}"):
+            return os.path.abspath(f"{folder}/{name}{suffix}")
+    try:
+        known = sorted({os.path.splitext(one)[0] for one in os.listdir(folder) if one.endswith(SUFFIXES)})
+    except OSError:
+        known = []
+    near = _near(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
+    message = f"there is no profile {_shown(name)} in {folder}{near}"
+    raise Refusal("settings-invalid", message, fix=[f"$EDITOR {shlex.quote(f'{folder}/{name}.toml')}"])
+
+
+def _text(path: str) -> str:
+    """Raises Refusal (settings-invalid)."""
+    shown = _shown(path)
+    look = [f"ls -l {shlex.quote(path)}"]
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            seen = os.fstat(file.fileno())
+            content = file.read(BYTES_MAX + 1) if stat.S_ISREG(seen.st_mode) else b""
+    except OSError as error:
+        raise Refusal("settings-invalid", f"the profile {shown} cannot be read: {error.strerror}", fix=look) from error
+    if not stat.S_ISREG(seen.st_mode) or len(content) > BYTES_MAX:
+        raise Refusal("settings-invalid", f"the profile {shown} is no file, or larger than {BYTES_MAX} bytes", fix=look)
+    if seen.st_uid not in (0, os.geteuid()):
+        message = f"the profile {shown} belongs to user {seen.st_uid}, who can change it, and not to you"
+        raise Refusal("settings-invalid", message, fix=look)
+    if seen.st_mode & 0o022:
+        message = f"others may write to the profile {shown}, and so decide what a sandbox may do"
+        raise Refusal("settings-invalid", message, fix=[f"chmod 600 {shlex.quote(path)}"])
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise Refusal("settings-invalid", f"the profile {shown} is not UTF-8 text", fix=look) from None
+
+
+class _Reading:
+    """One file, as it is understood."""
+
+    def __init__(self, path: str, text: str, environment: Mapping[str, str], home: str) -> None:
+        self.path = path
+        self.text = text
+        self.environment = environment
+        self.home = home
+
+    def profile(self) -> Profile:
+        """Raises Refusal (settings-invalid)."""
+        document = self._document()
+        self._check_keys(document, KEYS, "")
+        found = Profile(self.path)
+        for key in PATHS:
+            setattr(found, key, self._paths(key, document.get(key, []), found))
+        found.env = self._env(document.get("env", []))
+        found.backend = self._word("backend", document.get("backend", ""))
+        found.network = self._word("network", document.get("network", ""))
+        found.ports = self._ports(document.get("open_ports", []))
+        for table, keys in TABLES.items():
+            if not isinstance(document.setdefault(table, {}), dict):
+                self._refuse(table, f"{table} is a table: [{table}]")
+            self._check_keys(document[table], keys, f"{table}.")
+        found.limits = self._limits(document["limits"])
+        found.git_hooks = self._word("git.hooks", document["git"].get("hooks", ""))
+        found.git_refs = self._word("git.refs", document["git"].get("refs", ""))
+        redirect = document["cache"].get("redirect_xdg", False)
+        if not isinstance(redirect, bool):
+            self._refuse("redirect_xdg", "cache.redirect_xdg takes true or false")
+        found.redirect_xdg = redirect
+        return found
+
+    def _document(self) -> dict[str, Any]:
+        try:
+            if self.path.endswith(".json"):
+                document = json.loads(self.text, object_pairs_hook=_without_repetition)
+            else:
+                document = tomllib.loads(self.text)
+        except RecursionError:
+            self._refuse("", "it is nested too deep")
+        except json.JSONDecodeError as error:
+            self._refuse("", f"{error.msg}, in column {error.colno}", error.lineno)
+        except ValueError as error:  # tomllib says the line itself
+            self._refuse("", str(error)[:200])
+        if not isinstance(document, dict):
+            self._refuse("", "it is no table of settings")
+        return document
+
+    def _check_keys(self, table: dict[str, Any], known: tuple[str, ...], prefix: str) -> None:
+        for key in table:
+            if key not in known:
+                near = _near(key, known) or f"; there are {', '.join(known)}"
+                self._refuse(key, f"there is no {prefix}{_shown(key)}{near}")
+
+    def _paths(self, key: str, value: object, found: Profile) -> list[str]:
+        paths = []
+        for one in self._texts(key, value):
+            path = self._expanded(key, one)
+            if path and (os.path.lexists(path) or key == "deny"):
+                paths.append(os.path.realpath(path))
+            else:
+                found.warnings += (f"{_shown(self.path)}: {key} {_shown(one)} is left out: there is nothing",)
+        return paths
+
+    def _expanded(self, key: str, path: str) -> str:
+        """An absolute path; empty where a variable has no value."""
+        first, slash, rest = path.partition("/")
+        if first == "~":
+            return self.home + slash + rest
+        if first.startswith("$"):
+            name = first[1:].removeprefix("{").removesuffix("}")
+            value = self.environment.get(name, "")
+            if value and not value.startswith("/"):
+                self._refuse(key, f"{key} {_shown(path)}: {name} is no absolute path")
+            return value + slash + rest if value else ""
+        if first or not slash:
+            self._refuse(key, f"{key} {_shown(path)}: write a path that begins with /, ~/ or $VARIABLE/")
+        return path
+
+    def _texts(self, key: str, value: object) -> list[str]:
+        if not isinstance(value, list) or not all(isinstance(one, str) and one and "\0" not in one for one in value):
+            self._refuse(key, f'{key} takes a list of texts: {key} = ["..."]')
+        return value
+
+    def _env(self, value: object) -> list[str]:
+        if not isinstance(value, dict):
+            return self._texts("env", value)
+        for name, one in value.items():
+            if not (isinstance(one, str) and "\0" not in one) and one is not True:
+                self._refuse(name, f"env.{_shown(name)} takes a text, or true for the value it has outside")
+        return [name if one is True else f"{name}={one}" for name, one in value.items()]
+
+    def _word(self, key: str, value: object) -> str:
+        if value != "" and value not in WORDS[key]:
+            said = _shown(value) if isinstance(value, str) else type(value).__name__
+            self._refuse(key.rpartition(".")[2], f"{key} takes {' or '.join(WORDS[key])}, not {said}")
+        return str(value)
+
+    def _ports(self, value: object) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(type(one) is int and 1 <= one <= PORT_MAX for one in value):
+            self._refuse("open_ports", f"open_ports takes a list of ports from 1 to {PORT_MAX}: open_ports = [3000]")
+        return tuple(value)
+
+    def _limits(self, table: dict[str, object]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, value in table.items():
+            if type(value) not in (int, float, str) or (isinstance(value, str) and ("," in value or not value)):
+                self._refuse(name, f"limits.{name} takes a number, or a text such as {limits.EXAMPLES[name]!r}")
+            try:
+                found |= limits.parse([f"{name}={value}"])
+            except Refusal as refusal:
+                self._refuse(name, refusal.message.replace("--limit", "limits"))
+        return found
+
+    def _refuse(self, key: str, message: str, line: int = 0) -> NoReturn:
+        """Raises Refusal (settings-invalid) that names the line, where there is one to name."""
+        if key and not line:
+            words = (key, f'"{key}"')
+            lines = (
+                number for number, text in enumerate(self.text.splitlines(), 1) if text.lstrip(" {,[").startswith(words)
+            )
+            line = next(lines, 0)
+        where = _shown(self.path) + (f":{line}" if line else "")
+        raise Refusal("settings-invalid", f"{where}: {message}", fix=[f"$EDITOR {shlex.quote(self.path)}"])
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name[:40], list(known), 1, 0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _shown(text: str) -> str:
+    """`text` with what a terminal cannot show escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:200])

@@ -1,0 +1,263 @@
+"""The files a command needs to start: itself, the links that lead to it, its interpreter, and where it is installed.
+
+Rules
+
+1. A command is found as a shell finds it. What lies in the system's folders is there anyway.
+2. A file in a `bin` folder belongs to the folder around that; one in `node_modules`, a virtual environment, a cellar
+   or a version of a tool to that. What is too broad to be an installation, or has other things in it, is not shown:
+   then it is the file alone.
+3. Nothing that PATH names is shown for that reason.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import omac
+from omac.adapters.linux.trail import trail
+from omac.adapters.sandbox.baseline import SYSTEM
+from omac.adapters.sandbox.protected import contains_protected
+from omac.domain.confinement import LINK, READ, Entry, below
+from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+INTERPRETERS_MAX = 4  # as the kernel: of a script, of that script's interpreter, ...
+_LINE_BYTES_MAX = 256
+_PREFIX_PARTS_MIN = 2  # "/opt" is no installation, "/opt/tool" is
+_BIN = ("bin", "sbin", "libexec", "shims")
+_TREES = ("node_modules", ".pnpm", "Cellar")  # what lies in one needs what lies beside it
+_SHARED_ROOTS = (".local", "go", ".cargo", ".bun", ".deno")  # of the home: their `bin` is for programs of all kinds
+_OPTIONS_WITH_WORD = ("-u", "--unset", "-C", "--chdir", "-a", "--argv0")
+
+
+class Program:
+    """A command that was found: `argv` with an absolute program, `entries` that show what it needs to start."""
+
+    __slots__ = ("argv", "entries")
+
+    def __init__(self, argv: list[str], entries: list[Entry]) -> None:
+        self.argv = argv
+        self.entries = entries
+
+
+def resolve(argv: Sequence[str], environment: Mapping[str, str], cwd: str) -> Program:
+    """What starting `argv` in `cwd` takes. Raises Refusal (command-not-found, command-not-executable, misuse)."""
+    if not argv or not argv[0]:
+        raise Refusal("misuse", "no command was given", fix=["omac sandbox run -- COMMAND"])
+    needs = _Needs(environment, cwd)
+    path = needs.command(list(argv))
+    return Program([path, *argv[1:]], needs.entries())
+
+
+def own_installation(environment: Mapping[str, str]) -> list[Entry]:
+    """omac's own files and those of its interpreter, so that it can be run inside."""
+    package = os.path.dirname(omac.__file__)
+    needs = _Needs(environment, "/")
+    needs.reason = "omac itself"
+    needs.show(package)
+    with os.scandir(package) as listing:
+        for item in listing:
+            if item.is_symlink():  # a checkout that is installed as it is
+                needs.show(item.path)
+    around = os.path.dirname(os.path.dirname(sys.executable))
+    for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, around)):
+        needs.prefix(prefix)
+    needs.file(sys.executable, INTERPRETERS_MAX)
+    script = _on_path("omac", environment.get("PATH", ""), "/")
+    if script is not None and any(below(trail(script)[1], shown) for shown in needs.shown):
+        needs.show(script)
+    return needs.entries()
+
+
+class _Needs:
+    """What is needed, as it is found out."""
+
+    def __init__(self, environment: Mapping[str, str], cwd: str) -> None:
+        self.reason = "the command"
+        self.shown: dict[str, str] = {}  # canonical path -> reason
+        self.links: dict[str, tuple[str, str]] = {}  # canonical path -> (target, reason)
+        self._environment = environment
+        self._cwd = trail(cwd)[1]
+        self._home = trail(environment.get("HOME") or "/nonexistent")[1]
+
+    def entries(self) -> list[Entry]:
+        """Parents first, without what lies in the working directory, or in something that is shown."""
+        found: list[Entry] = []
+        for path in sorted(self.shown, key=len):
+            if not self._at_work(path) and not any(below(path, entry.path) for entry in found):
+                found.append(Entry(path, READ, self.shown[path]))
+        within = [entry.path for entry in found]
+        for path, (target, reason) in self.links.items():
+            if not _system(path) and not self._at_work(path) and not any(below(path, folder) for folder in within):
+                found.append(Entry(path, LINK, reason, target=target))
+        return found
+
+    def command(self, argv: list[str], depth: int = 0) -> str:
+        """Note what a command needs; its absolute path. Raises Refusal."""
+        path = self._found(argv[0], depth)
+        self.file(path, depth)
+        if os.path.basename(path) == "env":
+            inner = _behind_env(argv[1:])
+            if inner and depth < INTERPRETERS_MAX:
+                self.command(inner, depth + 1)
+        return path
+
+    def file(self, path: str, depth: int) -> None:
+        """Note a program by its absolute path, with its installation and its interpreter."""
+        real = self._follow(path)
+        self._installation(real)
+        line = _first_line(real)
+        if line is None or depth >= INTERPRETERS_MAX:
+            return
+        interpreter, _, word = line.partition(" ")
+        word = word.strip()
+        if not interpreter:
+            return
+        self.reason = f"{os.path.basename(path)} runs by it"
+        argv = [interpreter, *(word.split() if os.path.basename(interpreter) == "env" else [word] if word else [])]
+        self.command(argv, depth + 1)
+
+    def show(self, path: str) -> None:
+        """Note a file or a folder as it is, with the links that lead to it."""
+        real = self._follow(path)
+        if not _system(real):
+            self.shown.setdefault(real, self.reason)
+
+    def prefix(self, folder: str) -> bool:
+        """Note an installation's folder, unless it is too broad to be one; whether it was noted."""
+        real = trail(folder)[1]
+        if _system(real):
+            return True
+        shared = any(real == f"{self._home}/{name}" for name in _SHARED_ROOTS)
+        broad = (
+            real.count("/") < _PREFIX_PARTS_MIN
+            or (below(self._cwd, real) and self._cwd != "/")
+            or contains_protected(real, self._home)
+        )
+        if shared or broad or not os.path.isdir(real):
+            return False
+        self.show(folder)
+        return True
+
+    def _at_work(self, path: str) -> bool:
+        return self._cwd != "/" and below(path, self._cwd)
+
+    def _found(self, name: str, depth: int) -> str:
+        if "/" in name:
+            path: str | None = name if name.startswith("/") else f"{self._cwd}/{name}"
+        else:
+            path = _on_path(name, self._environment.get("PATH", ""), self._cwd)
+        if path is None or not os.path.exists(path):
+            what = f"{self.reason.partition(' runs')[0]} needs {name}, which" if depth else f"{name}"
+            where = "does not exist" if "/" in name else "is in no folder of PATH"
+            raise Refusal("command-not-found", f"{what} {where}", fix=[f"command -v {_quoted(name)}"])
+        if not os.path.isfile(path) or not os.access(path, os.X_OK):
+            raise Refusal("command-not-executable", f"{path} is not a program", fix=[f"ls -ld {_quoted(path)}"])
+        return path
+
+    def _follow(self, path: str) -> str:
+        links, real = trail(path)
+        for link, target in links:
+            self.links.setdefault(link, (target, self.reason))
+        return real
+
+    def _installation(self, real: str) -> None:
+        """Note what a canonical file is a part of, or the file alone."""
+        if _system(real):
+            return
+        parts = real.split("/")
+        for at, part in enumerate(parts[:-1]):
+            if part in _TREES:
+                tree = "/".join(parts[: at if part == "Cellar" else at + 1])
+                if self.prefix(tree):
+                    return
+                break
+        folder = os.path.dirname(real)
+        around = os.path.dirname(folder)
+        if os.path.basename(real) in ("rustup", "rustup-init"):
+            self.prefix(self._environment.get("RUSTUP_HOME") or f"{self._home}/.rustup")
+        self._base_of_venv(around)
+        if os.path.basename(folder) in _BIN and self.prefix(around):
+            return
+        if below(real, "/opt") and self.prefix(folder):
+            return
+        self.show(real)
+
+    def _base_of_venv(self, folder: str) -> None:
+        """Note the interpreter's installation that a virtual environment was made from."""
+        try:
+            with open(f"{folder}/pyvenv.cfg", encoding="utf-8", errors="replace") as file:
+                text = file.read(4096)
+        except OSError:
+            return
+        for line in text.splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "home" and value.strip().startswith("/"):
+                self.prefix(os.path.dirname(os.path.realpath(value.strip())))
+
+
+def _system(path: str) -> bool:
+    return any(below(path, folder) for folder in SYSTEM)
+
+
+def _on_path(name: str, folders: str, cwd: str) -> str | None:
+    """The first program of that name, else the first file; None if there is neither."""
+    otherwise = None
+    for folder in folders.split(":"):
+        path = f"{folder}/{name}" if folder.startswith("/") else f"{cwd}/{folder}/{name}"
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            otherwise = otherwise or path
+    return otherwise
+
+
+def _first_line(path: str) -> str | None:
+    """What follows "#!" in a script's first line; None if it is no script."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        start = os.read(descriptor, _LINE_BYTES_MAX)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if not start.startswith(b"#!"):
+        return None
+    line = os.fsdecode(start[2:].partition(b"\n")[0]).replace("\t", " ")
+    return line.strip()
+
+
+def _behind_env(words: list[str]) -> list[str]:
+    """The command that env(1) runs, of its arguments; empty if it runs none."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word in ("-S", "--split-string"):
+            return _behind_env([part for one in words[at + 1 :] for part in one.split()])
+        if word.startswith(("-S", "--split-string=")):
+            rest = word.removeprefix("--split-string=").removeprefix("-S")
+            return _behind_env([*rest.split(), *words[at + 1 :]])
+        if word.startswith("-v") and word.endswith("S"):
+            return _behind_env(words[at + 1 :])
+        if word in _OPTIONS_WITH_WORD:
+            at += 2
+        elif word.startswith("-") or "=" in word:
+            at += 1
+        else:
+            return words[at:]
+    return []
+
+
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)

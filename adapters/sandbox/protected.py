@@ -1,0 +1,92 @@
+"""Places that a broad grant does not include: credentials, histories, start-up files, sockets of other programs.
+
+Who names such a place, or something in it, gets it; who names a folder that merely contains it does not.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.linux.trail import trail
+from omac.domain.confinement import DENY, READ, WRITE, Entry, below, governing
+from omac.domain.harness import HARNESSES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CREDENTIALS = """
+    .Xauthority .ICEauthority .age .aws .azure .boto .cargo/credentials .cargo/credentials.toml .config/1Password
+    .config/age .config/containers .config/doctl .config/fly .config/gcloud .config/gh .config/git/credentials
+    .config/glab-cli .config/goa-1.0 .config/hcloud .config/heroku .config/hub .config/omac .config/op .config/rclone
+    .config/sops .credentials .databrickscfg .docker .env .envrc .fly .gcloud .gem/credentials .git-credentials .gnupg
+    .gradle/gradle.properties .keys .kube .local/share/keyrings .local/share/kwalletd .local/share/pass
+    .local/state/omac .m2/settings-security.xml .m2/settings.xml .my.cnf .netlify .netrc .npmrc .oci .password-store
+    .pgpass .pki .putty .pypirc .s3cfg .secrets .snowflake .ssh .terraform.d .terraformrc .vault-token .vercel
+"""
+_BROWSERS = """
+    .config/BraveSoftware .config/chromium .config/google-chrome .config/microsoft-edge .config/opera .config/vivaldi
+    .mozilla .thunderbird .var/app snap
+"""
+_HISTORIES = """
+    .bash_history .histfile .irb_history .lesshst .local/share/fish .mysql_history .node_repl_history .psql_history
+    .python_history .rediscli_history .sqlite_history .viminfo .zhistory .zsh_history
+"""
+_START_UP = """
+    .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .config/autostart .config/environment.d .config/fish
+    .config/systemd .cshrc .kshrc .local/share/systemd .login .pam_environment .profile .tcshrc .xinitrc .xprofile
+    .xsession .xsessionrc .zlogin .zlogout .zprofile .zshenv .zshrc
+"""
+_SOCKETS = """
+    /run/containerd /run/crio /run/dbus /run/docker /run/docker.sock /run/podman /run/snapd.socket /run/systemd
+    /run/user /tmp/.X11-unix /var/run/docker.sock
+"""
+SOCKETS = tuple(_SOCKETS.split())
+_AGENTS = (*(place.rstrip("/") for one in HARNESSES for place in one.folders), ".config/opencode")
+NAMES = (*f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split(), *_AGENTS)  # relative to the home
+
+
+def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
+    """DENY for every protected place that an entry for a folder above it would show, and no entry names.
+
+    A place that is a link is where it leads to.
+    """
+    shown = [entry.path for entry in entries if entry.access in (READ, WRITE)]
+    within = tuple(path.rstrip("/") + "/" for path in shown)
+    named = {entry.path for entry in entries}
+    found: dict[str, Entry] = {}
+    for path in (*_in_home(home), *SOCKETS):
+        if path.startswith(within) and path not in named:
+            around = governing(entries, path)
+            if around is not None and around.access in (READ, WRITE):
+                found[path] = Entry(path, DENY, "credentials, histories and the like are not part of a broader grant")
+    return list(found.values())
+
+
+def contains_protected(folder: str, home: str) -> bool:
+    """Whether a canonical folder is, or has in it, a protected place, be that there now or not."""
+    if below(home, folder):
+        return True
+    return below(folder, home) and any(
+        below(f"{home}/{name}", folder) or below(folder, f"{home}/{name}") for name in NAMES
+    )
+
+
+def _in_home(home: str) -> list[str]:
+    """The canonical paths of all places in a home."""
+    folders: dict[str, str] = {"": trail(home)[1]}
+    found = []
+    for name in NAMES:
+        above, _, last = name.rpartition("/")
+        if above not in folders:
+            folders[above] = trail(f"{folders['']}/{above}")[1]
+        path = f"{folders[above]}/{last}"
+        try:
+            os.readlink(path)
+        except OSError:  # not a link, or not there
+            found.append(path)
+        else:
+            found.append(trail(path)[1])
+    return found

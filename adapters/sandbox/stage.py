@@ -1,0 +1,95 @@
+"""The last step inside a sandbox: what can be done only after bubblewrap has mounted, then the program itself.
+
+Runs as `python -I -S` in every sandbox that needs it, so it imports next to nothing. It undoes what the way here left
+behind: signals that omac ignored and Python changed, descriptors that bubblewrap inherited, a variable that Python set.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found] # the C part: `signal` itself takes 4 ms to import
+import errno
+import os
+import sys
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CANNOT_RUN, NOT_FOUND = 126, 127  # as every shell says it
+SIGNALS = (
+    _signal.SIGINT,
+    _signal.SIGQUIT,
+    _signal.SIGTSTP,
+    _signal.SIGTTIN,
+    _signal.SIGTTOU,
+    _signal.SIGPIPE,  # Python ignores these two, and what is ignored stays so across exec
+    _signal.SIGXFSZ,
+)
+_SOURCE = "import sys; sys.path.append(sys.argv[1]); from omac.adapters.sandbox.stage import main; main(sys.argv[2:])"
+
+
+def command(argv: Sequence[str], fence: tuple[str, ...], *, python: str = sys.executable) -> list[str]:
+    """What bubblewrap runs so that in the end `argv` runs, whose first word is the program's path as it is inside.
+
+    `python` and omac's own installation must be readable inside. `fence` is for `landlock.fence`.
+    """
+    home = __file__
+    for _ in range(4):  # omac/adapters/sandbox/stage.py
+        home = os.path.dirname(home)
+    return [python, "-I", "-S", "-c", _SOURCE, home, str(len(fence)), *fence, *argv]
+
+
+def main(arguments: list[str]) -> None:
+    """Become the program, or end with CANNOT_RUN or NOT_FOUND and one line that says why."""
+    count = int(arguments[0])
+    fence, argv = arguments[1 : count + 1], arguments[count + 1 :]
+    for number in SIGNALS:
+        _signal.signal(number, _signal.SIG_DFL)
+    _take_back_locale()
+    if fence:
+        from omac.adapters.sandbox.landlock import fence as raise_fence  # only where there is one: it takes 0.5 ms
+
+        try:
+            raise_fence(tuple(fence))
+        except OSError as failure:
+            _end(CANNOT_RUN, f"the fence around git's folders could not be set up (Landlock): {failure.strerror}")
+    close_descriptors()
+    try:
+        os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
+    except OSError as failure:
+        _end(*_why(argv[0], failure))
+
+
+def close_descriptors() -> None:
+    """Close all but the standard three. Raises OSError without /proc."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError as failure:  # the one that listed them is closed already
+                if failure.errno != errno.EBADF:
+                    raise
+
+
+def _take_back_locale() -> None:
+    """Python sets LC_CTYPE where the locale is C (PEP 538); the program gets it only if it was there before."""
+    if os.environ.get("LC_CTYPE", "").replace("-", "").lower() in ("c.utf8", "utf8"):
+        with open("/proc/self/environ", "rb") as first:
+            given = first.read()
+        if not given.startswith(b"LC_CTYPE=") and b"\0LC_CTYPE=" not in given:
+            del os.environ["LC_CTYPE"]
+
+
+def _why(program: str, failure: OSError) -> tuple[int, str]:
+    if failure.errno == errno.ENOENT:
+        if os.path.lexists(program):
+            return CANNOT_RUN, f"{program} cannot run: the interpreter or loader that it names is not in the sandbox"
+        return NOT_FOUND, f"{program} is not in the sandbox"
+    if failure.errno == errno.ENOEXEC:
+        return CANNOT_RUN, f"{program} cannot run: it has no #! line and is no program for this machine"
+    return CANNOT_RUN, f"{program} cannot run: {failure.strerror}"
+
+
+def _end(status: int, message: str) -> None:
+    os.write(2, b"omac: " + os.fsencode(message) + b"\n")
+    os._exit(status)

@@ -1,0 +1,106 @@
+"""The terminal and the signals of a sandboxed program: passed on, kept, and given back.
+
+`_signal` is the interpreter's own module beneath `signal`, which would cost more to import than everything else here.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from collections.abc import Callable
+else:
+    import _signal
+
+FROM_KEYBOARD = (_signal.SIGINT, _signal.SIGQUIT)
+PASSED_ON = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, *FROM_KEYBOARD)
+
+
+class Terminal:
+    """The controlling terminal, if there is one. `foreground`: omac's process group has it."""
+
+    def __init__(self) -> None:
+        try:
+            self._descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            self._descriptor = -1
+        self.foreground = self._in_foreground()
+
+    @property
+    def there(self) -> bool:
+        """Whether there is one."""
+        return self._descriptor >= 0
+
+    def restore(self) -> None:
+        """Take the foreground back, where the program's own process groups have left it to nobody."""
+        if self._descriptor < 0:
+            return
+        if self.foreground and not self._in_foreground():
+            before = _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
+            try:
+                os.tcsetpgrp(self._descriptor, os.getpgrp())
+            except OSError:
+                pass  # the terminal was hung up
+            finally:
+                _signal.signal(_signal.SIGTTOU, before)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _in_foreground(self) -> bool:
+        try:
+            return self._descriptor >= 0 and os.tcgetpgrp(self._descriptor) == os.getpgrp()
+        except OSError:
+            return False
+
+
+class Interrupted(BaseException):
+    """A signal came before the program began; `number` is which."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
+    """While inside, signals for omac go to the process that `target` names: None before it began, which ends the
+    attempt (Interrupted), 0 when it has ended."""
+
+    def __init__(self, target: Callable[[], int | None], terminal: Terminal) -> None:
+        self._target = target
+        self._terminal = terminal
+        self._before: list[tuple[int, object]] = []
+
+    def __enter__(self) -> None:
+        for number in PASSED_ON:
+            if _signal.getsignal(number) is not _signal.SIG_IGN:
+                self._before.append((number, _signal.signal(number, self._pass_on)))
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before:
+            _signal.signal(number, before)  # type: ignore[arg-type]  # what signal() gave
+
+    def _pass_on(self, number: int, _frame: object) -> None:
+        if number in FROM_KEYBOARD and self._terminal.foreground:
+            return  # the kernel sent it to the program as well
+        pid = self._target()
+        if pid is None:
+            raise Interrupted(number)
+        if pid:
+            try:
+                os.kill(pid, number)
+            except OSError:
+                pass  # it has just ended
+
+
+def ignored() -> None:
+    """For bubblewrap, which shares the program's group: it outlives what the program may want to handle."""
+    for number in PASSED_ON:
+        _signal.signal(number, _signal.SIG_IGN)
+
+
+def default() -> None:
+    """As a program expects them. Handlers of ours end with exec; what was ignored when omac began stays ignored."""
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)  # the interpreter ignores these two

@@ -1,0 +1,25 @@
+"""What the write guard refused: a log without versions.
+
+Rules
+
+1. A denial stands, whether or not it can be recorded.
+2. Paths are as the guard resolved them; `session` and `tool` are what the caller claimed.
+"""
+
+from typing import Literal
+
+from omac.domain.recorded import Event
+
+Origin = Literal["spool", "bridge"]  # written by the guard itself outside any sandbox; claimed from inside one
+
+
+class GuardDenied(Event, frozen=True):
+    """A tool of `harness` would have written to `path`, outside `root`; `probable` is the path meant, or ""."""
+
+    harness: str
+    tool: str
+    path: str
+    root: str
+    probable: str = ""
+    session: str | None = None
+    origin: Origin = "spool"

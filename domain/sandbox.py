@@ -1,0 +1,107 @@
+"""A sandbox: one launch of a program in one, from the request to its end.
+
+Rules
+
+1. `launch-requested` is durable before the program's first instruction; what cannot be recorded is not launched.
+2. A launch ends once: `exited`, with what the sweep found, or `denied`, where the program did not get to run.
+3. A launch whose omac died with it is `lost`: a later omac records its end, without a status that nobody saw.
+4. What was asked for is recorded redacted: a command line may hold secrets, the journal never does.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from omac.domain.recorded import Event
+
+
+class LaunchRequested(Event, frozen=True):
+    """A program is about to be launched in `workdir`. `policy` is the SHA-256 of its policy, 64 hex digits.
+
+    `pid`, `start_ticks` and `boot_id` identify the omac process that launches it beyond the reuse of its pid; `run` is
+    the run it belongs to, empty for none.
+    """
+
+    workdir: str
+    harness: str
+    backend: str
+    policy: str
+    argv: tuple[str, ...]
+    network: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+    run: str = ""
+
+
+class Launched(Event, frozen=True):
+    """It runs. `pid` is that of the first process inside, as the host counts."""
+
+    pid: int
+
+
+class Exited(Event, frozen=True):
+    """It ended. `status` is 0 to 255 (128 and the number of a signal); None for one that was lost, which says why.
+
+    `findings` are what was found afterwards and, where dangerous, disarmed: a short text for each.
+    """
+
+    status: int | None
+    findings: tuple[str, ...] = ()
+    lost: str = ""
+
+
+class Denied(Event, frozen=True):
+    """It was not launched, or was held back until it was clear that it must not be, for `reason`."""
+
+    workdir: str
+    harness: str
+    argv: tuple[str, ...]
+    reason: str
+    message: str
+
+
+EVENTS: tuple[type[Event], ...] = (LaunchRequested, Launched, Exited, Denied)
+
+Status = Literal["unknown", "requested", "launched", "exited", "denied"]
+
+
+class Sandbox(msgspec.Struct, frozen=True):
+    """A launch as the journal knows it. `pid` is that of the program, None until it is known."""
+
+    status: Status = "unknown"
+    launch: LaunchRequested | None = None
+    pid: int | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether its end is still to be recorded."""
+        return self.status in ("requested", "launched")
+
+
+TABLE: dict[tuple[Status, type[Event]], Status] = {
+    ("unknown", LaunchRequested): "requested",
+    ("unknown", Denied): "denied",
+    ("requested", Launched): "launched",
+    ("requested", Exited): "exited",
+    ("requested", Denied): "denied",
+    ("launched", Exited): "exited",
+    ("launched", Denied): "denied",
+}
+
+
+def evolve(state: Sandbox, event: Event) -> Sandbox:
+    """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
+    status = TABLE[state.status, type(event)]
+    match event:
+        case LaunchRequested():
+            return Sandbox(status, event)
+        case Launched(pid):
+            return Sandbox(status, state.launch, pid)
+        case _:
+            return Sandbox(status, state.launch, state.pid)
+
+
+def lose(state: Sandbox, why: str) -> list[Event]:
+    """What a later omac records of a launch whose omac is gone (rule 3); nothing for one that has ended."""
+    return [Exited(None, (), why)] if state.live else []

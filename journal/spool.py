@@ -1,0 +1,217 @@
+"""The spool: records of programs too short-lived to open the journal, one file each, until some omac ingests them.
+
+Rules
+
+1. A record is durable, with its folder, when `append` returns; a reader sees it whole or not at all.
+2. The folder is its owner's alone, and out of every sandbox's reach.
+3. A file is a JSON object: form, id, kind, stream and version as in the journal but without the host, at, run, actor,
+   and the event's fields by name. Its name begins with the time, so that names sort as things happened.
+4. What is not Unicode is written as \\xNN, and long texts are cut: a record never fails for what it tells about.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FOLDER = "spool"  # in the state directory
+FORM = 1  # of the files: a later form is not guessed at
+RECORD_MAX = 65_536  # bytes of one file
+ID_MAX = 64
+TEXT_MAX = 4_096  # characters of one text: the longest path there can be
+DRAFT = "."  # a name that begins so is not there yet
+
+
+class Spool:
+    """The spool in `folder`, which is created (0700) where it is missing. Raises Refusal (state-unusable)."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._descriptor = open_folder(folder, create=True)
+
+    def append(
+        self,
+        kind: str,
+        fields: Mapping[str, object],
+        *,
+        stream: str,
+        version: int | None,
+        at: int,
+        run: str,
+        actor: str,
+        id: str,  # noqa: A002  # what it is called in the record
+        durable: bool = True,
+    ) -> str:
+        """Record an event: `at` in nanoseconds since 1970 UTC; `id`, of letters and digits, and `version` (None in a
+        log) are unique together: a second record of both is the first one again.
+
+        Returns the path of the file. Raises Refusal (journal-unavailable) when it cannot be kept.
+        """
+        assert is_id(id), id
+        record = {
+            "form": FORM, "id": id, "kind": kind, "stream": stream, "version": version, "at": at, "run": run,
+            "actor": actor, "fields": dict(fields),
+        }  # fmt: skip
+        content = encoded(bounded(record)).encode()
+        name = file_name(at, id, version)
+        if len(content) > RECORD_MAX:
+            raise Refusal("journal-unavailable", f"the record of {kind} is longer than {RECORD_MAX} bytes")
+        try:
+            self._write(name, content, durable)
+        except OSError as error:
+            raise self._not_recorded(kind, error) from error
+        return os.path.join(self.folder, name)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        os.close(self._descriptor)
+
+    def _write(self, name: str, content: bytes, durable: bool) -> None:
+        """Under a name that readers pass over, then, complete, under its own: never half."""
+        folder = self._descriptor
+        draft = DRAFT + name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(draft, flags, 0o600, dir_fd=folder)
+        try:
+            try:
+                rest = content
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(draft, dir_fd=folder)
+            raise
+        if durable:
+            os.fsync(folder)
+
+    def _not_recorded(self, kind: str, error: OSError) -> Refusal:
+        import shlex
+
+        fix = [f"df -h {shlex.quote(self.folder)}", f"ls -ld {shlex.quote(self.folder)}"]
+        message = f"{kind} cannot be recorded in {self.folder}: {error.strerror}"
+        return Refusal("journal-unavailable", message, fix=fix)
+
+
+def is_id(text: str) -> bool:
+    """Whether it may be the id of a record: it becomes part of a file's name."""
+    return text.isalnum() and text.isascii() and len(text) <= ID_MAX
+
+
+def file_name(at: int, id: str, version: int | None) -> str:  # noqa: A002
+    """The name of a record's file: the time in 20 digits, its id, and its version (0 in a log)."""
+    return f"{at:020d}-{id}.{version or 0}.json"
+
+
+def open_folder(folder: str, *, create: bool = False) -> int:
+    """A descriptor of a spool's folder, proven to be this user's alone.
+
+    Raises Refusal (state-unusable), and FileNotFoundError where there is none and `create` is not asked for.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        try:
+            descriptor = os.open(folder, flags)
+        except FileNotFoundError:
+            if not create:
+                raise
+            _create(folder)
+            descriptor = os.open(folder, flags)
+    except FileNotFoundError:
+        if not create:
+            raise
+        raise _unusable(folder, "it was removed while it was being made") from None
+    except NotADirectoryError:
+        raise _unusable(folder, "it is a symbolic link or no folder") from None
+    except OSError as error:
+        raise _unusable(folder, str(error.strerror)) from error
+    found = os.fstat(descriptor)
+    if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+        return descriptor
+    os.close(descriptor)
+    if found.st_uid != os.geteuid():
+        raise _unusable(folder, f"it belongs to user {found.st_uid}, not to you ({os.geteuid()})")
+    raise _unusable(folder, "others may write to it", chmod=True)
+
+
+def bounded(value: object) -> object:
+    """The same with long texts cut, and saying so."""
+    if isinstance(value, str):
+        return value if len(value) <= TEXT_MAX else value[: TEXT_MAX - 3] + "..."
+    if isinstance(value, list | tuple):
+        return [bounded(item) for item in value]
+    if isinstance(value, dict):
+        return {name: bounded(item) for name, item in value.items()}
+    return value
+
+
+def encoded(value: object) -> str:
+    """JSON (RFC 8259) of text, int, bool, None, and lists and dicts of them; what is not Unicode as of rule 4.
+
+    Raises TypeError for anything else.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f'"{_shown(value).translate(_ESCAPES)}"'
+    if isinstance(value, list | tuple):
+        return f"[{','.join([encoded(item) for item in value])}]"
+    if isinstance(value, dict):
+        return f"{{{','.join([f'{_name(name)}:{encoded(item)}' for name, item in value.items()])}}}"
+    raise TypeError(f"a record holds no {type(value).__name__}")
+
+
+_ESCAPES = {number: f"\\u{number:04x}" for number in (*range(32), 34, 92)}  # controls, the quote and the backslash
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a record names its fields by texts, not by {type(name).__name__}")
+    return encoded(name)
+
+
+def _shown(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "backslashreplace")
+
+
+def _create(folder: str) -> None:
+    """Make the folder and those above it, 0700, and have them on the disk: a record is no safer than its path."""
+    above = os.path.dirname(os.path.abspath(folder))
+    if not os.path.isdir(above):
+        _create(above)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return
+    descriptor = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(folder: str, why: str, *, chmod: bool = False) -> Refusal:
+    import shlex
+
+    place = shlex.quote(folder)
+    fix = [f"chmod 700 {place}"] if chmod else [f"ls -ld {place}", "export OMAC_STATE_DIR=PATH  # one of your own"]
+    return Refusal("state-unusable", f"records cannot be kept in {folder}: {why}", fix=fix)

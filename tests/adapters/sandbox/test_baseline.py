@@ -1,0 +1,225 @@
+"""adapters/sandbox/baseline.py: what a sandbox is given of the system and for its harness, seen from inside."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_sandbox import NOBODY, Box, box
+
+from omac.adapters.sandbox.baseline import harness_entries, placed, readable, system_entries, uncovered
+from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
+from omac.domain.harness import HARNESSES, Harness, harness_named
+
+
+@pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A home and a project of root's, and of an unprivileged user's."""
+    with box(request.param) as made:
+        yield made
+
+
+def test_the_system_is_there_and_stays_as_it_is(world: Box) -> None:
+    """Programs run, names and zones resolve; nothing of it can be changed."""
+    script = (
+        "set -e; /bin/ls / >/dev/null; test -r /etc/passwd; readlink -f /etc/localtime /etc/resolv.conf >/dev/null;"
+        "cat /etc/resolv.conf >/dev/null; ! touch /usr/x /etc/x /x 2>/dev/null; ls -A /tmp ~ /run"
+    )
+    done = world.run("sh", "-c", script)
+    assert done.status == 0, done.err
+    seen = done.out.split()
+    assert "project" in seen
+    assert world.top.name not in os.listdir("/proc/self")  # a name of ours
+    assert set(os.listdir("/tmp")) - set(seen)  # the host's is another
+
+
+def test_what_only_root_may_read_stays_unread_by_root() -> None:
+    """Passwords and host keys: capabilities are gone, and yet their owner could open them."""
+    with open("/etc/shadow", "rb") as file:
+        assert file.read()  # the twin: as root, outside
+    with box(0) as world:
+        done = world.run("sh", "-c", "cat /etc/shadow || ls /etc/ssl/private; cat /etc/passwd >/dev/null && echo fine")
+    assert "fine" in done.out
+    assert "root:" not in done.out
+    denied = {entry.path for entry in system_entries({}, 0) if entry.access == DENY}
+    assert "/etc/shadow" in denied
+    assert not {entry.path for entry in system_entries({}, NOBODY) if entry.access == DENY}
+    assert not any(os.stat(path).st_mode & 0o004 for path in denied)
+
+
+def test_home_and_temporary_folders_are_its_own(world: Box) -> None:
+    """Files of the home are not there; what is left in /tmp, /run or the home is gone with the sandbox."""
+    world.give(world.home / ".ssh/id_ed25519", "private")
+    world.give(world.home / ".cache/x", "cached")
+    script = "cat ~/.ssh/id_ed25519 ~/.cache/x; echo a > ~/.bashrc; echo a > /tmp/omac-left; echo seen; cat ~/.bashrc"
+    done = world.run("sh", "-c", script)
+    assert done.out == "seen\na\n"
+    assert not (world.home / ".bashrc").exists()
+    assert not Path("/tmp/omac-left").exists()
+    done = world.run("sh", "-c", "cat ~/.ssh/id_ed25519", options=("--read", str(world.home / ".ssh")))
+    assert done.out == "private"  # the twin: who names it gets it
+
+
+def test_certificates_that_variables_name_can_be_read(world: Box) -> None:
+    """Behind a company's proxy nothing works without them, wherever they are kept."""
+    file = world.give(world.home / "ca/ours.pem", "CERT")
+    done = world.run("sh", "-c", 'cat "$SSL_CERT_FILE"; ls ~/ca', extra={"SSL_CERT_FILE": str(file)})
+    assert done.out == "CERTours.pem\n"
+    assert world.run("cat", str(file)).status != 0  # the twin: without the variable
+
+
+def test_a_harness_keeps_its_login(world: Box) -> None:
+    """What it writes to its own folders is there next time; what it did not need is not left behind."""
+    script = "echo token > ~/.claude/.credentials.json; echo '{\"a\":1}' > ~/.claude.json"
+    assert world.run("sh", "-c", script, options=("--harness", "claude")).status == 0
+    assert (world.home / ".claude/.credentials.json").read_text() == "token\n"
+    assert json.loads((world.home / ".claude.json").read_text()) == {"a": 1}
+    assert sorted(os.listdir(world.home / ".claude")) == [".credentials.json"]
+
+
+def test_a_harness_that_wrote_nothing_leaves_nothing(world: Box) -> None:
+    """Folders and files that were put there to be pinned are gone afterwards."""
+    for harness in HARNESSES:
+        assert world.run("true", options=("--harness", harness.name)).status == 0
+    assert sorted(set(os.listdir(world.home)) - {".cache"}) == ["project"]
+
+
+@pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
+def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
+    """Neither changed where it is, nor made where it is not, nor moved away with the folder around it."""
+    with box(NOBODY) as world:
+        for place in harness.folders:
+            (world.home / place).parent.mkdir(parents=True, exist_ok=True)
+            if place.endswith("/"):
+                (world.home / place).mkdir()
+        existing = next(
+            place for place in harness.pinned if not place.endswith(("/", "/.gitignore")) or "bin/" in place
+        )
+        if not existing.endswith("/"):
+            world.give(world.home / existing, "{}\n")
+        for one in world.home.rglob("*"):
+            os.chown(one, NOBODY, NOBODY)
+        before = _files(world.home)
+        plants = []
+        for place in harness.pinned:
+            path = f"~/{place.rstrip('/')}"
+            plants.append(f"echo evil > {path}; mkdir -p {path}; echo evil > {path}/evil.json; mv {path} {path}.old;")
+            plants.append(f"rm -rf {path}; ln -s /tmp {path};")
+        own = f"~/{harness.folders[0]}"
+        done = world.run(
+            "sh", "-c", f"{' '.join(plants)} echo kept > {own}/kept; ls -a ~", options=("--harness", harness.name)
+        )
+        after = _files(world.home)
+        assert after.pop(str(world.home / harness.folders[0] / "kept")) == b"kept\n", done.err  # the twin
+        assert after == before
+
+
+def test_a_variable_moves_what_a_harness_keeps(world: Box) -> None:
+    """CODEX_HOME and its like: that folder is granted and pinned, the usual one is not there."""
+    elsewhere = world.give(world.top / "elsewhere/codex/auth.json", "login").parent
+    world.give(world.home / ".codex/auth.json", "old")
+    script = 'cat "$CODEX_HOME/auth.json"; echo x > "$CODEX_HOME/config.toml" || echo pinned; ls ~/.codex'
+    done = world.run(
+        "sh", "-c", script, options=("--harness", "codex", "--env", "CODEX_HOME"), extra={"CODEX_HOME": str(elsewhere)}
+    )
+    assert done.out == "loginpinned\n"
+    assert sorted(os.listdir(elsewhere)) == ["auth.json"]
+
+
+def test_a_folder_behind_a_link_is_found(world: Box) -> None:
+    """People keep such folders elsewhere: the link leads to it inside too."""
+    kept = world.give(world.home / "dotfiles/claude/settings.json", "{}").parent
+    (world.home / ".claude").symlink_to("dotfiles/claude")
+    done = world.run(
+        "sh", "-c", "echo x > ~/.claude/x && ls ~/.claude/; ls ~/dotfiles", options=("--harness", "claude")
+    )
+    assert "x" in done.out.split()
+    assert "claude" in done.out.split()
+    assert (kept / "x").read_text() == "x\n"
+
+
+def test_a_link_that_cannot_be_pinned_is_told(tmp_path: Path) -> None:
+    """Its target is pinned; that another file can be put in the link's place is said."""
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "dotfiles/s.json").write_text("{}")
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/settings.json").symlink_to("../dotfiles/s.json")
+    entries, warnings = harness_entries(harness_named("claude"), str(tmp_path), {})
+    assert [entry.access for entry in entries if entry.path == str(tmp_path / "dotfiles/s.json")] == [READ]
+    assert len(warnings) == 1
+    assert "settings.json is a link" in warnings[0]
+    (tmp_path / ".claude/settings.json").unlink()
+    assert harness_entries(harness_named("claude"), str(tmp_path), {})[1] == []
+
+
+def test_nothing_is_made_outside_the_home(tmp_path: Path) -> None:
+    """A link that leads nowhere, or a variable, makes no folder in somebody else's place."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".codex").symlink_to(tmp_path / "away/codex")
+    entries, _ = harness_entries(harness_named("codex"), str(home), {})
+    assert entries == []
+
+
+ENTRIES = [Entry("/w", WRITE, ""), Entry("/h", PRIVATE, ""), Entry("/h/no", DENY, ""), Entry("/u", READ, "")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "kept"),
+    [
+        (Entry("/opt/tool", READ, ""), True),
+        (Entry("/h/tool", READ, ""), True),
+        (Entry("/w/node_modules", READ, ""), False),  # it would pin what the person may change
+        (Entry("/h/no/tool", READ, ""), False),  # it would show what the person denied
+        (Entry("/u/lib", READ, ""), False),
+        (Entry("/u/secret", DENY, ""), True),
+        (Entry("/h/link", LINK, "", target="x"), True),
+        (Entry("/u/link", LINK, "", target="x"), False),
+    ],
+)
+def test_what_omac_grants_by_itself_yields_to_what_was_said(entry: Entry, kept: bool) -> None:
+    """It neither narrows a grant nor opens a denial."""
+    assert [one.path for one in uncovered(ENTRIES, [entry])] == [entry.path] * kept
+
+
+def test_links_in_folders_that_are_shown_need_no_entry() -> None:
+    """They are there; to make one again would fail."""
+    links = [Entry("/w/l", LINK, "", target="x"), Entry("/h/l", LINK, "", target="x")]
+    assert placed([*ENTRIES, *links])[-1].path == "/h/l"
+    assert len(placed([*ENTRIES, *links])) == len(ENTRIES) + 1
+
+
+def test_every_link_on_the_way_is_told(tmp_path: Path) -> None:
+    """Through links that lead to links, up and down; what is gone needs nothing."""
+    (tmp_path / "real/dir").mkdir(parents=True)
+    (tmp_path / "real/dir/file").write_text("x")
+    (tmp_path / "one").symlink_to("real")
+    (tmp_path / "two").symlink_to(tmp_path / "one/dir")
+    found = readable(str(tmp_path / "two/../dir/./file"), "")
+    assert [(entry.path, entry.target) for entry in found[:-1]] == [
+        (str(tmp_path / "two"), str(tmp_path / "one/dir")),
+        (str(tmp_path / "one"), "real"),
+    ]
+    assert (found[-1].path, found[-1].access) == (str(tmp_path / "real/dir/file"), READ)
+    assert readable(str(tmp_path / "gone"), "") == []
+
+
+def test_the_entries_decide_as_they_say() -> None:
+    """Each path of the system once; what is deeper is decided by what is deeper."""
+    entries = system_entries(dict(os.environ), 0)
+    assert len({entry.path for entry in entries}) == len(entries)
+    shadow = governing(entries, "/etc/shadow")
+    assert shadow is not None
+    assert shadow.access == DENY
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, links by their target; without caches."""
+    found = {}
+    for path in folder.rglob("*"):
+        if ".cache" not in path.parts:
+            found[str(path)] = (
+                os.readlink(path).encode() if path.is_symlink() else b"" if path.is_dir() else path.read_bytes()
+            )
+    return found

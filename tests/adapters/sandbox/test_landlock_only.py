@@ -1,0 +1,439 @@
+"""The sandbox without namespaces: what a process confined by it can do to the host, as root and as nobody."""
+
+import functools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import omac
+from omac.adapters.sandbox import landlock, landlock_only
+from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, ordered
+
+SOURCE = Path(omac.__file__).parent
+NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"
+EPERM, ENOENT, EACCES, EXDEV, EAFNOSUPPORT = 1, 2, 13, 18, 97
+
+needs_landlock = pytest.mark.skipif(landlock.abi() < landlock_only.ABI_MIN, reason="needs Linux 6.12 (Landlock ABI 6)")
+
+# argv: the package, the policy (entries, network, ports, fence), confine or not, the program.
+ENTER = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from omac.adapters.sandbox import landlock, landlock_only
+from omac.domain.confinement import Entry, Policy, ordered
+from omac.domain.refusal import Refusal
+asked = json.loads(sys.argv[2])
+entries = ordered(Entry(path, access, "") for path, access in asked["entries"])
+policy = Policy(asked["workdir"], entries, {}, network=asked["network"], ports=tuple(asked["ports"]), fence=tuple(asked["fence"]))
+if sys.argv[3] == "confined":
+    try:
+        exec(asked.get("before", ""))
+        landlock_only.enter(policy)
+    except Refusal as refusal:
+        print(refusal.reason, refusal.message)
+        sys.exit(7)
+os.chdir(asked["workdir"])
+os.execv(sys.argv[4], sys.argv[4:])
+"""
+TRY = """
+import array, ctypes, os, resource, signal, socket, sys
+H, OUT = sys.argv[1], sys.argv[2]
+libc = ctypes.CDLL(None, use_errno=True)
+def check(answer):
+    if answer == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+try:
+    exec(sys.argv[3])
+except OSError as failure:
+    print(failure.errno)
+else:
+    print(0)
+"""
+
+
+class World:
+    """A project (writable), a tool (readable), a private temporary folder, and the user's other things (not named)."""
+
+    def __init__(self, top: Path, uid: int) -> None:
+        self.top = top
+        self.uid = uid
+        self.project, self.tool, self.temporary, self.other = (
+            top / name for name in ("project", "tool", "temp", "other")
+        )
+        for folder in (self.project, self.tool, self.temporary, self.other):
+            folder.mkdir()
+        (self.tool / "file").write_text("tool")
+        (self.other / "secret").write_text("secret")
+        (self.project / "file").write_text("mine")
+        subprocess.run(["chown", "-R", f"{uid}:{uid}", top], check=True)
+
+    def entries(self) -> list[tuple[str, str]]:
+        """What such a policy names on every machine, and this world's folders."""
+        usual = [
+            path
+            for path in ("/usr", "/bin", "/lib", "/lib64", "/etc")
+            if not os.path.islink(path) and os.path.exists(path)
+        ]
+        return [
+            *((path, READ) for path in usual),
+            (str(self.tool), READ),
+            (str(self.project), WRITE),
+            (str(self.temporary), WRITE),
+        ]
+
+    def run(self, *program: str, how: str = "confined", **asked: object) -> subprocess.CompletedProcess[str]:
+        """A program in the sandbox, or bare."""
+        policy = {
+            "workdir": str(self.project),
+            "entries": self.entries(),
+            "network": "host",
+            "ports": [],
+            "fence": [],
+        } | asked
+        drop = ["setpriv", "--reuid", str(self.uid), "--regid", str(self.uid), "--clear-groups"] if self.uid else []
+        line = [*drop, SYSTEM_PYTHON, "-I", "-S", "-c", ENTER, package(), json.dumps(policy), how, *program]
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.temporary),
+            "TMPDIR": str(self.temporary),
+            "LANG": "C.UTF-8",
+        }
+        return subprocess.run(line, capture_output=True, text=True, timeout=60, env=environment)
+
+    def tries(self, what: str, how: str = "confined", **asked: object) -> int:
+        """The errno that a line of Python ends with; 0 when it succeeds."""
+        done = self.run(SYSTEM_PYTHON, "-I", "-S", "-c", TRY, str(self.top), str(self.other), what, how=how, **asked)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return int(done.stdout)
+
+
+@functools.cache
+def package() -> str:
+    """A copy of omac that everybody can read."""
+    folder = tempfile.mkdtemp(prefix="omac-package-")
+    os.chmod(folder, 0o755)
+    shutil.copytree(SOURCE, f"{folder}/omac", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _clean() -> Iterator[None]:
+    yield
+    if package.cache_info().currsize:
+        shutil.rmtree(package())
+        package.cache_clear()
+
+
+@pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """The same world for root and for somebody without any right."""
+    if os.geteuid() != 0 and request.param != os.geteuid():
+        pytest.skip("only root can be somebody else")
+    top = Path(tempfile.mkdtemp(prefix="omac-world-"))
+    top.chmod(0o755)
+    yield World(top, request.param)
+    shutil.rmtree(top)
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    ("what", "errno"),
+    [
+        ("open(OUT + '/secret').read()", EACCES),
+        ("os.listdir(OUT)", EACCES),
+        ("os.listdir(H)", EACCES),
+        ("os.symlink(OUT, 'in'); open('in/secret').read()", EACCES),
+        ("os.chdir(OUT); open('secret').read()", EACCES),
+        ("open('../other/secret').read()", EACCES),
+        ("open(OUT + '/secret', 'a').write('x')", EACCES),
+        ("os.truncate(OUT + '/secret', 0)", EACCES),
+        ("open(OUT + '/new', 'w')", EACCES),
+        ("os.mkdir(OUT + '/new')", EACCES),
+        ("os.symlink('x', OUT + '/new')", EACCES),
+        ("os.mkfifo(OUT + '/new')", EACCES),
+        ("os.unlink(OUT + '/secret')", EACCES),
+        ("os.rename(OUT + '/secret', 'stolen')", EXDEV),
+        ("os.rename('file', OUT + '/new')", EXDEV),
+        ("os.link(OUT + '/secret', 'stolen'); open('stolen').read()", EXDEV),
+        ("os.link('file', OUT + '/new')", EXDEV),
+        ("os.execv(OUT + '/secret', ['x'])", EACCES),
+        ("os.rmdir(H + '/temp')", EACCES),
+        ("os.rename(H + '/project', H + '/moved')", EACCES),
+        ("open(H + '/tool/file', 'a').write('x')", EACCES),
+        ("open(H + '/tool/new', 'w')", EACCES),
+        ("os.unlink(H + '/tool/file')", EACCES),
+        ("os.open('/dev/shm', os.O_RDONLY)", EACCES),
+        ("os.open('/dev/kmsg', os.O_RDONLY)", EACCES),
+        ("os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)", EACCES),
+    ],
+)
+def test_nothing_else_is_read_or_changed(what: str, errno: int, world: World) -> None:
+    """Content, names and entries outside of what is named; and what is only readable stays as it is."""
+    assert world.tries(what) in ((EXDEV, EACCES) if errno == EXDEV else (errno,))
+    assert (world.other / "secret").read_text() == "secret"
+    assert (world.tool / "file").read_text() == "tool"
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    "what",
+    [
+        "open(H + '/tool/file').read(); os.listdir(H + '/tool')",
+        "open('file', 'a').write('x'); os.truncate('file', 0); os.rename('file', 'd'); os.unlink('d')",
+        "os.mkdir('d'); os.mkdir('e'); open('d/f', 'w'); os.rename('d/f', 'e/f'); os.link('e/f', 'd/g'); os.rename('d', 'e/d')",
+        "os.symlink('x', 'l'); os.mkfifo('p'); os.chmod('file', 0o755); os.utime('file')",
+        "open(H + '/temp/a', 'w'); os.rename(H + '/temp/a', 'a')",
+        "open('/dev/null', 'w').write('x'); open('/dev/urandom', 'rb').read(9); os.open('/dev/zero', os.O_RDWR)",
+        "os.listdir('/proc/self/fd'); open('/proc/meminfo').read(); open('/proc/self/environ').read()",
+        "import subprocess, tempfile; subprocess.run(['/bin/true'], check=True); tempfile.TemporaryFile()",
+        "p = os.fork() or os._exit(0); os.waitpid(p, 0); p = os.fork() or signal.pause(); os.kill(p, 9); os.wait()",
+        "a, b = socket.socketpair(); a.send(b'x'); resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.nice(1)",
+    ],
+)
+def test_what_is_named_works(what: str, world: World) -> None:
+    """Its own files and folders, devices that every program needs, its own processes."""
+    assert world.tries(what) == 0
+
+
+@needs_landlock
+def test_ordinary_programs_work(world: World) -> None:
+    """A shell with redirections, git, and an interpreter with subprocesses."""
+    script = (
+        "set -e; echo a >a; cat <a >/dev/null; git init -q . 2>/dev/null; git add a;"
+        " git -c user.name=a -c user.email=a@b commit -qm m; git gc -q; git log --oneline;"
+        " bash -c 'diff <(echo a) <(echo a)'; python3 -c 'import asyncio; asyncio.run(asyncio.sleep(0))'"
+    )
+    done = world.run("/bin/sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(" m\n")
+
+
+@pytest.fixture
+def bystander(world: World) -> Iterator[int]:
+    """A process of the same user outside, with a secret in its environment."""
+    drop = {} if not world.uid else {"user": world.uid, "group": world.uid, "extra_groups": []}
+    process = subprocess.Popen(["/bin/sleep", "60"], env={"SECRET": "s"}, cwd="/", **drop)  # type: ignore[call-overload]
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    "what",
+    [
+        *(
+            f"open('/proc/%d/{name}', 'rb').read()"
+            for name in ("environ", "maps", "smaps", "auxv", "io", "personality")
+        ),
+        "open('/proc/%d/mem', 'rb')",
+        "open('/proc/%d/mem', 'r+b')",
+        *(f"os.readlink('/proc/%d/{name}')" for name in ("cwd", "root", "exe", "ns/mnt", "fd/0")),
+        "open('/proc/%d/fd/0')",
+        "os.listdir('/proc/%d/root/')",
+        "os.kill(%d, 0)",
+        "signal.pidfd_send_signal(os.pidfd_open(%d), 0)",
+        "resource.prlimit(%d, resource.RLIMIT_CORE, (0, 0))",
+        "os.setpriority(os.PRIO_PROCESS, %d, 19)",
+        "check(libc.ptrace(16, %d, 0, 0))",
+    ],
+)
+def test_other_processes_are_left_alone(what: str, world: World, bystander: int) -> None:
+    """No secret of another process of the same user is read, no signal and no limit reaches it; without the sandbox they do."""
+    assert world.tries(what % bystander, how="bare") == 0
+    assert world.tries(what % bystander) in (EPERM, EACCES)
+
+
+@needs_landlock
+def test_of_other_processes_this_can_be_read(world: World, bystander: int) -> None:
+    """Command line, name, state, limits, mounts and the numbers of descriptors are not hidden: there is one /proc."""
+    for name in ("cmdline", "comm", "stat", "status", "statm", "limits", "cgroup", "mountinfo"):
+        assert world.tries(f"assert open('/proc/{bystander}/{name}').read()") == 0
+    assert world.tries(f"assert os.listdir('/proc/{bystander}/fd')") == 0
+
+
+@needs_landlock
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM"])
+def test_sockets_with_names_are_out_of_reach(kind: str, world: World) -> None:
+    """The session bus, agents and Docker listen like this: neither by path nor abstract, nor by way of a pair."""
+    path = str(world.project / "socket")
+    for name in (path, f"\\0omac-{os.getpid()}-{time.monotonic_ns()}"):
+        with socket.socket(socket.AF_UNIX, getattr(socket, kind)) as server:
+            server.bind(name.replace("\\0", "\0"))
+            if kind == "SOCK_STREAM":
+                server.listen()
+            if name == path:
+                os.chmod(path, 0o777)
+            connect = f"socket.socket(socket.AF_UNIX, socket.{kind}).connect('{name}')"
+            pair = f"a, b = socket.socketpair(socket.AF_UNIX, socket.{kind}); b.close(); a.connect('{name}')"
+            assert world.tries(connect, how="bare") == 0
+            assert world.tries(connect) == EPERM
+            assert world.tries(pair) in (EPERM, 106)  # a pair of streams stays connected
+
+
+@needs_landlock
+def test_network_host_and_none(world: World) -> None:
+    """With the host's network, connections and the named port; with none no Internet socket at all, loopback included."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as reserved:
+        connect = f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
+        port = reserved.getsockname()[1]
+        reserved.close()
+        bind = f"s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('127.0.0.1', {port}))"
+        assert world.tries(connect) == 0
+        assert world.tries(connect, network="none") == EAFNOSUPPORT
+        assert world.tries(bind) == EACCES
+        assert world.tries(bind, ports=[port]) == 0
+    udp = "socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))"
+    assert world.tries(udp) == 0
+    assert world.tries(udp, network="none") == EAFNOSUPPORT
+    assert world.tries("socket.socket(socket.AF_INET6)", network="none") == EAFNOSUPPORT
+    assert world.tries("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", network="none") == EPERM
+    assert world.tries("socket.socketpair()", network="none") == 0
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    "what",
+    [
+        "check(libc.shmget(0, 4096, 0o1600))",
+        "check(libc.semget(0, 1, 0o1600))",
+        "check(libc.msgget(0, 0o1600))",
+        "check(libc.mq_open(b'/omac-test-%d' % os.getpid(), 0o102, 0o600, None))",
+        "os.chown(OUT + '/secret', os.getuid(), os.getgid())",
+        "os.setxattr(OUT + '/secret', 'user.a', b'x')",
+        "os.chmod(OUT + '/secret', 0o4755)",
+    ],
+)
+def test_what_landlock_does_not_know_the_filter_refuses(what: str, world: World) -> None:
+    """IPC without a namespace, and owners and attributes of files outside."""
+    assert world.tries(what, how="bare") == 0
+    assert world.tries(what) == EPERM
+
+
+@needs_landlock
+def test_what_it_does_not_keep(world: World) -> None:
+    """Declared in SECURITY.md: existence and sizes of known paths, their permission bits and times, and no terminals."""
+    assert world.tries("assert os.stat(OUT + '/secret').st_size == 6") == 0
+    assert world.tries("os.chmod(OUT + '/secret', 0o640); os.utime(OUT + '/secret')") == 0
+    assert world.tries("os.openpty()", how="bare") == 0
+    assert world.tries("os.openpty()") in (EACCES, ENOENT)
+
+
+@needs_landlock
+def test_no_capability_is_left(world: World) -> None:
+    """Not even for root: what needs one fails, and executing another program brings none back."""
+    script = "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | sort"
+    lines = world.run("/bin/sh", "-c", script).stdout.split("\n")
+    kinds = ("Amb", "Bnd", "Eff", "Inh", "Prm") if world.uid == 0 else ("Amb", "Eff", "Inh", "Prm")
+    assert {f"Cap{kind}:\t{0:016x}" for kind in kinds} <= set(lines)
+    assert "NoNewPrivs:\t1" in lines
+    assert "Seccomp:\t2" in lines
+    for what in ("os.setuid(4711)", "check(libc.sethostname(b'x', 1))", "os.nice(-5)", "os.chroot('/')"):
+        assert world.tries(what) in (EPERM, EACCES)
+    assert world.tries("os.mknod('d', 0o20600, os.makedev(1, 3))") == EACCES
+
+
+@needs_landlock
+def test_no_descriptor_comes_along(world: World) -> None:
+    """A secret that was open outside, or a folder, is not open inside; the standard three are."""
+    before = f"os.dup2(os.open({str(world.other)!r}, os.O_RDONLY), 9); os.set_inheritable(9, True)"
+    assert world.tries("os.open('secret', os.O_RDONLY, dir_fd=9)", how="confined", before=before) == 9  # EBADF
+    assert world.tries("os.fstat(2)", before=before) == 0
+
+
+@needs_landlock
+def test_a_fence_holds_for_what_is_writable_behind_it(world: World) -> None:
+    """No links where git's own files are, when these are an entry of their own."""
+    admin = world.other / "admin"
+    admin.mkdir(mode=0o777)
+    admin.chmod(0o777)
+    entries = [*world.entries(), (str(admin), WRITE)]
+    for what, expected in (("os.symlink('x', OUT + '/admin/l')", EACCES), ("open(OUT + '/admin/f', 'w')", 0)):
+        assert world.tries(what, entries=entries, fence=[str(world.other)]) == expected
+    assert world.tries("os.symlink('x', OUT + '/admin/l'); os.symlink('x', 'l')", entries=entries) == 0
+
+
+def test_the_fence_holds_nothing_else_back(world: World) -> None:
+    """A link in the project, with a fence elsewhere."""
+    if landlock.abi() < landlock_only.ABI_MIN:
+        pytest.skip("needs Linux 6.12")
+    assert world.tries("os.symlink('x', 'l')", fence=[str(world.other)]) == 0
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"before": "landlock.abi = lambda: 5"}, "needs Landlock ABI 6 (Linux 6.12), and this kernel has ABI 5"),
+        ({"before": "landlock.abi = lambda: 0"}, "this kernel has none"),
+        ({"entries": [("/nowhere", READ)]}, "/nowhere is to be in the sandbox, and is not there"),
+        ({"entries": [("/proc/self/root/etc", READ)]}, "is, or became, a link"),
+        ({"entries": [("/dev/fd", READ)]}, "is, or became, a link"),
+        ({"entries": [("/usr", WRITE), ("/usr/bin", READ)]}, "/usr/bin: read-only, but /usr above it may be changed"),
+    ],
+)
+def test_what_cannot_be_enforced_does_not_start(asked: dict[str, object], words: str, world: World) -> None:
+    """An older kernel, a path that is gone or a link, a policy that Landlock cannot express: refused, in words."""
+    done = world.run("/bin/true", **asked)
+    assert done.returncode == 7
+    assert done.stdout.startswith("sandbox-unavailable ")
+    assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("entries", "options", "words"),
+    [
+        ([Entry("/w", WRITE, "")], {}, []),
+        ([Entry("/w", READ, ""), Entry("/w/out", WRITE, "")], {}, []),
+        ([Entry("/w", WRITE, ""), Entry("/w/in", WRITE, "")], {}, []),
+        ([Entry("/", DENY, ""), Entry("/w", WRITE, "")], {}, []),
+        ([Entry("/h", DENY, ""), Entry("/h/w", READ, ""), Entry("/bin", LINK, "", target="usr/bin")], {}, []),
+        ([Entry("/w", WRITE, ""), Entry("/wide", DENY, "")], {}, []),
+        ([Entry("/w", WRITE, ""), Entry("/w/.env", DENY, "")], {}, ["/w/.env: denied, but /w above it may be changed"]),
+        ([Entry("/w", READ, ""), Entry("/w/.env", DENY, "")], {}, ["/w/.env: denied, but /w above it may be read"]),
+        (
+            [Entry("/w", WRITE, ""), Entry("/w/.git", READ, "")],
+            {},
+            ["/w/.git: read-only, but /w above it may be changed"],
+        ),
+        ([Entry("/", READ, ""), Entry("/w", WRITE, ""), Entry("/w/a/b", READ, "")], {}, ["/w/a/b: read-only"]),
+        ([Entry("/tmp", PRIVATE, "")], {}, ["/tmp: a private folder needs"]),
+        ([Entry("/h/.gitconfig", COPY, "")], {}, ["/h/.gitconfig: a private copy needs"]),
+        ([Entry("/h/a", READ, "", source="/h/b")], {}, ["/h/a: showing /h/b there needs"]),
+        (
+            [Entry("/w", WRITE, ""), Entry("/w/c", READ, "", made="file")],
+            {},
+            ["/w/c: what is made in order to be pinned"],
+        ),
+        ([Entry("/h", READ, "")], {"hidden": ("/h/state",)}, ["/h/state: omac's own, but /h may be read"]),
+        (
+            [Entry("/h/state/x", WRITE, "")],
+            {"hidden": ("/h/state",)},
+            ["/h/state: omac's own, but /h/state/x may be changed"],
+        ),
+        ([Entry("/h/w", WRITE, "")], {"hidden": ("/h/state",)}, []),
+        ([Entry("/r", WRITE, "")], {"fence": ("/r/.git",)}, ["/r/.git: links may not be made there, but /r above it"]),
+        ([Entry("/r/.git/objects", WRITE, "")], {"fence": ("/r/.git",)}, []),
+        ([Entry("/w", WRITE, ""), Entry("/w/a", DENY, ""), Entry("/t", PRIVATE, "")], {}, ["/t:", "/w/a:"]),
+    ],
+)
+def test_what_landlock_cannot_express_is_listed(
+    entries: list[Entry], options: dict[str, tuple[str, ...]], words: list[str]
+) -> None:
+    """Everything that takes back what is allowed above it, or needs a mount; nothing that can be done is on the list."""
+    policy = Policy("/w", ordered(entries), {}, hidden=options.get("hidden", ()), fence=options.get("fence", ()))
+    found = landlock_only.refusals(policy)
+    assert len(found) == len(words), found
+    for line, word in zip(found, words, strict=True):
+        assert line.startswith(word)

@@ -1,0 +1,138 @@
+"""What the probes find on this machine, and on one that is made worse for them: really tried, by root and by a user."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_sandbox import readable_package
+
+from omac.adapters.sandbox import probes
+from omac.domain.doctor import FAIL, findings
+
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+AS = {"root": (), "nobody": NOBODY}
+FOLDERS = "/usr/bin:/bin"
+
+PROBE = """\
+import dataclasses, json, os, sys
+sys.path.insert(0, sys.argv[1])
+from omac.adapters.sandbox import probes
+from omac.domain.doctor import findings
+machine = probes.machine(os.environ, sys.argv[2])
+failed = probes.why_bubblewrap_failed(machine.bwrap, "bubblewrap ended") if machine.bwrap else None
+print(json.dumps({
+    "machine": dataclasses.asdict(machine),
+    "findings": {one.name: dataclasses.asdict(one) for one in findings(machine)},
+    "failed": failed and {"reason": failed.reason, "message": failed.message, "fix": failed.fix},
+}))
+"""
+
+# Refuses what Docker's default filter refuses: making and entering user namespaces.
+NO_USER_NAMESPACES = """\
+import ctypes, os, struct, sys
+def op(code, jump, other, k): return struct.pack("HBBI", code, jump, other, k)
+numbers = {"x86_64": (56, 272, 435), "aarch64": (220, 97, 435)}[os.uname().machine]
+program = b"".join((
+    op(0x20, 0, 0, 0),
+    op(0x15, 5, 0, numbers[2]), op(0x15, 1, 0, numbers[0]), op(0x15, 0, 2, numbers[1]),
+    op(0x20, 0, 0, 16), op(0x45, 2, 0, 0x10000000),
+    op(0x06, 0, 0, 0x7FFF0000), op(0x06, 0, 0, 0x50026), op(0x06, 0, 0, 0x50001),
+))
+libc = ctypes.CDLL(None)
+buffer = ctypes.create_string_buffer(program, len(program))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer)), 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def probe() -> Callable[..., dict[str, Any]]:
+    """Probes as somebody, after a command that makes things worse; the machine, the findings, and why it failed."""
+
+    def run(who: str, *before: str, folders: str = FOLDERS) -> dict[str, Any]:
+        line = [*AS[who], *before, "/usr/bin/python3", "-ISB", "-c", PROBE, readable_package(), folders]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd="/", check=False)
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+    return run
+
+
+def worse(command: str) -> tuple[str, ...]:
+    """Runs a shell command in namespaces of its own, as their root, before what follows."""
+    return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{command} && exec "$@"', "sh")
+
+
+@pytest.mark.parametrize("who", AS)
+def test_a_machine_that_can_is_found_able(probe: Callable[..., dict[str, Any]], who: str) -> None:
+    """Where sandboxes work, nothing fails, and no setting of the kernel's can be written inside one, even by root."""
+    found = probe(who)
+    assert [one for one in found["findings"].values() if one["level"] == FAIL] == []
+    assert found["machine"]["bwrap_version"].split(".")[0].isdigit()
+    assert found["machine"]["git_version"].split(".")[0].isdigit()
+    assert found["machine"]["settings_writable"] == ""
+    assert "without this policy" in found["failed"]["message"]
+
+
+@pytest.mark.parametrize("who", AS)
+@pytest.mark.parametrize(
+    ("before", "cause", "fix"),
+    [
+        (
+            worse("echo 0 > /proc/sys/user/max_user_namespaces"),
+            "user.max_user_namespaces is 0",
+            "sysctl -w user.max_user_namespaces=15000",
+        ),
+        (worse("mount --bind /dev/null /proc/version"), "hides parts of /proc", "podman run --security-opt unmask=ALL"),
+        (worse("mount -t tmpfs none /proc/irq"), "hides parts of /proc", "--backend landlock"),
+        (("/usr/bin/python3", "-Ic", NO_USER_NAMESPACES), "user namespaces", "--backend landlock"),
+    ],
+)
+def test_what_stands_in_the_way_is_named(
+    probe: Callable[..., dict[str, Any]], who: str, before: tuple[str, ...], cause: str, fix: str
+) -> None:
+    """A machine that refuses a sandbox is found unable, with the cause and a command; a failed launch says the same."""
+    found = probe(who, *before)
+    finding = found["findings"]["namespaces"]
+    assert finding["level"] == FAIL
+    assert cause in finding["says"]
+    assert any(fix in command for command in finding["fix"])
+    assert found["failed"]["reason"] == "sandbox-unavailable"
+    assert cause in found["failed"]["message"]
+    assert any(fix in command for command in found["failed"]["fix"])
+
+
+def test_without_bubblewrap_it_says_how_to_get_it(probe: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    """A machine without bubblewrap is told the command that installs it."""
+    found = probe("root", folders=str(tmp_path))
+    assert found["machine"]["bwrap"] == ""
+    assert found["findings"]["bubblewrap"]["level"] == FAIL
+    assert "install bubblewrap" in found["findings"]["bubblewrap"]["fix"][0]
+
+
+def test_an_old_bubblewrap_is_not_enough(probe: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    """A bubblewrap that does not know what omac asks of it is found too old before anything is run by it."""
+    old = tmp_path / "bwrap"
+    old.write_text(
+        '#!/bin/sh\ncase "$1" in\n--version) echo bubblewrap 0.4.1 ;;\n'
+        "--help) /usr/bin/bwrap --help | grep -v disable-userns ;;\n"
+        '*) exec /usr/bin/bwrap "$@" ;;\nesac\n'
+    )
+    old.chmod(0o755)
+    found = probe("root", folders=str(tmp_path))
+    assert found["machine"]["bwrap_lacks"] == ["--disable-userns"]
+    assert "0.4.1" in found["findings"]["bubblewrap"]["says"]
+    assert "too old" in found["failed"]["message"]
+
+
+def test_a_setting_that_root_could_write_inside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sandbox that leaves the kernel's settings to root is no sandbox, and the doctor notices by trying."""
+    monkeypatch.setattr(probes.bubblewrap, "KERNEL_SETTINGS", ())
+    worst = probes.machine({}, FOLDERS)
+    assert worst.settings_writable == probes.SETTING
+    assert any(one.level == FAIL and probes.SETTING in one.says for one in findings(worst))

@@ -1,0 +1,236 @@
+"""adapters/sandbox/program.py: what a command needs to start is there, and nothing around it."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_sandbox import NOBODY, Box, box
+
+from omac.adapters.sandbox.program import own_installation, resolve
+from omac.domain.confinement import LINK, READ, below
+from omac.domain.refusal import Refusal
+
+SCRIPT = "#!/bin/sh\necho ran $0\n"
+
+
+@pytest.fixture
+def world() -> Iterator[Box]:
+    """An unprivileged user's home and project."""
+    with box(NOBODY) as made:
+        yield made
+
+
+def _tool(world: Box, path: str, text: str = SCRIPT) -> Path:
+    return world.give(world.home / path, text, 0o755)
+
+
+@pytest.mark.parametrize(
+    ("program", "beside", "unseen"),
+    [
+        (".nvm/versions/node/v20/bin/tool", ".nvm/versions/node/v20/lib/x", ".nvm/versions/node/v18/bin/x"),
+        (".local/bin/tool", None, ".local/bin/other"),
+        (".local/bin/tool", None, ".local/share/x"),
+        (".cargo/bin/tool", None, ".cargo/registry/x"),
+        ("go/bin/tool", None, "go/pkg/mod/x"),
+        (".bun/bin/tool", None, ".bun/install/x"),
+        ("bin/tool", None, "notes.txt"),
+        ("tools/tool", None, "tools/other"),
+        (".npm-global/lib/node_modules/pkg/cli.js", ".npm-global/lib/node_modules/dep/x.js", ".npm-global/x"),
+        (
+            ".local/share/pnpm/global/5/.pnpm/a@1/node_modules/a/cli",
+            ".local/share/pnpm/global/5/.pnpm/b@1/x",
+            ".local/x",
+        ),
+        (".linuxbrew/Cellar/tool/1.0/bin/tool", ".linuxbrew/lib/x", ".x"),
+        (".pyenv/shims/tool", ".pyenv/versions/3.12/bin/x", ".pyrc"),
+        (".local/share/claude/versions/2.1.3", None, ".local/share/claude/x"),
+    ],
+)
+def test_a_program_comes_with_its_installation(world: Box, program: str, beside: str | None, unseen: str) -> None:
+    """What lies in the same installation can be read; what merely lies near it is not there."""
+    path = _tool(world, program)
+    world.give(world.home / unseen, "unseen")
+    if beside:
+        world.give(world.home / beside, "beside")
+    done = world.run(str(path))
+    assert done.out == f"ran {path}\n", done.err
+    home = str(world.home)
+    shown = [
+        entry.path for entry in resolve([str(path)], {"HOME": home, "PATH": "/usr/bin"}, str(world.workdir)).entries
+    ]
+    assert any(below(str(path), folder) for folder in shown)
+    assert beside is None or any(below(f"{home}/{beside}", folder) for folder in shown)
+    assert not any(below(f"{home}/{unseen}", folder) for folder in shown)
+
+
+def test_links_lead_to_it_inside_too(world: Box) -> None:
+    """By the name it was called with, through every link: programs look at their own name."""
+    real = _tool(world, ".local/share/tool/versions/1/tool")
+    (world.home / ".local/share/tool/current").symlink_to("versions/1")
+    (world.home / ".local/bin").mkdir(parents=True)
+    (world.home / ".local/bin/tool").symlink_to("../share/tool/current/tool")
+    path = f"{world.home}/.local/bin:/usr/bin:/bin"
+    done = world.run("tool", extra={"PATH": path})
+    assert done.out == f"ran {world.home}/.local/bin/tool\n", done.err
+    found = resolve(["tool", "-x"], {"HOME": str(world.home), "PATH": path}, str(world.workdir))
+    assert found.argv == [f"{world.home}/.local/bin/tool", "-x"]
+    assert [entry.path for entry in found.entries if entry.access == READ] == [str(real)]
+    assert [entry.target for entry in found.entries if entry.access == LINK] == [
+        "../share/tool/current/tool",
+        "versions/1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{i}",
+        "{i} -x",
+        "/usr/bin/env myshell",
+        "/usr/bin/env -S A=1 myshell -x",
+        "/usr/bin/env -S -i PATH={d}:/bin myshell",
+    ],
+)
+def test_its_interpreter_is_there(world: Box, line: str) -> None:
+    """Named in its first line, by path or through env(1), and whatever interprets that in turn."""
+    interpreter = _tool(world, "opt/shell/bin/myshell", "#!/bin/sh\necho interpreted\n")
+    program = _tool(world, "opt/tool/bin/tool", f"#!{line.format(i=interpreter, d=interpreter.parent)}\n")
+    done = world.run(str(program), extra={"PATH": f"{interpreter.parent}:/usr/bin:/bin"})
+    assert done.out == "interpreted\n", done.err
+
+
+@pytest.mark.parametrize(
+    "command", [["env", "A=1", "tool"], ["env", "-u", "B", "tool"], ["/usr/bin/env", "-S", "A=1 tool"]]
+)
+def test_a_command_behind_env_is_seen(world: Box, command: list[str]) -> None:
+    """As people write it to give one command a variable."""
+    tool = _tool(world, "opt/tool/bin/tool")
+    done = world.run(*command, extra={"PATH": f"{tool.parent}:/usr/bin:/bin"})
+    assert done.out.startswith("ran "), done.err
+
+
+def test_a_virtual_environment_starts(world: Box, tmp_path: Path) -> None:
+    """With the interpreter that it was made from, wherever that is."""
+    base = world.home / ".local/share/uv/python/cpython-3"
+    (base / "bin").mkdir(parents=True)
+    shutil.copy("/usr/bin/python3", base / "bin/python3")
+    made = world.home / ".local/share/uv/tools/thing"
+    (made / "bin").mkdir(parents=True)
+    (made / "bin/python").symlink_to(base / "bin/python3")
+    world.give(made / "pyvenv.cfg", f"home = {base}/bin\n", 0o644)
+    script = "import sys; print(sys.prefix)"
+    program = world.give(made / "bin/thing", f"#!{made}/bin/python\n{script}\n", 0o755)
+    for path in [world.home, *world.home.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    done = world.run(str(program))
+    assert (done.status, done.out) == (0, f"{made}\n"), done.err
+
+
+def test_a_program_of_the_project_needs_nothing(world: Box) -> None:
+    """It can be run, and stays as changeable as the rest of the project."""
+    program = world.give(world.workdir / "node_modules/pkg/bin/tool", SCRIPT, 0o755)
+    done = world.run("sh", "-c", f"{program} && rm {program}")
+    assert done.status == 0, done.err
+    assert not program.exists()
+    world.give(program, SCRIPT, 0o755)
+    assert world.run("node_modules/pkg/bin/tool").out == "ran " + str(program) + "\n"
+    found = resolve(["./node_modules/pkg/bin/tool"], {"HOME": str(world.home), "PATH": ""}, str(world.workdir))
+    assert found.entries == []
+
+
+def test_what_path_names_is_not_there_for_that(world: Box) -> None:
+    """A folder of programs in the home is seen only where it is granted."""
+    _tool(world, ".cargo/bin/tool")
+    path = {"PATH": f"{world.home}/.cargo/bin:/usr/bin:/bin"}
+    assert world.run("sh", "-c", "tool", extra=path).status == 127
+    assert world.run("sh", "-c", "tool", extra=path, options=("--read", f"{world.home}/.cargo/bin")).status == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "says"),
+    [
+        (["no-such-tool"], 127, "no-such-tool is in no folder of PATH"),
+        (["./no-such-tool"], 127, "does not exist"),
+        (["./data"], 126, "is not a program"),
+        (["/usr"], 126, "is not a program"),
+        (["./script"], 127, "needs /no/interpreter, which does not exist"),
+    ],
+)
+def test_what_cannot_be_started_is_said_as_a_shell_does(world: Box, command: list[str], status: int, says: str) -> None:
+    """127 for what is not found, 126 for what is no program; before anything is mounted."""
+    world.give(world.workdir / "data", "x")
+    world.give(world.workdir / "script", "#!/no/interpreter\n", 0o755)
+    with pytest.raises(Refusal, match=says) as caught:
+        resolve(command, {"PATH": "/usr/bin", "HOME": str(world.home)}, str(world.workdir))
+    assert caught.value.exit_code == status
+    assert caught.value.fix
+    if "/" not in command[0] or command[0].startswith("."):
+        done = world.host(*world.omac("sandbox", "run", "--", *command))
+        assert done.status == status
+        assert says in done.err
+
+
+def test_scripts_in_circles_end(world: Box) -> None:
+    """Interpreters that are scripts for each other: the kernel refuses, and so does nothing hang here."""
+    one, two = world.home / "opt/x/bin/one", world.home / "opt/x/bin/two"
+    _tool(world, "opt/x/bin/one", f"#!{two}\n")
+    _tool(world, "opt/x/bin/two", f"#!{one}\n")
+    assert resolve([str(one)], {"HOME": str(world.home)}, str(world.workdir)).argv == [str(one)]
+
+
+@pytest.mark.parametrize(
+    ("program", "cwd"),
+    [("bin/tool", "project"), ("project/bin/tool", "project/deep/er"), (".config/x/bin/tool", "project")],
+)
+def test_no_installation_contains_what_is_not_its_own(world: Box, program: str, cwd: str) -> None:
+    """Neither the home, nor a folder around the working directory, nor one with credentials in it."""
+    path = _tool(world, program)
+    (world.home / cwd).mkdir(parents=True, exist_ok=True)
+    (world.home / ".config/x/gh").mkdir(parents=True, exist_ok=True)
+    found = resolve([str(path)], {"HOME": str(world.home), "PATH": ""}, str(world.home / cwd))
+    assert not any(below(str(world.home / cwd), entry.path) for entry in found.entries)
+    assert not any(below(str(world.home), entry.path) for entry in found.entries)
+    assert any(below(str(path), entry.path) for entry in found.entries)
+
+
+def test_omac_runs_inside(world: Box) -> None:
+    """Its hooks do: with its interpreter and its own files, which nobody there can change."""
+    with box(0) as roots:
+        done = roots.run(
+            sys.executable, "-c", "import omac.domain.harness, msgspec; print(omac.domain.harness.__file__)"
+        )
+        assert done.status == 0, done.err
+        assert done.out.strip().endswith("harness.py")
+        assert roots.run("sh", "-c", f"echo x >> {done.out.strip()}").status != 0
+    own = own_installation(dict(os.environ))
+    assert {entry.access for entry in own} <= {READ, LINK}
+    checkout = Path(__file__).parents[3]
+    assert not any(below(str(checkout), entry.path) for entry in own)
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
+def test_a_program_that_npm_installed_starts(world: Box) -> None:
+    """A real package in a prefix of the user's, its dependency beside it, run by its name."""
+    for name, text in (
+        ("dep", "module.exports = 'from dep'"),
+        ("tool", "#!/usr/bin/env node\nconsole.log(require('dep'))"),
+    ):
+        package = {"dep": '{"name":"dep","version":"1.0.0"}'}.get(
+            name, '{"name":"tool","version":"1.0.0","bin":"index.js","dependencies":{"dep":"file:../dep"}}'
+        )
+        world.give(world.home / f"src/{name}/index.js", text, 0o755)
+        world.give(world.home / f"src/{name}/package.json", package)
+    prefix = world.home / ".npm-global"
+    prefix.mkdir()
+    os.chown(prefix, NOBODY, NOBODY)
+    install = ["npm", "install", "--global", "--install-links", "--offline", "--no-audit", "--no-fund"]
+    done = world.host(
+        *install, f"--prefix={prefix}", str(world.home / "src/tool"), extra={"NPM_CONFIG_CACHE": str(world.home / "c")}
+    )
+    assert done.status == 0, done.err
+    shutil.rmtree(world.home / "src")
+    done = world.run("tool", extra={"PATH": f"{prefix}/bin:/usr/bin:/bin"})
+    assert done.out == "from dep\n", done.err

@@ -1,0 +1,107 @@
+"""adapters/sandbox/protected.py: what a broad grant does not include."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from real_sandbox import NOBODY, Box, box
+
+from omac.adapters.sandbox.protected import NAMES, SOCKETS, contains_protected, protected_entries
+from omac.domain.confinement import DENY, PRIVATE, READ, WRITE, Entry, governing, ordered
+from omac.domain.harness import HARNESSES
+
+
+@pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A home and a project of root's, and of an unprivileged user's."""
+    with box(request.param) as made:
+        yield made
+
+
+def test_a_broad_grant_shows_no_credentials(world: Box) -> None:
+    """Who grants the configuration grants no tokens with it, and neither names nor contents of them."""
+    world.give(world.home / ".config/gh/hosts.yml", "oauth_token: secret")
+    world.give(world.home / ".config/tool/settings", "ordinary")
+    world.give(world.home / ".config/git/credentials", "secret")
+    script = "cat ~/.config/tool/settings; ls -A ~/.config/gh; cat ~/.config/gh/hosts.yml ~/.config/git/credentials"
+    done = world.run("sh", "-c", script, options=("--read", str(world.home / ".config")))
+    assert done.out == "ordinary"
+    named = ("--read", str(world.home / ".config"), "--read", str(world.home / ".config/gh/hosts.yml"))
+    assert world.run("cat", str(world.home / ".config/gh/hosts.yml"), options=named).out == "oauth_token: secret"
+
+
+def test_a_link_to_credentials_leads_nowhere(world: Box) -> None:
+    """Where the place is a link into what was granted, what it leads to is denied."""
+    kept = world.give(world.home / "shared/keys/id", "secret")
+    (world.home / ".ssh").symlink_to("shared/keys")
+    script = f"cat {kept}; cat ~/shared/plain"
+    world.give(world.home / "shared/plain", "ordinary")
+    assert world.run("sh", "-c", script, options=("--read", str(world.home / "shared"))).out == "ordinary"
+    (world.home / ".ssh").unlink()
+    assert world.run("sh", "-c", script, options=("--read", str(world.home / "shared"))).out == "secretordinary"
+
+
+def test_every_place_is_denied_below_the_home() -> None:
+    """With all of the home granted, to read or to write; with nothing granted, there is nothing to deny."""
+    for access in (READ, WRITE):
+        for grant in ("/home/ada", "/home", "/"):
+            denied = {entry.path for entry in protected_entries("/home/ada", [Entry(grant, access, "")])}
+            assert denied >= {f"/home/ada/{name}" for name in NAMES}
+    assert protected_entries("/home/ada", [Entry("/home/ada", PRIVATE, ""), Entry("/w", WRITE, "")]) == []
+
+
+@pytest.mark.parametrize("path", ["/run/docker.sock", "/run/user", "/run/dbus", "/tmp/.X11-unix"])
+def test_sockets_of_others_are_denied(path: str) -> None:
+    """Whoever reaches them has programs outside do things; who names one gets it."""
+    assert path in SOCKETS
+    folder = os.path.dirname(path)
+    assert path in {entry.path for entry in protected_entries("/home/ada", [Entry(folder, READ, "")])}
+    named = [Entry(folder, READ, ""), Entry(path, READ, "")]
+    assert path not in {entry.path for entry in protected_entries("/home/ada", named)}
+
+
+@pytest.mark.parametrize(
+    ("granted", "denied"),
+    [
+        ([".config"], True),
+        ([".config/gh"], False),
+        ([".config/gh/hosts.yml"], False),
+        ([".config", ".config/gh"], False),
+        (["project"], False),
+    ],
+)
+def test_who_names_a_place_gets_it(granted: list[str], denied: bool) -> None:
+    """A grant of the place itself, or in it, was meant; one of a folder around it was not."""
+    entries = ordered([Entry("/h", PRIVATE, ""), *(Entry(f"/h/{path}", READ, "") for path in granted)])
+    found = protected_entries("/h", entries)
+    assert ("/h/.config/gh" in {entry.path for entry in found}) == denied
+    decides = governing(ordered([*entries, *found]), "/h/.config/gh/hosts.yml")
+    assert decides is not None
+    assert (decides.access == DENY) == denied
+
+
+def test_one_agents_login_is_not_anothers() -> None:
+    """The folders of every harness are protected; a session has those of its own, which are named."""
+    entries = [Entry("/home/ada", READ, ""), Entry("/home/ada/.claude", WRITE, "")]
+    denied = {entry.path for entry in protected_entries("/home/ada", entries)}
+    places = {f"/home/ada/{place.rstrip('/')}" for one in HARNESSES for place in one.folders}
+    assert places - denied == {"/home/ada/.claude"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "contains"),
+    [
+        ("/", True),
+        ("/home", True),
+        ("/home/ada", True),
+        ("/home/ada/.config", True),
+        ("/home/ada/.local/share", True),
+        ("/home/ada/.ssh/deep", True),
+        ("/home/ada/.local/share/claude/versions", False),
+        ("/home/ada/.nvm", False),
+        ("/opt/tool", False),
+    ],
+)
+def test_a_folder_with_such_a_place_is_known(folder: str, contains: bool) -> None:
+    """Around one, one itself, or in one; whether it exists or not."""
+    assert contains_protected(folder, "/home/ada") == contains

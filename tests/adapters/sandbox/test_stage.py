@@ -1,0 +1,159 @@
+"""The last step inside: what a program finds when it begins, and what is said when it cannot."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.sandbox import landlock, stage
+
+TOLD = r"""
+import os, sys
+for line in open("/proc/self/status"):
+    if line.startswith(("SigIgn", "SigBlk")):
+        print(line.split()[1])
+"""
+IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
+
+
+def staged(
+    *argv: str, fence: tuple[str, ...] = (), environment: dict[str, str] | None = None, fds: tuple[int, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run the stage outside of any sandbox, as bubblewrap would start it."""
+    return subprocess.run(
+        stage.command(argv, fence),
+        env=environment if environment is not None else {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        pass_fds=fds,
+        timeout=30,
+    )
+
+
+def test_the_program_gets_its_arguments_and_environment() -> None:
+    """Every byte of both, empty words and words that look like options included; and its exit status is the status."""
+    words = ["a b", "", "--", "-c", "ü", "\udcff", "x\ny"]
+    done = staged("/bin/sh", "-c", 'printf "%s|" "$@"; echo "$A"; exit 9', "sh", *words, environment={"A": "b=\udcfe"})
+    assert done.returncode == 9
+    assert done.stdout == "".join(f"{word}|" for word in words) + "b=\udcfe\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"LANG": "C"},
+        {"LC_ALL": "C"},
+        {"LC_CTYPE": "C.UTF-8"},
+        {"LC_CTYPE": "C.UTF-8", "LANG": "C"},
+        {"LANG": "C.UTF-8"},
+    ],
+)
+def test_no_variable_is_added_or_lost(environment: dict[str, str]) -> None:
+    """Python sets LC_CTYPE for itself where the locale is C; the program does not see it, but keeps one of its own."""
+    done = staged("/usr/bin/env", environment=environment)
+    assert dict(line.split("=", 1) for line in done.stdout.splitlines()) == environment
+
+
+def test_signals_are_usual_again() -> None:
+    """What omac ignores around a sandbox, and what Python ignores for itself, acts again; what a caller ignores stays."""
+    line = stage.command((sys.executable, "-I", "-S", "-c", TOLD), ())
+    bare = [sys.executable, "-I", "-S", "-c", f"import os, signal; {{}} os.execv({line[0]!r}, {line!r})"]
+    ignore = " ".join(f"signal.signal({number:d}, signal.SIG_IGN);" for number in (*IGNORED, signal.SIGHUP))
+    done = subprocess.run([*bare[:-1], bare[-1].format(ignore)], capture_output=True, text=True, timeout=30)
+    told = int(done.stdout.split()[1], 16)
+    python_ignores = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1  # the one that tells is Python too
+    assert told == 1 << signal.SIGHUP - 1 | python_ignores
+    shell = stage.command(("/bin/sh", "-c", "grep SigIgn /proc/self/status"), ())
+    bare[-1] = f"import os, signal; {ignore} os.execv({shell[0]!r}, {shell!r})"
+    told = int(subprocess.run(bare, capture_output=True, text=True, timeout=30).stdout.split()[1], 16)
+    assert told == 1 << signal.SIGHUP - 1
+
+
+def test_descriptors_end_here() -> None:
+    """What bubblewrap inherited is not open in the program, however high its number is."""
+    reader, writer = os.pipe()
+    high = os.dup2(writer, 900)
+    try:
+        listing = ("/bin/sh", "-c", "echo /proc/$$/fd/*")
+        done = staged(*listing, fds=(reader, writer, high))
+        open_ = {int(name.rsplit("/", 1)[1]) for name in done.stdout.split()}
+        assert len(open_) <= 4  # the standard three, and the folder that the shell lists
+        assert not open_ & {writer, high}
+        plain = subprocess.run(listing, capture_output=True, text=True, pass_fds=(reader, writer, high), timeout=30)
+        assert f"/{high}" in plain.stdout
+    finally:
+        for descriptor in (reader, writer, high):
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "status", "words"),
+    [
+        (None, 0, stage.NOT_FOUND, "is not in the sandbox"),
+        ("#!/nowhere/sh\n", 0o755, stage.CANNOT_RUN, "the interpreter or loader that it names is not in the sandbox"),
+        ("echo hello\n", 0o755, stage.CANNOT_RUN, "it has no #! line and is no program for this machine"),
+        ("#!/bin/sh\n", 0o644, stage.CANNOT_RUN, "Permission denied"),
+    ],
+)
+def test_what_cannot_run_is_told_like_a_shell(
+    content: str | None, mode: int, status: int, words: str, tmp_path: Path
+) -> None:
+    """127 for what is not there, 126 for what cannot run, one line that names it and why."""
+    path = tmp_path / "tool"
+    if content is not None:
+        path.write_text(content)
+        path.chmod(mode)
+    done = staged(str(path))
+    assert done.returncode == status
+    assert done.stderr.startswith(f"omac: {path} ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    if status == stage.CANNOT_RUN and "interpreter" in words:
+        path.write_text("#!/bin/sh\nexit 3\n")
+        assert staged(str(path)).returncode == 3
+
+
+@pytest.mark.skipif(landlock.abi() < 2, reason="needs Landlock ABI 2 (Linux 5.19)")
+def test_the_fence_stands_before_the_program_begins(tmp_path: Path) -> None:
+    """No link is made behind it; beside it, and without it, one is."""
+    (tmp_path / "git").mkdir()
+    (tmp_path / "work").mkdir()
+    fence = (str(tmp_path / "git"),)
+    done = staged("/bin/ln", "-s", "x", str(tmp_path / "git" / "l"), fence=fence)
+    assert done.returncode == 1
+    assert "Permission denied" in done.stderr
+    assert staged("/bin/ln", "-s", "x", str(tmp_path / "work" / "l"), fence=fence).returncode == 0
+    assert staged("/bin/ln", "-s", "x", str(tmp_path / "git" / "l")).returncode == 0
+
+
+def test_without_its_fence_no_program_runs(tmp_path: Path) -> None:
+    """Where the kernel cannot build the fence, the program does not begin."""
+    line = stage.command(("/bin/true",), (str(tmp_path),))
+    forbid = "from omac.adapters.sandbox import landlock, syscall; landlock.CREATE = 9999; "
+    at = line.index("-c") + 1
+    line[at] = line[at].replace("; from", f"; {forbid}from", 1)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30)
+    assert done.returncode == stage.CANNOT_RUN
+    assert done.stderr.startswith("omac: the fence around git's folders could not be set up")
+
+
+def test_it_is_quick(tmp_path: Path) -> None:
+    """Less than twice an interpreter that does nothing; what it measures is kept by the benchmark."""
+
+    def fastest(line: list[str]) -> float:
+        times = []
+        for _ in range(12):
+            begin = time.perf_counter()
+            subprocess.run(line, check=True, timeout=30)
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    nothing = fastest([sys.executable, "-I", "-S", "-c", "pass"])
+    assert fastest(stage.command(("/bin/true",), (str(tmp_path),))) < 2 * nothing

@@ -1,0 +1,153 @@
+"""What a sandbox costs: launching nothing in one, and building in one, each beside the same without omac.
+
+Peers in the same run: bubblewrap with the very arguments that omac gives it, and, where they are on PATH, the sandboxes
+of other makers (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their folder node_modules/.bin on PATH).
+"""
+
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.report import Figure, median, publish
+
+from omac.adapters.sandbox import bubblewrap, seccomp
+from omac.tools.sandbox_options import parse
+from omac.tools.sandbox_policy import plan
+
+ROUNDS = 40
+BUILD_ROUNDS = 9
+FILES = 2_000
+OMAC = str(Path(sys.executable).parent / "omac")
+BUILD = """\
+set -e
+rm -rf copy && git clone -q {origin} copy && cd copy
+i=0; while [ $i -lt {files} ]; do echo "value_$i = $i" > module_$i.py; i=$((i+1)); done
+git add . && git -c user.name=A -c user.email=a@example.org commit -qm build
+/usr/bin/python3 -m compileall -q .
+"""
+
+
+def main() -> bool:
+    """Measure all; True when the bounds hold."""
+    with _world() as (top, environment):
+        figures = [*launching(top / "work", environment), building(top, environment)]
+    return publish("sandbox", figures)
+
+
+def launching(work: Path, environment: dict[str, str]) -> list[Figure]:
+    """`true` in each sandbox, in turn, as a whole process; the record made durable included."""
+    calls = {"omac": _process([OMAC, "sandbox", "run", "--", "true"], work, environment)}
+    calls["bubblewrap"] = _equal_policy(work, environment)
+    if srt := shutil.which("srt"):
+        calls["sandbox-runtime"] = _process([srt, "true"], work, environment)
+    if codex := shutil.which("codex"):
+        calls["codex"] = _process([codex, "sandbox", "linux", "true"], work, environment)
+        if not _works(calls["codex"]):
+            calls["codex"] = _process([codex, "sandbox", "true"], work, environment)
+    calls = {name: call for name, call in calls.items() if name in ("omac", "bubblewrap") or _works(call)}
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(ROUNDS + 1):
+        for name, call in calls.items():
+            begun = time.perf_counter()
+            call()
+            if number:
+                taken[name].append(1000 * (time.perf_counter() - begun))
+    ours = median(taken["omac"])
+    figures = []
+    for name, times in taken.items():
+        if name == "omac":
+            continue
+        peer = median(times)
+        most = 8.0 if name == "bubblewrap" else 1.0
+        bound = "<= 8x, aim 5x" if name == "bubblewrap" else "< 1x"
+        holds = ours / peer <= most
+        figures.append(
+            Figure(f"run true, to {name}", f"{ours:.1f} ms", f"{peer:.1f} ms", f"{ours / peer:.2f}x", bound, holds)
+        )
+    return figures
+
+
+def building(top: Path, environment: dict[str, str]) -> Figure:
+    """CPU time of clone, 2,000 files, add, commit and compile: inside against outside, as the median of pairs."""
+    work, origin = top / "work", top / "work" / "origin"
+    subprocess.run(["git", "init", "-q", str(origin)], check=True, env=environment)
+    (origin / "README").write_text("origin\n")
+    git = ["git", "-C", str(origin), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "add", "."], check=True, env=environment)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True, env=environment)
+    script = BUILD.format(origin=origin, files=FILES)
+    inside = _process([OMAC, "sandbox", "run", "--", "sh", "-c", script], work, environment)
+    outside = _process(["sh", "-c", script], work, environment)
+    pairs = [(_cpu(inside), _cpu(outside)) for _ in range(BUILD_ROUNDS + 1)][1:]
+    ratio = median([one / other for one, other in pairs])
+    ours, peer = median([one for one, _ in pairs]), median([other for _, other in pairs])
+    return Figure("build, CPU", f"{ours:.2f} s", f"{peer:.2f} s", f"{ratio:.3f}x", "<= 1.10x", ratio <= 1.10)
+
+
+def _equal_policy(work: Path, environment: dict[str, str]) -> Callable[[], None]:
+    """bubblewrap alone, with the arguments, the filter and the variables that omac would give it."""
+    with contextlib.chdir(work):
+        planned = plan(parse(["--", "true"]), environment)
+
+    def call() -> None:
+        files = bubblewrap.Files()
+        line = ["/usr/bin/bwrap", *bubblewrap.arguments(planned.policy, files, seccomp.program(os.uname().machine))]
+        try:
+            subprocess.run(
+                [*line, "--", *planned.argv],
+                check=True,
+                env=dict(planned.policy.environment),
+                pass_fds=files.descriptors,
+            )
+        finally:
+            files.close()
+
+    return call
+
+
+def _process(line: list[str], work: Path, environment: dict[str, str]) -> Callable[[], None]:
+    def call() -> None:
+        subprocess.run(line, check=True, cwd=work, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+
+    return call
+
+
+def _works(call: Callable[[], None]) -> bool:
+    try:
+        call()
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _cpu(call: Callable[[], None]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    call()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@contextlib.contextmanager
+def _world() -> Iterator[tuple[Path, dict[str, str]]]:
+    top = Path(tempfile.mkdtemp(prefix="omac-bench-"))
+    try:
+        (top / "work").mkdir()
+        (top / "home").mkdir(mode=0o700)
+        yield (
+            top,
+            {
+                "HOME": str(top / "home"),
+                "PATH": os.environ["PATH"],
+                "OMAC_STATE_DIR": str(top / "state"),
+                "GIT_CONFIG_GLOBAL": "/dev/null",
+            },
+        )
+    finally:
+        shutil.rmtree(top, ignore_errors=True)

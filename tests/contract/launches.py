@@ -1,0 +1,49 @@
+"""Launches and denials for tests, as the programs that make them spool them."""
+
+from pathlib import Path
+from typing import Any
+
+from omac.journal.spool import Spool
+
+REQUEST: dict[str, Any] = {
+    "workdir": "/w/shop", "harness": "claude", "backend": "bubblewrap", "policy": "ab" * 32, "argv": ["npm", "test"],
+    "network": "host", "pid": 42, "start_ticks": 7, "boot_id": "boot", "run": "",
+}  # fmt: skip
+REFUSED: dict[str, Any] = {
+    "workdir": "/w/shop", "harness": "claude", "argv": ["npm"], "reason": "git-unsafe", "message": "no",
+}  # fmt: skip
+DENIED = {"harness": "claude", "tool": "Write", "path": "/w/x", "root": "/w/t", "probable": "/w/t/x", "session": "s1"}
+AT = 1_700_000_000 * 10**9
+
+
+class Program:
+    """One program that spools; its clock ticks a second with every record."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spool = Spool(str(folder))
+        self.at = AT
+
+    def launch(self, launch: str, *steps: str, **other: Any) -> list[str]:
+        """The records of one launch up to the last of `steps`; returns their paths."""
+        fields: dict[str, dict[str, Any]] = {
+            "launch-requested": REQUEST | other,
+            "launched": {"pid": 43},
+            "exited": {"status": 0, "findings": ["/w/shop/.git/hooks/x: a hook"], "lost": ""},
+            "denied": REFUSED,
+        }
+        return [self.put(f"sandbox.{step}", fields[step], launch, n) for n, step in enumerate(steps, 1)]
+
+    def deny(self, id_: str, **other: Any) -> str:
+        """One denial of the write guard."""
+        return self.put("guard.denied", DENIED | other, id_, None)
+
+    def put(self, kind: str, fields: dict[str, Any], id_: str, version: int | None, **other: Any) -> str:
+        """Any record."""
+        self.at += 10**9
+        stream = "guard" if kind == "guard.denied" else f"sandbox/{id_}"
+        actor = "agent" if kind == "guard.denied" else "person"
+        given: dict[str, Any] = {"stream": stream, "at": self.at, "run": "", "actor": actor} | other
+        return self.spool.append(kind, fields, version=version, id=id_, **given)
+
+
+WHOLE = ("launch-requested", "launched", "exited")

@@ -1,0 +1,57 @@
+"""domain/sandbox.py: a launch is requested once, and ends once."""
+
+import itertools
+from typing import get_args
+
+import pytest
+
+from omac.domain import sandbox
+from omac.domain.recorded import Event
+from omac.domain.sandbox import EVENTS, TABLE, Denied, Exited, Launched, LaunchRequested, Sandbox, Status
+
+REQUESTED = LaunchRequested("/w", "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot", "run1")
+EXAMPLES: tuple[Event, ...] = (REQUESTED, Launched(43), Exited(0), Denied("/w", "", ("x",), "git-unsafe", "no"))
+
+
+def test_every_event_has_an_example() -> None:
+    """None is left out below."""
+    assert {type(event) for event in EXAMPLES} == set(EVENTS)
+
+
+@pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EXAMPLES)))
+def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
+    """What is in it leads to the status it says; what is not cannot follow."""
+    state = Sandbox(status)
+    if (status, type(event)) in TABLE:
+        assert sandbox.evolve(state, event).status == TABLE[status, type(event)]
+    else:
+        with pytest.raises(KeyError):
+            sandbox.evolve(state, event)
+
+
+@pytest.mark.parametrize("ended", [status for status in get_args(Status) if not Sandbox(status).live])
+def test_what_has_ended_ends_no_more(ended: Status) -> None:
+    """Nothing but a launch that was never asked for can begin."""
+    following = {event for status, event in TABLE if status == ended}
+    assert following == ({LaunchRequested, Denied} if ended == "unknown" else set())
+
+
+def test_what_a_launch_is_stays_known_after_its_end() -> None:
+    """What was asked for, and where it ran."""
+    state = Sandbox()
+    for event, expected in (
+        (REQUESTED, Sandbox("requested", REQUESTED)),
+        (Launched(43), Sandbox("launched", REQUESTED, 43)),
+        (Exited(130), Sandbox("exited", REQUESTED, 43)),
+    ):
+        state = sandbox.evolve(state, event)
+        assert state == expected
+
+
+@pytest.mark.parametrize("status", get_args(Status))
+def test_only_what_lives_is_lost(status: Status) -> None:
+    """What has ended keeps the end that was seen; a lost one has no status, for nobody saw it."""
+    state = Sandbox(status, REQUESTED)
+    lost = sandbox.lose(state, "killed")
+    assert lost == ([Exited(None, (), "killed")] if state.live else [])
+    assert all(sandbox.evolve(state, event).status == "exited" for event in lost)

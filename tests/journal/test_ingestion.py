@@ -1,0 +1,583 @@
+"""journal/ingestion.py: what was spooled is in the journal once, whatever happens on the way there."""
+
+import fcntl
+import itertools
+import json
+import logging
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.journals import lock, python, run_python
+from contract.launches import AT, REQUEST, WHOLE, Program
+from contract.media import needs_bubblewrap, small_disk
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omac.domain import ids, sandbox
+from omac.domain.guard_record import GuardDenied
+from omac.domain.ids import HostId, LaunchId
+from omac.domain.recorded import Cause, Recorded
+from omac.domain.refusal import Refusal
+from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested, Sandbox
+from omac.journal.application import Journal
+from omac.journal.ingestion import REJECTED, WAIT_NS, Inbox, ingest
+from omac.journal.opening import open_journal, read_journal
+from omac.journal.registry import KIND_OF
+from omac.journal.spool import RECORD_MAX
+from omac.projections.status import status_of
+from omac.projections.system import System
+
+HOST = HostId("host0001")
+NOBODY = 65_534
+INGEST = """
+    import sys, time
+    from omac.domain.ids import HostId
+    from omac.journal.ingestion import Inbox, ingest
+    from omac.journal.opening import open_journal
+    journal = open_journal(sys.argv[1], "run", time.time_ns)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(ingest(Inbox(sys.argv[2], HostId("host0001")), journal))
+    journal.close()
+"""
+KILLED_AT = """
+    import os, signal, sys
+    def die(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.unlink = die
+"""
+
+
+@pytest.fixture
+def folder(path: Path) -> Path:
+    """The spool beside the test's journal."""
+    return path.parent / "spool"
+
+
+@pytest.fixture
+def program(folder: Path) -> Program:
+    """Something that spools."""
+    return Program(folder)
+
+
+@pytest.fixture
+def inbox(folder: Path) -> Inbox:
+    """The same spool as the journal sees it."""
+    return Inbox(str(folder), HOST)
+
+
+@pytest.fixture
+def take(path: Path, inbox: Inbox) -> Callable[..., int]:
+    """Ingests with a journal of its own, as one process after another does; returns how many were taken."""
+
+    def run(now: int = AT, journal: Path = path, **options: Any) -> int:
+        opened = open_journal(str(journal), "taker", lambda: now)
+        try:
+            return ingest(inbox, opened, **options)
+        finally:
+            opened.close()
+
+    return run
+
+
+def told(path: Path) -> list[Recorded]:
+    journal = read_journal(str(path))
+    try:
+        return list(journal.records())
+    finally:
+        journal.close()
+
+
+def kinds(path: Path) -> list[str]:
+    return [KIND_OF[type(one.event)] for one in told(path)]
+
+
+def rejected(folder: Path) -> list[str]:
+    place = folder / REJECTED
+    return sorted(os.listdir(place)) if place.exists() else []
+
+
+# ---- what comes of a record ----
+
+
+def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take: Callable[..., int]) -> None:
+    """As they were spooled, with this host in their streams; then their files are gone."""
+    program.launch("aa", *WHOLE)
+    program.deny("bb")
+    assert take() == 4
+    requested, launched, exited, denied = told(path)
+    assert requested.event == LaunchRequested(**REQUEST | {"argv": ("npm", "test")})
+    assert (launched.event, exited.event) == (Launched(43), Exited(0, ("/w/shop/.git/hooks/x: a hook",)))
+    assert denied.event == GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1")
+    stream = ids.sandbox_stream(HOST, LaunchId("aa"))
+    assert [(one.stream, one.version) for one in told(path)] == [
+        (stream, 1), (stream, 2), (stream, 3), (ids.guard_stream(HOST), None),
+    ]  # fmt: skip
+    assert [one.at for one in told(path)] == [AT + n * 10**9 for n in (1, 2, 3, 4)]
+    assert [one.actor for one in told(path)] == ["person", "person", "person", "agent"]
+    assert [one.correlation for one in told(path)] == ["aa", "aa", "aa", None]
+    assert os.listdir(folder) == []
+    assert status_of(System().replay(told(path))).sandboxes == ()
+
+
+def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[..., int]) -> None:
+    """Before it was requested, and after."""
+    program.launch("aa", "denied")
+    program.launch("bb", "launch-requested", "denied")
+    program.launch("cc", "launch-requested", "launched", "denied")
+    assert take() == 6
+    assert sum(isinstance(one.event, Denied) for one in told(path)) == 3
+
+
+def test_the_run_is_told(path: Path, program: Program, take: Callable[..., int]) -> None:
+    """Who launched, not who ingested."""
+    program.put("sandbox.launch-requested", REQUEST, "aa", 1, run="r1")
+    take()
+    assert told(path)[0].run == "r1"
+
+
+def test_fields_that_are_missing_have_their_defaults(path: Path, program: Program, take: Callable[..., int]) -> None:
+    """What an earlier omac spooled is read by a later one that knows more fields."""
+    fields = {name: value for name, value in REQUEST.items() if name != "run"}
+    program.put("sandbox.launch-requested", fields, "aa", 1)
+    program.put("sandbox.exited", {"status": 3}, "aa", 2)
+    assert take() == 2
+    assert told(path)[1].event == Exited(3, (), "")
+
+
+def test_nothing_to_take(path: Path, inbox: Inbox, take: Callable[..., int]) -> None:
+    """No folder, or an empty one."""
+    assert (take(), inbox.names(), inbox.rejected()) == (0, frozenset(), 0)
+    Program(Path(inbox.folder))
+    assert take() == 0
+    assert kinds(path) == []
+
+
+def test_a_folder_that_others_may_write_is_refused(folder: Path, program: Program, take: Callable[..., int]) -> None:
+    """What lies there may be anybody's."""
+    program.deny("a")
+    folder.chmod(0o777)
+    with pytest.raises(Refusal, match="others may write"):
+        take()
+    folder.chmod(0o700)
+    assert take() == 1
+
+
+# ---- order ----
+
+
+def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Callable[..., int]) -> None:
+    """The clock was set back while a program ran; another one's records keep their places."""
+    program.put("sandbox.exited", {"status": 0}, "aa", 3, at=AT + 1)
+    program.put("guard.denied", {"harness": "", "tool": "", "path": "", "root": ""}, "dd", None, at=AT + 2)
+    program.put("sandbox.launched", {"pid": 1}, "aa", 2, at=AT + 3)
+    program.put("sandbox.launch-requested", REQUEST, "aa", 1, at=AT + 4)
+    assert take() == 4
+    assert kinds(path) == ["sandbox.launch-requested", "guard.denied", "sandbox.launched", "sandbox.exited"]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject) -> None:
+    """Any clocks, any cuts between ingestions: the journal is sound, and each launch is whole in it."""
+    root = tmp_path_factory.mktemp("order")
+    program, journal = Program(root / "spool"), open_journal(str(root / "journal.db"), "r", lambda: AT)
+    launches = [f"launch{number}" for number in range(3)]
+    left = {launch: list(enumerate(WHOLE, 1)) for launch in launches}
+    fields: dict[str, dict[str, Any]] = {"launch-requested": REQUEST, "launched": {"pid": 1}, "exited": {"status": 0}}
+    try:
+        while any(left.values()):
+            launch = data.draw(st.sampled_from([one for one in launches if left[one]]))
+            version, step = left[launch].pop(0)
+            program.put(f"sandbox.{step}", fields[step], launch, version, at=AT + data.draw(st.integers(-9, 9)))
+            if data.draw(st.booleans()):
+                ingest(Inbox(str(root / "spool"), HOST), journal)
+        ingest(Inbox(str(root / "spool"), HOST), journal)
+        system = System().replay(journal.records())
+    finally:
+        journal.close()
+    assert {entry.state.status for entry in system.sandboxes.entries.values()} == {"exited"}
+    assert (len(system.sandboxes.entries), system.position) == (3, 9)
+    assert os.listdir(root / "spool") == []
+
+
+def test_a_record_that_was_lost_holds_nothing_up(path: Path, program: Program, take: Callable[..., int]) -> None:
+    """The power failed before `launched` was on the disk, and `exited` was: what ended has ended."""
+    paths = program.launch("aa", *WHOLE)
+    os.unlink(paths[1])
+    assert take() == 2
+    assert [(one.version, type(one.event)) for one in told(path)] == [(1, LaunchRequested), (2, Exited)]
+
+
+def test_what_waits_for_its_beginning(
+    path: Path, tmp_path: Path, folder: Path, program: Program, take: Callable[..., int]
+) -> None:
+    """It may be in another journal: the rest goes where the beginning went. Nobody waits for ever."""
+    program.launch("aa", "launch-requested")
+    other = tmp_path / "other.db"
+    assert take(journal=other) == 1
+    program.at = AT
+    for path_ in program.launch("aa", *WHOLE):
+        if ".1." in path_:
+            os.unlink(path_)
+    program.deny("bb")
+    assert (take(), rejected(folder)) == (1, [])
+    assert (take(), kinds(path)) == (0, ["guard.denied"])
+    assert take(journal=other) == 2
+    assert kinds(other) == [f"sandbox.{step}" for step in WHOLE]
+
+    late = program.put("sandbox.exited", {"status": 0}, "cc", 3)
+    assert (take(program.at + WAIT_NS), rejected(folder)) == (0, [])
+    assert take(program.at + WAIT_NS + 1) == 0
+    assert rejected(folder) == [os.path.basename(late)]
+
+
+def test_an_end_that_was_settled_by_others_stays_settled(
+    path: Path, folder: Path, program: Program, take: Callable[..., int]
+) -> None:
+    """A later omac recorded it as lost: what comes too late is set aside, and the journal stays sound."""
+    paths = program.launch("aa", *WHOLE)
+    os.rename(paths[2], paths[2] + ".later")
+    take()
+    journal = open_journal(str(path), "later", lambda: AT)
+    stream = ids.sandbox_stream(HOST, LaunchId("aa"))
+    journal.execute(stream, Sandbox(), sandbox.evolve, lambda state: sandbox.lose(state, "gone"), Cause("omac"))
+    journal.close()
+    os.rename(folder / REJECTED / (os.path.basename(paths[2]) + ".later"), paths[2])
+    assert take() == 0
+    assert [type(one.event) for one in told(path)] == [LaunchRequested, Launched, Exited]
+    assert told(path)[2].event == Exited(None, (), "gone")
+    assert rejected(folder) == [os.path.basename(paths[2])]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [("launched",), ("exited",), ("launch-requested", "launch-requested"), ("denied", "launched"),
+     ("launch-requested", "exited", "exited"), ("launch-requested", "launched", "launched")],
+)  # fmt: skip
+def test_nothing_that_cannot_follow_gets_in(
+    path: Path, folder: Path, program: Program, take: Callable[..., int], steps: tuple[str, ...]
+) -> None:
+    """A fold that fails would stop omac: what the state machine does not allow is set aside."""
+    program.launch("aa", *steps)
+    program.deny("bb")
+    take()
+    System().replay(told(path))
+    assert len(rejected(folder)) == 1
+    assert kinds(path)[-1] == "guard.denied"
+
+
+# ---- once ----
+
+
+def test_killed_before_the_file_is_removed(path: Path, folder: Path, program: Program) -> None:
+    """The next ingestion finds the records in the journal and only removes the files, of logs too."""
+    program.launch("aa", *WHOLE)
+    program.deny("bb")
+    dead = run_python(KILLED_AT + INGEST, str(path), str(folder))
+    assert dead.returncode == -signal.SIGKILL
+    assert (len(kinds(path)), len(os.listdir(folder))) == (4, 4)
+    alive = run_python(INGEST, str(path), str(folder))
+    assert alive.stdout == "ready\n0\n", alive
+    assert (len(kinds(path)), os.listdir(folder), rejected(folder)) == (4, [], [])
+
+
+def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Program, take: Callable[..., int]) -> None:
+    """What is remembered is bounded by what could come again."""
+    for number in range(5):
+        program.deny(f"a{number}")
+        assert take() == 1
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT host, id FROM spooled").fetchall() == [(HOST, "a4.0")]
+    connection.close()
+
+
+def test_hosts_do_not_forget_for_each_other(path: Path, tmp_path: Path, inbox: Inbox, program: Program) -> None:
+    """Two state directories may share a journal."""
+    dead = run_python(KILLED_AT + INGEST, str(path), inbox.folder) if program.deny("a") else None
+    assert dead is not None
+    assert dead.returncode == -signal.SIGKILL
+    other = Inbox(str(tmp_path / "other"), HostId("host0002"))
+    Program(tmp_path / "other").deny("a")
+    journal = open_journal(str(path), "r", lambda: AT)
+    try:
+        assert (ingest(other, journal), ingest(inbox, journal)) == (1, 0)
+    finally:
+        journal.close()
+    assert len(kinds(path)) == 2
+
+
+def test_two_processes_at_once(path: Path, folder: Path, program: Program, take: Callable[..., int]) -> None:
+    """Each record is taken once; who comes second leaves it to the first."""
+    for number in range(50):
+        program.launch(f"a{number}", *WHOLE)
+        program.deny(f"d{number}")
+    processes = [python(INGEST, str(path), str(folder)) for _ in range(3)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()
+    outs = [process.communicate(timeout=60) for process in processes]
+    take()
+    assert [err for _, err in outs] == [""] * 3
+    assert (len(kinds(path)), os.listdir(folder)) == (200, [])
+    system = System().replay(told(path))
+    assert (len(system.sandboxes.entries), system.guarded.denied) == (50, 50)
+
+
+def test_whoever_is_second_can_wait(folder: Path, program: Program, take: Callable[..., int]) -> None:
+    """For as long as it likes; the lock ends with the process that has it."""
+    program.deny("a")
+    holder = os.open(folder, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    assert take() == 0
+    assert take(wait_s=0.05) == 0
+    os.close(holder)
+    assert take(wait_s=0.05) == 1
+
+
+def test_while_programs_go_on_spooling(path: Path, folder: Path, take: Callable[..., int]) -> None:
+    """Nothing is lost or doubled between a writer and a reader of the folder."""
+    code = """
+    import sys
+    from contract.launches import WHOLE, Program
+    program = Program(sys.argv[1])
+    for number in range(60):
+        program.launch(f"{sys.argv[2]}{number}", *WHOLE)
+    """
+    processes = [python(code, str(folder), name) for name in ("a", "b")]
+    while any(process.poll() is None for process in processes):
+        take()
+    assert [process.communicate() for process in processes] == [("", "")] * 2
+    take()
+    assert (len(kinds(path)), os.listdir(folder)) == (360, [])
+    System().replay(told(path))
+
+
+# ---- what cannot be taken ----
+
+
+def spooled(program: Program, **changes: Any) -> tuple[Path, dict[str, Any]]:
+    """A denial that was spooled, and what its file says."""
+    path = Path(program.deny("bad"))
+    return path, json.loads(path.read_text()) | changes
+
+
+def rewrite(program: Program, **changes: Any) -> None:
+    path, document = spooled(program, **changes)
+    path.write_text(json.dumps(document))
+
+
+def torn(program: Program) -> None:
+    path, _ = spooled(program)
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def as_is(content: bytes) -> Callable[[Program], None]:
+    return lambda program: spooled(program)[0].write_bytes(content) and None
+
+
+def linked(program: Program) -> None:
+    path, _ = spooled(program)
+    os.rename(path, path.parent.parent / "elsewhere")
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+def folder_there(program: Program) -> None:
+    path, _ = spooled(program)
+    path.unlink()
+    path.mkdir()
+
+
+def pipe(program: Program) -> None:
+    path, _ = spooled(program)
+    path.unlink()
+    os.mkfifo(path)
+
+
+def foreign(program: Program) -> None:
+    os.chown(spooled(program)[0], NOBODY, NOBODY)
+
+
+def renamed(name: str) -> Callable[[Program], None]:
+    return lambda program: os.rename(path := spooled(program)[0], path.parent / name)
+
+
+LAUNCH = {"kind": "sandbox.launched", "stream": "sandbox/bad", "fields": {"pid": 1}}
+HOSTILE: dict[str, Callable[[Program], None]] = {
+    "torn": torn,
+    "empty": as_is(b""),
+    "not json": as_is(b"\0" * 100),
+    "nested": as_is(b"[" * 60_000),
+    "a list": as_is(b"[]"),
+    "not utf-8": as_is(b'{"form":1,"id":"\xff"}'),
+    "too long": lambda program: rewrite(program, fields={"path": "x" * RECORD_MAX}),
+    "a later form": lambda program: rewrite(program, form=2),
+    "an unknown key": lambda program: rewrite(program, more=1),
+    "an unknown kind": lambda program: rewrite(program, kind="guard.allowed"),
+    "a kind that is not spooled": lambda program: rewrite(program, kind="skill.approved", fields={}),
+    "a path as a kind": lambda program: rewrite(program, kind="os:system"),
+    "another stream": lambda program: rewrite(program, stream="guard/host0002"),
+    "a stream of others": lambda program: rewrite(program, **LAUNCH | {"stream": "registration/x"}, version=1),
+    "a stream with a path": lambda program: rewrite(program, **LAUNCH | {"stream": "sandbox/../x"}, version=1),
+    "an aggregate without version": lambda program: rewrite(program, **LAUNCH),
+    "a log with a version": lambda program: rewrite(program, version=1),
+    "a version below 1": lambda program: rewrite(program, version=0),
+    "a huge version": lambda program: rewrite(program, version=2**40),
+    "a time before 1970": lambda program: rewrite(program, at=-1),
+    "a huge time": lambda program: rewrite(program, at=2**70),
+    "a fraction of a time": lambda program: rewrite(program, at=1.5),
+    "an unknown actor": lambda program: rewrite(program, actor="root"),
+    "a run that is a path": lambda program: rewrite(program, run="../x"),
+    "a run with a line": lambda program: rewrite(program, run="a\n"),
+    "an id that is a path": lambda program: rewrite(program, id="../x"),
+    "an unknown field": lambda program: rewrite(program, fields={"path": "", "more": 1}),
+    "a missing field": lambda program: rewrite(program, fields={"path": ""}),
+    "a field of another type": lambda program: rewrite(
+        program, fields={"harness": 1, "tool": "", "path": "", "root": ""}
+    ),
+    "a lone surrogate": lambda program: rewrite(
+        program, fields={"harness": "\ud800", "tool": "", "path": "", "root": ""}
+    ),
+    "a symbolic link": linked,
+    "a folder": folder_there,
+    "a pipe": pipe,
+    "another user's": foreign,
+    "another name": renamed("x.json"),
+    "a name out of order": renamed("00000000000000000000-bad.0.json"),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_what_cannot_be_taken_is_set_aside(
+    path: Path, folder: Path, inbox: Inbox, program: Program, take: Callable[..., int], hostile: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """It is said once, it is kept, and what lies before and behind it is recorded."""
+    program.deny("before")
+    hostile(program)
+    program.deny("behind")
+    (bad,) = [name for name in inbox.names() if "before" not in name and "behind" not in name]
+    with caplog.at_level(logging.WARNING):
+        assert take() == 2
+        assert take() == 0
+    assert kinds(path) == ["guard.denied"] * 2
+    assert (rejected(folder), inbox.names(), inbox.rejected()) == ([bad], frozenset(), 1)
+    (said,) = caplog.messages
+    assert bad in said
+    assert str(folder / REJECTED) in said
+
+
+def test_several_of_one_name_are_kept(folder: Path, program: Program, take: Callable[..., int]) -> None:
+    """None takes the place of another."""
+    for content in ("one", "two", "three"):
+        (folder / "x").write_text(content)
+        take()
+    assert sorted((folder / REJECTED / name).read_text() for name in rejected(folder)) == ["one", "three", "two"]
+
+
+def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Callable[..., int]) -> None:
+    """Then nothing can be set aside; all else goes on."""
+    (folder / REJECTED).write_text("")
+    (folder / "x").write_text("")
+    program.deny("a")
+    assert take() == 1
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    document=st.dictionaries(
+        st.sampled_from(["form", "id", "kind", "stream", "version", "at", "run", "actor", "fields"]),
+        st.one_of(
+            st.none(), st.integers(), st.text(max_size=5), st.sampled_from([1, "aa", "guard", "sandbox/aa", "person"]),
+            st.sampled_from(["guard.denied", "sandbox.exited", "sandbox.launched", {}, {"pid": 1}, {"status": 0}]),
+        ),
+    )
+)  # fmt: skip
+def test_no_file_whatsoever_harms(journal: Journal, folder: Path, inbox: Inbox, document: Any) -> None:
+    """It is recorded, it waits, or it is set aside; the journal can be folded."""
+    Program(folder)
+    at, id_, version = document.get("at"), document.get("id"), document.get("version")
+    name = f"{at:020d}-{id_}.{version or 0}.json" if type(at) is int and at >= 0 and id_ == "aa" else "x.json"
+    (folder / name[:200]).write_text(json.dumps(document))
+    ingest(inbox, journal)
+    System().replay(journal.records())
+
+
+def test_drafts_are_passed_over(folder: Path, program: Program, take: Callable[..., int]) -> None:
+    """A program may be writing one just now; one that nobody will finish is removed after an hour."""
+    draft = folder / ".01-x.0.json"
+    draft.write_text("{")
+    os.utime(draft, ns=(AT, AT))
+    assert (take(AT + 3_600 * 10**9), draft.exists()) == (0, True)
+    assert (take(AT + 3_600 * 10**9 + 1), draft.exists()) == (0, False)
+
+
+# ---- the journal ----
+
+
+@needs_bubblewrap
+def test_a_full_disk_loses_nothing(tmp_path: Path, program: Program, folder: Path) -> None:
+    """What cannot be recorded stays in the spool."""
+    for number in range(50):
+        program.deny(f"d{number}", path="/w/" + "x" * 4_000)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = run_python(INGEST, str(disk / "journal.db"), str(folder), wrap=small_disk(disk, 163_840))
+    assert "Refusal: the disk of the journal" in done.stderr, done
+    assert len(os.listdir(folder)) == 50
+
+
+def test_opening_says_what_it_cannot_take(
+    path: Path, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A journal that another program holds is opened all the same, once that lets go; the spool is left."""
+    program.deny("a")
+    os.chmod(inbox.folder, 0o777)
+    journal = open_journal(str(path), "r", lambda: AT, inbox)
+    assert (journal.store.head(), len(inbox.names())) == (0, 1)
+    assert "others may write" in caplog.text
+    journal.close()
+    os.chmod(inbox.folder, 0o700)
+    journal = open_journal(str(path), "r", lambda: AT, inbox)
+    assert (journal.store.head(), len(inbox.names())) == (1, 0)
+    journal.close()
+
+
+def test_a_locked_journal_loses_nothing(
+    path: Path, journal: Journal, inbox: Inbox, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another program keeps from being recorded stays in the spool."""
+    program.deny("a")
+    with journal.store._writer.connect() as connection:  # type: ignore[union-attr]
+        connection.connection.driver_connection.execute("PRAGMA busy_timeout=1")  # type: ignore[union-attr]
+    other = lock(path)
+    with pytest.raises(Refusal, match="locked"):
+        ingest(inbox, journal)
+    other.close()
+    assert len(inbox.names()) == 1
+    assert ingest(inbox, journal) == 1
+
+
+def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, program: Program) -> None:
+    """It is read as it is, gets what is missing when it is written, and an omac from before can go on with it."""
+    journal = open_journal(str(path), "r", itertools.count(1).__next__)
+    journal.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE spooled")
+    connection.close()
+    assert told(path) == []
+    program.deny("a")
+    journal = open_journal(str(path), "r", lambda: AT, inbox)
+    journal.close()
+    assert kinds(path) == ["guard.denied"]
+    with sqlite3.connect(path) as connection:  # what an earlier omac does with it
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        (schema,) = connection.execute("SELECT schema FROM journal").fetchone()
+    connection.close()
+    assert tables == {"journal", "name", "head", "event", "spooled"}
+    assert schema == 1

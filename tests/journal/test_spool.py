@@ -1,0 +1,252 @@
+"""journal/spool.py: what a short-lived program records is on the disk, whole, before it goes on."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.journals import python, run_python
+from contract.launches import AT, Program
+from contract.media import needs_bubblewrap, read_only, small_disk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.domain.refusal import Refusal
+from omac.journal.spool import RECORD_MAX, TEXT_MAX, Spool, encoded
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65_534
+APPEND = """
+    from contract.launches import Program
+    from omac.domain.refusal import Refusal
+    import sys
+    try:
+        program = Program(sys.argv[1])
+        for number in range(int(sys.argv[2])):
+            program.deny(f"d{number}", path="/w/" + "x" * 3_000)
+            print(number, flush=True)
+    except Refusal as refusal:
+        print(refusal.reason, refusal.message, *refusal.fix, sep="\\n")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a spool may be; nothing of its path is there yet."""
+    return tmp_path / "state" / "spool"
+
+
+def record(path: str | Path) -> Any:
+    return json.loads(Path(path).read_text())
+
+
+# ---- what is written ----
+
+
+def test_a_record(folder: Path) -> None:
+    """A file of its own, named so that names sort by time, in a folder that is its owner's alone."""
+    path = Spool(str(folder)).append(
+        "sandbox.launched", {"pid": 43}, stream="sandbox/aa", version=2, at=AT, run="r1", actor="person", id="aa"
+    )
+    assert path == str(folder / "01700000000000000000-aa.2.json")
+    assert record(path) == {
+        "form": 1, "id": "aa", "kind": "sandbox.launched", "stream": "sandbox/aa", "version": 2, "at": AT, "run": "r1",
+        "actor": "person", "fields": {"pid": 43},
+    }  # fmt: skip
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert [stat.S_IMODE(os.stat(one).st_mode) for one in (folder, folder.parent)] == [0o700, 0o700]
+    assert os.listdir(folder) == [os.path.basename(path)]
+
+
+def test_the_modes_do_not_depend_on_the_umask(folder: Path) -> None:
+    """Neither a generous one nor a mean one."""
+    before = os.umask(0)
+    try:
+        path = Program(folder).deny("a")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(os.stat(one).st_mode) for one in (path, folder)] == [0o600, 0o700]
+
+
+def test_names_sort_by_time(folder: Path) -> None:
+    """However many digits the time has."""
+    program, paths = Program(folder), []
+    for at in (0, 9, 10, AT, 2**63 - 1):
+        paths.append(program.put("guard.denied", {}, f"d{at}", None, at=at))
+    assert sorted(os.listdir(folder)) == [os.path.basename(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("plain", "plain"),
+        ('"\\/\n\r\t\0\x1f\x7f', '"\\/\n\r\t\0\x1f\x7f'),
+        ("größe/日本語/🦊\u2028", "größe/日本語/🦊\u2028"),
+        (os.fsdecode(b"/w/\xff\xc3\xbc"), "/w/\\xffü"),
+        ("\ud800", "\\xed\\xa0\\x80"),
+        ("x" * 5_000, "x" * (TEXT_MAX - 3) + "..."),
+    ],
+)
+def test_a_record_never_fails_for_what_it_tells(folder: Path, given: str, kept: str) -> None:
+    """A path may hold any bytes, and a payload any text."""
+    assert record(Program(folder).deny("a", path=given))["fields"]["path"] == kept
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8")),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
+        max_leaves=20,
+    )
+)
+def test_the_encoder_writes_json(value: object) -> None:
+    """As the standard library reads it."""
+    assert json.loads(encoded(value)) == value
+
+
+@pytest.mark.parametrize("value", [1.5, b"x", {1}, {1: 2}, [object()], {"a": {None: 1}}])
+def test_the_encoder_takes_nothing_else(value: object) -> None:
+    """What would come back as something else is a mistake of the program that records it."""
+    with pytest.raises(TypeError):
+        encoded(value)
+
+
+@pytest.mark.parametrize("id_", ["", "../x", "a/b", "a.b", ".a", "ä", "a" * 65])
+def test_an_id_is_no_path(folder: Path, id_: str) -> None:
+    """It becomes part of a name."""
+    with pytest.raises(AssertionError):
+        Program(folder).deny(id_)
+    assert os.listdir(folder) == []
+
+
+def test_a_record_is_bounded(folder: Path) -> None:
+    """What no reader would take is not written."""
+    with pytest.raises(Refusal, match=str(RECORD_MAX)) as refused:
+        Program(folder).launch("aa", "launch-requested", argv=["x" * 4_000] * 30)
+    assert refused.value.reason == "journal-unavailable"
+    assert os.listdir(folder) == []
+
+
+# ---- where ----
+
+
+def link_to(folder: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.symlink_to(target)
+
+
+def make(folder: Path, mode: int = 0o700, uid: int | None = None) -> None:
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    if uid is not None:
+        os.chown(folder, uid, uid)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "why"),
+    [
+        (lambda folder: link_to(folder, folder.parent / "elsewhere"), "symbolic link"),
+        (lambda folder: (make(folder.parent), folder.write_text("")), "no folder"),
+        (lambda folder: make(folder, 0o770), "others may write"),
+        (lambda folder: make(folder, 0o707), "others may write"),
+        (lambda folder: make(folder, uid=NOBODY), "belongs to user 65534"),
+    ],
+    ids=["link", "file", "group", "all", "foreign"],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_a_folder_that_others_control_is_refused(folder: Path, prepare: Any, why: str) -> None:
+    """Whoever could remove a record could launch unseen."""
+    prepare(folder)
+    with pytest.raises(Refusal, match=why) as refused:
+        Spool(str(folder))
+    assert refused.value.reason == "state-unusable"
+    assert str(folder) in refused.value.message
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o750, 0o755])
+def test_a_folder_of_ones_own_is_used(folder: Path, mode: int) -> None:
+    """Also one that others may look into."""
+    make(folder, mode)
+    assert os.path.exists(Program(folder).deny("a"))
+
+
+def test_a_folder_that_is_swapped_for_a_link_gets_nothing(folder: Path, tmp_path: Path) -> None:
+    """What was looked at is what is written to."""
+    program = Program(folder)
+    os.rename(folder, tmp_path / "moved")
+    link_to(folder, tmp_path / "elsewhere")
+    program.deny("a")
+    assert len(os.listdir(tmp_path / "moved")) == 1
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+@needs_bubblewrap
+def test_a_full_disk(tmp_path: Path) -> None:
+    """It is refused with what mends it, whatever was recorded before is whole, and nothing of the rest is left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    look = """
+    import json, os
+    for name in os.listdir(sys.argv[1]):
+        print("file", name[0] != "." and json.load(open(f"{sys.argv[1]}/{name}"))["kind"])
+    """
+    done = run_python(APPEND + look, str(disk / "spool"), "1000", wrap=small_disk(disk, 65_536))
+    lines = done.stdout.splitlines()
+    written = lines.index("journal-unavailable")
+    assert 1 < written < 100, done
+    assert lines[written + 1] == f"guard.denied cannot be recorded in {disk}/spool: No space left on device"
+    assert lines[written + 2].startswith("df -h ")
+    assert [line for line in lines if line.startswith("file")] == ["file guard.denied"] * written
+
+
+@needs_bubblewrap
+def test_a_read_only_disk(folder: Path) -> None:
+    """It is refused."""
+    Spool(str(folder))
+    done = run_python(APPEND, str(folder), "1", wrap=read_only(folder.parent))
+    assert done.stdout.startswith("journal-unavailable\n"), done
+
+
+def test_a_killed_program_leaves_whole_records_only(folder: Path) -> None:
+    """Everything that was reported as recorded is there, and nothing is half there."""
+    with python(APPEND, str(folder), "100000") as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        reported = 20 + len(process.stdout.read().splitlines())
+    names = [name for name in os.listdir(folder) if not name.startswith(".")]
+    assert len(names) >= reported
+    assert all(record(folder / name)["kind"] == "guard.denied" for name in names)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace tells what a program asked of the system")
+def test_it_is_on_the_disk_when_append_returns(folder: Path, tmp_path: Path) -> None:
+    """The file before its name, the folder after it, and every folder that was made; only then the caller goes on."""
+    trace = tmp_path / "trace"
+    calls = "trace=fsync,rename,renameat,renameat2,mkdir,mkdirat,write"
+    done = run_python(APPEND, str(folder), "1", wrap=["strace", "-f", "-y", "-e", calls, "-o", str(trace)])
+    assert done.stdout == "0\n", done
+    lines = [line for line in trace.read_text().splitlines() if str(tmp_path) in line]
+    steps = [found[1] for line in lines if (found := re.search(r"\b(mkdir|fsync|rename|write)\w*\(", line))]
+    assert steps == ["mkdir", "fsync", "mkdir", "fsync", "write", "fsync", "rename", "fsync"]
+
+
+# ---- what it costs ----
+
+
+def test_it_loads_nothing_that_costs_time() -> None:
+    """The programs that use it start within milliseconds."""
+    code = f"import os, sys; sys.path.insert(0, {str(ROOT / 'src')!r}); before = set(sys.modules)\n"
+    code += "import omac.journal.spool; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert {name for name in done.stdout.split() if not name.startswith("omac")} == {"__future__"}

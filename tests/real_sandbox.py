@@ -1,0 +1,139 @@
+"""A real `omac sandbox run` for tests: as root and as an unprivileged user, in a home and a project of its own.
+
+An unprivileged user can read neither root's home nor its interpreter, so it runs a copy of the package with the
+system's own: the program needs nothing else of omac's.
+"""
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import omac
+
+NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"
+_ENTRY = "from omac.tools.entry import main; main()"
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Box:
+    """A user's world: `home`, `state` and `workdir` are folders of that user's, `uid` is who that is."""
+
+    def __init__(self, top: Path, uid: int) -> None:
+        self.top = top
+        self.uid = uid
+        self.home = top / "home"
+        self.state = top / "state"
+        self.workdir = self.home / "project"
+        os.chown(top, uid, uid)
+        for folder in (self.home, self.state, self.workdir):
+            folder.mkdir(mode=0o700)
+            os.chown(folder, uid, uid)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What omac and the host's programs are started with."""
+        return {
+            "HOME": str(self.home),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "OMAC_STATE_DIR": str(self.state),
+            "LANG": "C.UTF-8",
+            "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
+            "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org",
+        }  # fmt: skip
+
+    def omac(self, *words: str) -> list[str]:
+        """The argument vector of an omac command of this user's."""
+        if self.uid:
+            begin = f"import sys; sys.path.insert(0, {readable_package()!r}); {_ENTRY}"
+            return [SYSTEM_PYTHON, "-I", "-c", begin, *words]
+        return [sys.executable, "-c", _ENTRY, *words]
+
+    def run(
+        self,
+        *command: str,
+        options: tuple[str, ...] = (),
+        stdin: str | None = None,
+        extra: Mapping[str, str] | None = None,
+        workdir: Path | None = None,
+        seconds: float = 60.0,
+    ) -> Done:
+        """Run a command in the sandbox. `options` are those of `omac sandbox run`."""
+        line = self.omac("sandbox", "run", "--workdir", str(workdir or self.workdir), *options, "--", *command)
+        return self.host(*line, stdin=stdin, extra=extra, seconds=seconds)
+
+    def host(
+        self,
+        *command: str,
+        stdin: str | None = None,
+        extra: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        seconds: float = 60.0,
+    ) -> Done:
+        """Run a command of this user's outside any sandbox."""
+        done = subprocess.run(
+            command,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            cwd=cwd or self.workdir,
+            env=self.environment | dict(extra or {}),
+            user=self.uid or None,
+            group=self.uid or None,
+            extra_groups=[] if self.uid else None,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def give(self, path: Path, text: str = "", mode: int = 0o600) -> Path:
+        """A file of this user's, with the folders above it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        for one in (path, *path.parents):
+            if one == self.top:
+                break
+            os.chown(one, self.uid, self.uid)
+        return path
+
+
+@contextmanager
+def box(uid: int = 0) -> Iterator[Box]:
+    """A user's world, below a folder that everybody can pass through; removed in the end."""
+    top = Path(tempfile.mkdtemp(prefix="omac-box-"))
+    top.chmod(0o755)
+    try:
+        yield Box(top, uid)
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+@functools.cache
+def readable_package() -> str:
+    """A folder that everybody can read, with a copy of the package in it; made once for all tests of a process."""
+    top = Path(tempfile.mkdtemp(prefix="omac-package-"))
+    top.chmod(0o755)
+    source = Path(omac.__file__).parent
+    shutil.copytree(source, top / "omac", symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
+    for found in top.rglob("*"):
+        found.chmod(0o755 if found.is_dir() else 0o644)
+    subprocess.run([SYSTEM_PYTHON, "-m", "compileall", "-q", str(top)], check=True)
+    atexit.register(shutil.rmtree, top, ignore_errors=True)
+    return str(top)

@@ -1,0 +1,163 @@
+"""services/intake.py: what short-lived programs spool reaches a server that runs, and a lost launch is settled."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from contract.launches import AT, WHOLE, Program
+
+from omac.adapters.linux import process
+from omac.domain import ids
+from omac.domain.ids import HostId, LaunchId
+from omac.domain.sandbox import Exited
+from omac.journal.ingestion import Inbox
+from omac.journal.opening import open_journal
+from omac.projections.status import Status
+from omac.services.intake import Intake, settle_lost
+
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
+HOST = HostId("host0001")
+SOON_S = 0.5
+HERE = {"boot_id": process.boot_id()}
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Inbox:
+    return Inbox(str(tmp_path / "spool"), HOST)
+
+
+@pytest.fixture
+def program(inbox: Inbox) -> Program:
+    return Program(Path(inbox.folder))
+
+
+@asynccontextmanager
+async def intake(path: str, inbox: Inbox) -> AsyncIterator[Intake]:
+    """One that runs."""
+    taking = Intake(inbox, path, lambda: AT)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taking.run)
+        yield taking
+        nursery.cancel_scope.cancel()
+
+
+async def until(condition: Callable[[], bool]) -> float:
+    """Return when it holds, with the seconds that took."""
+    began = trio.current_time()
+    with trio.fail_after(10):
+        while not condition():
+            await trio.sleep(0.005)
+    return trio.current_time() - began
+
+
+def sandboxes(omac: Any) -> dict[str, str]:
+    entries = omac.engine.system.sandboxes.entries
+    return {stream.split("/")[2]: entry.state.status for stream, entry in entries.items()}
+
+
+async def test_a_server_that_runs_takes_in_what_comes(
+    serving: Serving, path: str, inbox: Inbox, program: Program, replayed: Callable[[str], Status]
+) -> None:
+    """Within half a second, folded like the records of any other process; the folder may come later than the server."""
+    os.rmdir(inbox.folder)
+    async with serving(reactors=False) as omac, intake(path, inbox):
+        later = Program(Path(inbox.folder))
+        took = []
+        for number in range(3):
+            later.launch(f"a{number}", "launch-requested", "launched")
+            took.append(await until(lambda n=number: sandboxes(omac).get(f"a{n}") == "launched"))
+        assert min(took) < SOON_S
+        assert [one.launch for one in omac.status().sandboxes] == ["a0", "a1", "a2"]
+        assert omac.status() == replayed(path)
+        assert inbox.names() == frozenset()
+
+
+async def test_what_waits_is_tried_again_when_something_changes(
+    serving: Serving, path: str, inbox: Inbox, program: Program
+) -> None:
+    """And not over and over: an end whose beginning is not there yet costs nothing."""
+    launch = program.launch("aa", *WHOLE)
+    os.rename(launch[0], Path(inbox.folder).parent / "begin")
+    async with serving(reactors=False) as omac, intake(path, inbox):
+        await until(lambda: omac.engine.system.position == 0 and len(inbox.names()) == 2)
+        program.deny("bb")
+        await until(lambda: omac.engine.system.guarded.denied == 1)
+        os.rename(Path(inbox.folder).parent / "begin", launch[0])
+        await until(lambda: sandboxes(omac) == {"aa": "exited"})
+
+
+async def test_a_spool_that_cannot_be_used_stops_nothing(
+    serving: Serving, path: str, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and tried again."""
+    os.chmod(inbox.folder, 0o777)
+    program.deny("a")
+    async with serving(reactors=False) as omac, intake(path, inbox):
+        await until(lambda: "others may write" in caplog.text)
+        os.chmod(inbox.folder, 0o700)
+        program.deny("b")
+        await until(lambda: omac.engine.system.guarded.denied == 2)
+
+
+# ---- lost launches ----
+
+
+def spooled(path: str, inbox: Inbox) -> None:
+    open_journal(path, "", lambda: AT, inbox).close()
+
+
+async def settle(omac: Any, path: str, inbox: Inbox, boot: str | None = None) -> list[str]:
+    take_in = Intake(inbox, path, lambda: AT).take_in
+    found = await settle_lost(omac.engine, process.living, boot or process.boot_id(), take_in)
+    return [stream.split("/")[2] for stream in found]
+
+
+def own() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"pid": pid, "start_ticks": process.start_ticks(pid), **HERE}
+
+
+@pytest.mark.parametrize("steps", [("launch-requested",), ("launch-requested", "launched")])
+async def test_a_launch_whose_omac_is_gone_is_lost(
+    serving: Serving, path: str, inbox: Inbox, program: Program, steps: tuple[str, ...]
+) -> None:
+    """Its end is recorded once, without a status; that of one whose omac lives is not."""
+    program.launch("gone", *steps, **own() | {"start_ticks": 1})
+    program.launch("reboot", *steps, **own() | {"boot_id": "another"})
+    program.launch("lives", *steps, **own())
+    program.launch("ended", *WHOLE, **own() | {"start_ticks": 1})
+    spooled(path, inbox)
+    async with serving(reactors=False) as omac:
+        assert sorted(await settle(omac, path, inbox)) == ["gone", "reboot"]
+        assert sandboxes(omac) == {"gone": "exited", "reboot": "exited", "lives": steps[-1].removeprefix("launch-"),
+                                   "ended": "exited"}  # fmt: skip
+        ends = [one for one in omac.journal.records() if isinstance(one.event, Exited)]
+        assert [one.event.status for one in ends] == [0, None, None]
+        assert ends[1].event.lost == "the omac that launched it was killed"
+        assert ends[1].actor == "omac"
+        assert await settle(omac, path, inbox) == []
+
+
+async def test_an_end_that_is_in_the_spool_counts(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:
+    """It was reported before its omac ended, and nobody had looked since."""
+    program.launch("aa", "launch-requested", "launched", **own() | {"start_ticks": 1})
+    spooled(path, inbox)
+    async with serving(reactors=False) as omac:
+        program.put("sandbox.exited", {"status": 5}, "aa", 3)
+        assert await settle(omac, path, inbox) == []
+        (end,) = [one.event for one in omac.journal.records() if isinstance(one.event, Exited)]
+        assert end == Exited(5, (), "")
+
+
+async def test_launches_of_other_hosts_are_theirs(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:
+    """Nobody here knows their processes."""
+    program.launch("aa", "launch-requested", **own() | {"start_ticks": 1})
+    spooled(path, inbox._replace(host=HostId("host0002")))
+    async with serving(reactors=False) as omac:
+        assert await settle(omac, path, inbox) == []
+        stream = ids.sandbox_stream(HostId("host0002"), LaunchId("aa"))
+        assert omac.engine.system.sandboxes[stream].state.live

@@ -1,0 +1,138 @@
+"""`omac start` in a linked worktree, as people use it: a skill is called, a commit made, an attack fails, and the audit
+tells all of it; afterwards nothing is left, whoever was killed.
+"""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Omac, eventually, omac_in
+
+AS_SOMEBODY = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
+GIT = ("git", *AS_SOMEBODY)
+# What an agent does in a worktree, and what a hostile one would like the host's git to do later.
+WORK = f"""
+set -e
+curl -sS --fail "$OMAC_ECHO_BASE/echo/from-inside" >answer
+curl -sS --fail --unix-socket "$OMAC_SOCKET" "http://localhost/${{OMAC_ECHO_BASE#*//*/}}/echo/by-socket" >>answer
+git add answer
+git {" ".join(AS_SOMEBODY)} commit -qm 'made inside'
+"""
+PLANT = """
+hooks=$(git rev-parse --git-common-dir)/hooks
+mkdir -p "$hooks" 2>/dev/null
+{ printf '#!/bin/sh\\ntouch "%s"\\n' "$1" >"$hooks/post-checkout" && chmod +x "$hooks/post-checkout"; } 2>/dev/null &&
+    echo planted
+"""
+
+
+class Repository:
+    """A repository with a linked worktree that has the example skill, approved."""
+
+    def __init__(self, omac: Omac) -> None:
+        self.main = omac.root / "main"
+        self.worktree = omac.root / "shop"
+        self.trap = omac.folder / "sprung"
+        self.git(omac.root, "init", "-q", "-b", "trunk", str(self.main))
+        (self.main / "README").write_text("a shop\n")
+        self.git(self.main, "add", "README")
+        self.git(self.main, "commit", "-qm", "begin")
+        self.git(self.main, "worktree", "add", "-q", "-b", "work", str(self.worktree))
+        omac.project("shop")
+        omac.approve(self.worktree)
+
+    def git(self, folder: Path, *arguments: str) -> str:
+        """What git says, run on the host."""
+        done = subprocess.run([*GIT, "-C", str(folder), *arguments], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done
+        return done.stdout.strip()
+
+    def sprung(self) -> bool:
+        """Whether the host's own git runs what was planted."""
+        self.git(self.main, "checkout", "-q", "-b", f"other-{os.urandom(4).hex()}")
+        return self.trap.exists()
+
+
+@pytest.fixture
+def omac(tmp_path: Path) -> Iterator[Omac]:
+    """An omac of this test's own."""
+    with omac_in(tmp_path) as mine:
+        yield mine
+
+
+def rows(omac: Omac) -> list[dict[str, Any]]:
+    """The whole audit."""
+    return [json.loads(line) for line in omac.ok("audit", "--json").splitlines()]
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+def test_an_agent_at_work_in_a_linked_worktree(omac: Omac, backend: str) -> None:
+    """The skill answers under its flat name, by TCP and by the socket, the commit is in the repository, the plant is
+    not, and its exit status arrives; the audit has the accesses and the launch; outside a sandbox the same plant is
+    what the host's git runs."""
+    repository = Repository(omac)
+    script = f"{WORK}\n{{ {PLANT} }} || true\nsleep 600 &\nexit 21"
+    where = ("--workdir", str(repository.worktree))
+    command = ("--", "sh", "-c", script, "sh", str(repository.trap))
+    done = omac.run("start", *where, "--backend", backend, *command)
+    assert done.status == 21, done
+    assert "planted" not in done.out
+    assert omac.left() == []
+    assert repository.git(repository.main, "log", "-1", "--format=%s", "work") == "made inside"
+    assert repository.git(repository.worktree, "status", "--porcelain", "answer") == ""
+    assert not repository.sprung()
+
+    told = rows(omac)
+    accesses = [(row["skill"], row["path"], row["status"], row["dir"]) for row in told if row["kind"] == "access"]
+    assert accesses == [("echo", path, 200, str(repository.worktree)) for path in ("/echo/from-inside", "/echo/by-socket")]
+    (launch,) = [row for row in told if row["kind"] == "sandbox"]
+    assert (launch["dir"], launch["status"], launch["outcome"]) == (str(repository.worktree), 21, "completed")
+    assert f"by {backend}" in launch["detail"]
+    (activation,) = [row for row in told if row["kind"] == "control.called"]
+    assert activation["position"] < launch["position"]
+    status = json.loads(omac.ok("status", "--json"))
+    assert [status[kind] for kind in ("runs", "directories", "sidecars", "sandboxes")] == [[], [], [], []]
+
+    bare = omac.run("start", *where, "--no-sandbox", "--", "sh", "-c", PLANT, "sh", str(repository.trap))
+    assert bare.out == "planted\n"
+    assert repository.sprung()
+
+
+STUBBORN = "trap '' TERM HUP INT; setsid sleep 600 & sleep 600 & echo up; while :; do sleep 1; done"
+WILLING = "setsid sleep 600 & sleep 600 & echo up; while :; do sleep 1; done"
+
+
+@pytest.mark.parametrize("script", [WILLING, STUBBORN], ids=["willing", "stubborn"])
+def test_nothing_survives_a_kill(omac: Omac, script: str) -> None:
+    """kill -9 of omac, and sidecars, sandbox and all that ran in it are gone, whatever it does with signals; the next
+    omac records how that went."""
+    repository = Repository(omac)
+    run = omac.start("start", "--workdir", str(repository.worktree), "--", "sh", "-c", script)
+    assert run.line() == "up\n"
+    assert omac.left()
+    run.end(signal.SIGKILL)
+    eventually(lambda: not omac.left(), 10.0, "the end of all that omac started")
+    omac.ok("start", "--workdir", str(repository.worktree), "--", "true")
+    told = [row for row in rows(omac) if row["kind"] == "sandbox"]
+    assert [row["outcome"] for row in told] in (["aborted", "completed"], ["completed", "completed"])
+    status = json.loads(omac.ok("status", "--json"))
+    assert [status[kind] for kind in ("runs", "directories", "sidecars", "sandboxes")] == [[], [], [], []]
+
+
+def test_an_order_to_end_is_obeyed_in_the_sandbox(omac: Omac) -> None:
+    """SIGTERM to omac reaches the command inside, whose status is omac's; a second one ends what does not end."""
+    run = omac.start("start", "--", "sh", "-c", "trap 'echo told; exit 41' TERM; echo up; while :; do sleep 0.05; done")
+    assert run.line() == "up\n"
+    assert run.end() == 41
+    assert run.line() == "told\n"
+    run = omac.start("start", "--", "sh", "-c", "trap 'echo no' TERM; echo up; while :; do sleep 0.05; done")
+    assert run.line() == "up\n"
+    run.process.send_signal(signal.SIGTERM)
+    assert run.line() == "no\n"
+    assert run.end() == 128 + signal.SIGKILL
+    eventually(lambda: not omac.left(), 5.0, "the end of all that omac started")

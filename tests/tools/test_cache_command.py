@@ -1,0 +1,320 @@
+"""tools/commands/cache.py: what is shown of tool caches, what is removed, and what scripts can rely on."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Omac
+
+from omac.adapters.cache.tree import identity_of, open_cache
+from omac.domain.refusal import Refusal
+from omac.tools.commands.cache import clear, gc, list_
+
+DAY_S = 86_400
+NOW_S = 2_000_000_000
+HOLD = """\
+import os, signal, sys
+from omac.adapters.cache.tree import open_cache
+cache = open_cache(sys.argv[1], os.environ)
+print("open", flush=True)
+signal.pause()
+"""
+
+
+class House:
+    """A home with caches in it, and the commands."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.environment = {"HOME": str(folder / "home")}
+        (folder / "home").mkdir()
+        self._capsys = capsys
+
+    def project(self, name: str, size: int = 0, days: int = 0) -> Path:
+        """A project whose tools left so many bytes, so many days ago."""
+        workdir = self.folder / name
+        workdir.mkdir()
+        cache = open_cache(str(workdir), self.environment)
+        if size:
+            (Path(cache.path) / "left").write_bytes(os.urandom(size))
+        cache.end()
+        at = NOW_S - days * DAY_S
+        os.utime(f"{cache.root}/.locks/{identity_of(str(workdir))}.lock", (at, at))
+        return workdir
+
+    def there(self) -> set[str]:
+        """The names of the projects that have a cache."""
+        folders = (self.folder / "home" / ".cache" / "omac").glob("*/workdir")
+        return {Path(path.read_text().strip()).name for path in folders}
+
+    def told(self) -> tuple[list[str], list[str]]:
+        """The lines on stdout and on stderr since the last time."""
+        out, errors = self._capsys.readouterr()
+        return out.splitlines(), errors.splitlines()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The objects on stdout since the last time."""
+        return [json.loads(line) for line in self.told()[0]]
+
+    def gc(
+        self, max_age: str = "30d", max_size: str | None = None, *, dry_run: bool = False, as_json: bool = True
+    ) -> int:
+        """`omac cache gc`, at a moment that stands still."""
+        return gc(max_age, max_size, dry_run, as_json, self.environment, lambda: NOW_S * 10**9)
+
+    def clear(self, workdir: Path | None = None, *, dry_run: bool = False, as_json: bool = True) -> int:
+        """`omac cache clear`, of all where no workdir is given."""
+        return clear(str(workdir) if workdir else None, workdir is None, dry_run, as_json, self.environment)
+
+
+@pytest.fixture
+def house(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> House:
+    """A house of this test's own."""
+    return House(tmp_path, capsys)
+
+
+@pytest.fixture
+def user(house: House) -> Iterator[Callable[[Path], None]]:
+    """Call it with a workdir, and a process uses the cache of that until the test has ended."""
+    with ExitStack() as stack:
+
+        def use(workdir: Path) -> None:
+            command = [sys.executable, "-c", HOLD, str(workdir)]
+            environment = {**os.environ, **house.environment}
+            environment.pop("XDG_CACHE_HOME", None)
+            process = stack.enter_context(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"open\n"
+
+        yield use
+
+
+def test_nothing_there(house: House) -> None:
+    """All three say so, and that is no failure."""
+    project = house.folder / "shop"
+    assert [list_(False, house.environment), house.clear(), house.clear(project), house.gc()] == [0, 0, 0, 0]
+    out, errors = house.told()
+    assert out == []
+    assert errors == [
+        "there are no tool caches",
+        "there are no tool caches",
+        f"there is no tool cache of {project}",
+        "0 to go, 0 stay with 0 B",
+    ]
+    assert not (house.folder / "home" / ".cache").exists()
+
+
+def test_list(house: House, user: Callable[[Path], None]) -> None:
+    """The largest first, with what is known of each; the sum is no data."""
+    shop, attic, used = house.project("shop", 2_000_000), house.project("attic", 50_000), house.project("used")
+    attic.rmdir()
+    user(used)
+    assert list_(False, house.environment) == 0
+    out, errors = house.told()
+    assert [line.split()[0] for line in out] == ["WORKDIR", str(shop), str(attic), str(used)]
+    assert [re.split(r"  +", line)[3] for line in out] == ["STATE", "idle", "workdir gone", "in use"]
+    assert re.fullmatch(r"3 in all, 2\.\d MiB", errors[0])
+
+
+def test_list_as_data(house: House) -> None:
+    """One object a line."""
+    shop = house.project("shop", 100_000, days=1)
+    assert list_(True, house.environment) == 0
+    (row,) = house.rows()
+    assert 100_000 <= row.pop("bytes") < 200_000
+    assert row == {
+        "id": identity_of(str(shop)),
+        "workdir": str(shop),
+        "path": str(house.folder / "home/.cache/omac" / identity_of(str(shop))),
+        "counted": True,
+        "last_used": "2033-05-17T03:33:20.000000Z",
+        "in_use": False,
+        "workdir_exists": True,
+    }
+
+
+def test_clear_one(house: House) -> None:
+    """That of the project that is named, through links too, whether the project is there or not; no other."""
+    shop, attic = house.project("shop", 100_000), house.project("attic")
+    house.project("other")
+    (house.folder / "link").symlink_to(shop)
+    assert house.clear(house.folder / "link") == 0
+    (row,) = house.rows()
+    assert (row["workdir"], row["action"], row["reason"]) == (str(shop), "removed", "asked for")
+    attic.rmdir()
+    assert house.clear(attic, as_json=False) == 0
+    assert re.fullmatch(rf"removed: {attic} \([\d.]+ KiB, asked for\)", house.told()[0][0])
+    assert house.there() == {"other"}
+    assert not list((house.folder / "home/.cache/omac/.trash").iterdir())
+
+
+def test_clear_all(house: House, user: Callable[[Path], None]) -> None:
+    """But for what is in use: that is said, and the status says that not all was done."""
+    house.project("shop")
+    user(house.project("used"))
+    assert house.clear() == 1
+    actions = {Path(row["workdir"]).name: row["action"] for row in house.rows()}
+    assert actions == {"shop": "removed", "used": "in use"}
+    assert house.there() == {"used"}
+
+
+def test_clear_one_in_use(house: House, user: Callable[[Path], None]) -> None:
+    """Stays as it is."""
+    used = house.project("used", 10)
+    user(used)
+    assert house.clear(used, as_json=False) == 1
+    assert house.told()[0][0].startswith(f"in use: {used} (")
+    assert house.there() == {"used"}
+
+
+def test_clear_what_is_refused_at_a_launch(house: House) -> None:
+    """The command that a refusal gives removes what stands in the way, and says whose it was."""
+    shop = house.project("shop")
+    marker = house.folder / "home/.cache/omac" / identity_of(str(shop)) / "workdir"
+    marker.write_text("/somewhere/else\n")
+    with pytest.raises(Refusal, match="another workdir"):
+        open_cache(str(shop), house.environment)
+    assert house.clear(shop) == 0
+    assert house.told()[1] == ["it was that of /somewhere/else: both paths lead to the same name"]
+    open_cache(str(shop), house.environment).end()
+
+
+@pytest.mark.parametrize(("workdir", "every"), [(None, False), ("/shop", True)])
+def test_clear_has_to_be_told_whose(house: House, workdir: str | None, every: bool) -> None:
+    """Neither nothing nor both."""
+    house.project("shop")
+    with pytest.raises(Refusal, match="say whose") as caught:
+        clear(workdir, every, False, False, house.environment)
+    assert caught.value.reason == "misuse"
+    assert house.there() == {"shop"}
+
+
+def test_gc_by_age(house: House) -> None:
+    """What nobody used for longer goes, and what belongs to nobody."""
+    house.project("new", days=29)
+    house.project("old", days=31)
+    house.project("gone").rmdir()
+    unmarked = house.project("unmarked")
+    (house.folder / "home/.cache/omac" / identity_of(str(unmarked)) / "workdir").unlink()
+    assert house.gc() == 0
+    reasons = {Path(row["workdir"]).name: (row["action"], row["reason"]) for row in house.rows()}
+    assert reasons == {
+        "old": ("removed", "not used"),
+        "gone": ("removed", "workdir gone"),
+        "": ("removed", "no marker"),
+    }
+    assert house.there() == {"new"}
+    assert house.gc("7d") == 0
+    assert house.there() == set()
+    assert list((house.folder / "home/.cache/omac/.locks").iterdir()) == []
+
+
+def test_gc_by_size(house: House) -> None:
+    """Until the rest is small enough the one goes that holds most for longest; as text it says why."""
+    for name, size, days in (("large", 900_000, 1), ("older", 500_000, 9), ("small", 100_000, 2)):
+        house.project(name, size, days)
+    assert house.gc(max_size="1.2M", as_json=False) == 0
+    out, errors = house.told()
+    assert [line.partition(" (")[0] for line in out] == [f"removed: {house.folder / 'older'}"]
+    assert "too much in all" in out[0]
+    assert re.fullmatch(r"1 to go, 2 stay with \d+ KiB|1 to go, 2 stay with 1\.\d MiB", errors[0])
+    assert house.gc(max_size="0") == 0
+    assert house.there() == set()
+
+
+def test_gc_leaves_what_is_in_use(house: House, user: Callable[[Path], None]) -> None:
+    """However old and large it is; that is said."""
+    used = house.project("used", 100_000, days=99)
+    user(used)
+    os.utime(house.folder / "home/.cache/omac/.locks" / f"{identity_of(str(used))}.lock", (1, 1))
+    assert house.gc(max_size="1K") == 0
+    out, errors = house.told()
+    assert out == []
+    assert errors[1] == f"in use, and left alone: {used}"
+    assert "what is in use cannot go" in errors[2]
+    assert house.there() == {"used"}
+
+
+@pytest.mark.parametrize("command", ["gc", "clear"])
+def test_dry_runs(house: House, command: str) -> None:
+    """Say what would go, and change nothing."""
+    house.project("old", 10, days=99)
+    before = sorted((str(path), path.lstat().st_mtime_ns) for path in (house.folder / "home").rglob("*"))
+    assert (house.gc(dry_run=True) if command == "gc" else house.clear(dry_run=True)) == 0
+    assert [row["action"] for row in house.rows()] == ["would be removed"]
+    assert sorted((str(path), path.lstat().st_mtime_ns) for path in (house.folder / "home").rglob("*")) == before
+
+
+@pytest.mark.parametrize(("max_age", "max_size", "told"), [("soon", None, "is no time"), ("30d", "much", "is no size")])
+def test_slips(house: House, max_age: str, max_size: str | None, told: str) -> None:
+    """Nothing is removed then."""
+    house.project("old", days=99)
+    with pytest.raises(Refusal, match=told) as caught:
+        house.gc(max_age, max_size)
+    assert caught.value.exit_code == 2
+    assert house.there() == {"old"}
+
+
+def test_names_are_shown_and_not_obeyed(house: House) -> None:
+    """A project's path may hold what a terminal obeys."""
+    house.project("evil\x1b[2J\nname")
+    assert list_(False, house.environment) == 0
+    assert len(house.told()[0]) == 2
+
+
+COMMAND = """\
+from omac.tools.cache_cli import add_to
+from omac.tools.main import app, main
+if not any(group.name == "cache" for group in app.registered_groups):
+    add_to(app)
+main()
+"""
+
+
+def test_the_command_line(omac: Omac) -> None:
+    """As a person types it: the options, the streams, the exit codes."""
+    workdir = omac.root / "shop"
+    workdir.mkdir()
+    open_cache(str(workdir), omac.environment).end()
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", COMMAND, "cache", *arguments]
+        return subprocess.run(command, env=omac.environment, cwd=omac.root, capture_output=True, text=True)
+
+    listed = run("list", "--json")
+    assert [json.loads(line)["workdir"] for line in listed.stdout.splitlines()] == [str(workdir)], listed.stderr
+    assert run("clear").returncode == 2
+    assert run("gc", "--max-age", "1d", "--max-size", "20G", "--dry-run", "--json").returncode == 0
+    cleared = run("clear", "--workdir", "shop", "--json")
+    assert (json.loads(cleared.stdout)["action"], cleared.returncode) == ("removed", 0)
+    assert (run("list").stdout, run("clear", "--all").returncode) == ("", 0)
+
+
+SLOW = """\
+import time
+from omac.tools.commands.cache import Progress
+with Progress("removed") as progress:
+    time.sleep(0.3)
+    progress.step(1234)
+"""
+
+
+def test_progress_on_a_terminal() -> None:
+    """What takes long says how far it is, on one line that is gone in the end; in a file there is none of it."""
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", SLOW], stderr=theirs, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 1000)
+    os.close(ours)
+    assert b"1,234 files removed" in shown
+    assert shown.endswith(b"\r\x1b[K")
+    assert subprocess.run([sys.executable, "-c", SLOW], capture_output=True, check=True).stderr == b""

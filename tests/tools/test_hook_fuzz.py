@@ -1,0 +1,240 @@
+"""tools/hook.py against a judge that knows nothing of it: the kernel, asked where a write would land."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from posixpath import join, normpath
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nested_worktree import Ground, ground
+
+from omac.domain.guard import Unclear
+from omac.tools.hook import decide
+
+EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", "5000"))
+
+# Opens what it is told for writing, as a tool would, making the folders that are missing, and says where it landed. It
+# runs where nothing but the ground and its own /tmp can be written.
+JUDGE = r"""
+import json, os, shutil, sys
+
+def landed(cwd, path):
+    made = ""
+    try:
+        os.chdir(cwd)
+        folder = os.path.dirname(path)
+        while folder and not os.path.lexists(folder):
+            made, folder = folder, os.path.dirname(folder)
+        if made:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        new = not os.path.exists(path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK)
+        said = os.readlink(f"/proc/self/fd/{descriptor}")
+        os.close(descriptor)
+        if new:
+            os.unlink(said)
+        return said
+    except OSError as error:
+        return "refused" if error.errno in (1, 13, 30) else ""  # EPERM, EACCES, EROFS: it would have been outside
+    except ValueError:
+        return ""
+    finally:
+        if made:
+            shutil.rmtree(made, ignore_errors=True)
+
+for line in sys.stdin:
+    print(json.dumps([landed(cwd, path) for cwd, path in json.loads(line)]), flush=True)
+"""
+
+
+class Judge:
+    """Where a write lands; "" where there would be none."""
+
+    def __init__(self, place: Ground) -> None:
+        self._process = subprocess.Popen(
+            ["bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc", "--unshare-pid",
+             "--die-with-parent", "--bind", str(place.folder), str(place.folder), sys.executable, "-c", JUDGE],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def landed(self, writes: list[tuple[str, str]]) -> list[str]:
+        """Writes by (cwd, path), each undone."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(writes) + "\n")
+        self._process.stdin.flush()
+        said: list[str] = json.loads(self._process.stdout.readline())
+        return said
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Ground]:
+    """One ground for all examples; each adds links of its own and takes them away."""
+    with ground() as made:
+        (made.worktree / "src" / "deep").mkdir()
+        (made.worktree / "own").mkdir()
+        made.git("init", "-q", cwd=made.worktree / "own")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def judge(place: Ground) -> Iterator[Judge]:
+    """It must be able to tell the difference."""
+    found = Judge(place)
+    try:
+        tries = [
+            ("/", f"{place.worktree}/src/../new/x"),
+            (str(place.main), "src/a.py"),
+            ("/", "/etc/passwd"),
+            ("/", "/tmp/x"),
+        ]
+        assert found.landed(tries) == [f"{place.worktree}/new/x", f"{place.main}/src/a.py", "refused", "/tmp/x"]
+        yield found
+    finally:
+        found.close()
+
+
+LINKS = ("l0", "l1", "é")
+PARTS = st.sampled_from(
+    ["..", ".", "", "src", "deep", "a.py", "new", "own", ".git", ".GIT", "hooks", ".builders", "one", "two", "outside",
+     "repo", "there", *LINKS, "e\u0301", "~", " ", "a b", "tmp", "config", "x\u2028y", "\\", "..."]
+)  # fmt: skip
+STARTS = st.sampled_from(
+    ["", "", "{tree}", "{tree}", "{tree}", "{main}", "{sibling}", "{folder}", "/", "//", "/tmp", "/proc/self/cwd",
+     "/proc/self/root", "~", "~root", " ", "\ufeff", "\u3000", "file://", "/dev/fd", "/etc"]
+)  # fmt: skip
+ENDS = st.sampled_from(["", "", "", "", "/", " ", "\n", "\0", "/."])
+PATHS = st.builds(
+    lambda start, parts, end: "/".join([*([start] if start else []), *parts]) + end,
+    STARTS,
+    st.lists(PARTS, max_size=6),
+    ENDS,
+)
+FOLDERS = st.sampled_from(
+    ["{tree}", "{tree}", "{tree}/src", "{tree}/l0", "{main}", "{main}/.builders", "{folder}", "/"]
+)
+KINDS = st.sampled_from(["Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch", "move", "Bash", "cd"])
+
+
+def payload_of(kind: str, path: str, cwd: str, folder: str) -> dict[str, object]:
+    """A call that writes to `path`."""
+    common = {"session_id": "s", "hook_event_name": "PreToolUse", "cwd": cwd}
+    patch = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch"
+    match kind:
+        case "NotebookEdit":
+            return {**common, "tool_name": kind, "tool_input": {"notebook_path": path, "new_source": ""}}
+        case "apply_patch":
+            return {**common, "tool_name": kind, "tool_input": {"command": patch}}
+        case "move":
+            moved = f"*** Begin Patch\n*** Update File: {{tree}}/src/a.py\n*** Move to: {path}\n@@\n+x\n*** End Patch"
+            return {**common, "tool_name": "apply_patch", "tool_input": {"command": moved}}
+        case "Bash":
+            return {**common, "tool_name": kind, "tool_input": {"command": f"apply_patch <<'EOF'\n{patch}\nEOF"}}
+        case "cd":
+            command = f"cd {folder} && apply_patch <<'EOF'\n{patch}\nEOF"
+            return {**common, "tool_name": "Bash", "tool_input": {"command": command}}
+        case _:
+            return {**common, "tool_name": kind, "tool_input": {"file_path": path, "content": "x"}}
+
+
+def writes_of(kind: str, path: str, cwd: str, folder: str, home: str) -> set[tuple[str, str]]:
+    """The (cwd, path) that tools of this kind could make of it."""
+    if "\n" in path and kind not in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
+        path = path.partition("\n")[0]
+    base = join(cwd, folder) if kind == "cd" else cwd
+    ways = {path, path.strip(), path.strip("\ufeff \u3000\n\u2028")}
+    ways |= {home + way[1:] for way in ways if way == "~" or way.startswith("~/")}
+    ways |= {unicodedata.normalize(form, way) for form in ("NFC", "NFD") for way in ways}
+    return {(base, each) for way in ways if way for each in (way, normpath(join(base, way)))}
+
+
+def is_fine(landed: str, place: Ground) -> bool:
+    """Whether a write there is the agent's own business."""
+    tree = str(place.worktree) + "/"
+    if landed.startswith(tree):
+        return ".git" not in landed[len(tree) :].split("/")
+    return landed == "" or landed.startswith("/tmp/")
+
+
+def test_no_write_lands_outside(place: Ground, judge: Judge) -> None:
+    """Whatever path a payload names, from whatever cwd, over whatever links: what passes lands in the worktree."""
+    seen: Counter[str] = Counter()
+    names = {"tree": place.worktree, "main": place.main, "sibling": place.sibling, "folder": place.folder}
+
+    def filled(text: str) -> str:
+        for name, found in names.items():
+            text = text.replace("{" + name + "}", str(found))
+        return text
+
+    environment = {os.fsencode(name): os.fsencode(value) for name, value in place.environment.items()}
+
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(KINDS, PATHS, FOLDERS, FOLDERS, st.dictionaries(st.sampled_from(LINKS), PATHS, max_size=3))
+    def run(kind: str, path: str, cwd: str, folder: str, links: dict[str, str]) -> None:
+        path, cwd, folder = filled(path), filled(cwd), filled(folder)
+        made = [place.worktree / name for name, target in links.items() if _link(place.worktree / name, filled(target))]
+        try:
+            document = json.dumps(payload_of(kind, path, cwd, folder)).replace("{tree}", str(place.worktree)).encode()
+            try:
+                allowed = decide(document, environment) is None
+            except Unclear:
+                allowed = False
+            seen["allowed" if allowed else "denied"] += 1
+            if allowed:
+                writes = sorted(writes_of(kind, path, cwd, folder, str(place.home)))
+                for write, landed in zip(writes, judge.landed(writes), strict=True):
+                    assert is_fine(landed, place), (write, landed)
+                    seen["landed"] += bool(landed)
+        finally:
+            for link in made:
+                link.unlink()
+
+    run()
+    assert min(seen["allowed"], seen["denied"], seen["landed"]) > EXAMPLES / 20, seen
+
+
+@settings(max_examples=EXAMPLES // 20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(said=st.binary(max_size=60), link=st.booleans(), commondir=st.binary(max_size=40))
+def test_git_files_that_mean_nothing(place: Ground, said: bytes, link: bool, commondir: bytes) -> None:
+    """Whatever a `.git` below the worktree says, it takes nothing away from what is denied and opens nothing."""
+    nested = place.worktree / "nested"
+    (nested / "store").mkdir(parents=True)
+    try:
+        (nested / "store" / "commondir").write_bytes(commondir)
+        (nested / ".git").write_bytes(b"gitdir: store" if link else b"gitdir: " + said)
+        environment = {os.fsencode(name): os.fsencode(value) for name, value in place.environment.items()}
+        for path in (place.main / "src" / "a.py", place.sibling / "x", nested / ".git", place.worktree / ".git" / "x"):
+            document = json.dumps(payload_of("Write", str(path), str(nested), "")).encode()
+            assert decide(document, environment) is not None, path
+        narrowed = {**environment, b"CLAUDE_PROJECT_DIR": os.fsencode(nested)}
+        document = json.dumps(payload_of("Write", str(place.worktree / "src" / "a.py"), "/", "")).encode()
+        assert _denied(document, narrowed)
+    finally:
+        shutil.rmtree(nested)
+
+
+def _denied(document: bytes, environment: dict[bytes, bytes]) -> bool:
+    try:
+        return decide(document, environment) is not None
+    except (Unclear, OSError, ValueError):
+        return True
+
+
+def _link(path: Path, target: str) -> bool:
+    try:
+        path.symlink_to(target)
+    except (OSError, ValueError):  # a target that is empty, or has NUL in it
+        return False
+    return True

@@ -1,0 +1,402 @@
+"""`omac sandbox run` as a person meets it: what is there and what is not, streams, signals, the terminal, the record.
+
+The attacks on it are in tests/escape.
+"""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import eventually
+from real_sandbox import NOBODY, Box, box
+
+USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's home, project and state directory: as root, and as nobody in particular."""
+    with box(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def mine() -> Iterator[Box]:
+    """The same, for what does not depend on who it is."""
+    with box(os.geteuid()) as made:
+        yield made
+
+
+def spooled(world: Box) -> list[dict[str, Any]]:
+    """What was recorded, in order."""
+    return [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("*.json"))]
+
+
+def kinds(world: Box) -> list[str]:
+    """The kinds of what was recorded."""
+    return [record["kind"].removeprefix("sandbox.") for record in spooled(world)]
+
+
+def test_only_the_project_and_the_system_are_there(world: Box) -> None:
+    """The program works in the project; of the home, of /tmp and of everything else there is nothing."""
+    world.give(world.home / ".ssh" / "id", "secret")
+    world.give(world.top / "beside", "secret", 0o644)
+    (world.workdir / "here").write_text("hello")
+    os.chown(world.workdir / "here", world.uid, world.uid)
+    script = f"cat here; echo new > there; find ~ -name id; cat {world.top}/beside; ls /tmp /run; id -u; pwd"
+    done = world.run("sh", "-c", script)
+    assert done.out.startswith("hello")
+    assert "secret" not in done.out
+    assert "No such file" in done.err
+    assert done.out.split()[-2:] == [str(world.uid), str(world.workdir)]
+    assert (world.workdir / "there").read_text() == "new\n"
+    assert (world.workdir / "there").stat().st_uid == world.uid
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)],
+)
+def test_exit_status(mine: Box, script: str, status: int) -> None:
+    """The program's exit status is omac's, 128+n for a signal; and it is recorded."""
+    assert mine.run("sh", "-c", script).status == status
+    assert spooled(mine)[-1]["fields"]["status"] == status
+
+
+@pytest.mark.parametrize(("command", "status"), [("no-such-program", 127), ("./text", 126), ("/nowhere/at/all", 127)])
+def test_what_cannot_be_run(mine: Box, command: str, status: int) -> None:
+    """A program that is not there, or is none, is said before anything is launched, with a shell's exit codes."""
+    mine.give(mine.workdir / "text", "echo no")
+    done = mine.run(command)
+    assert done.status == status, done.err
+    assert "omac:" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_streams_of_every_kind(mine: Box) -> None:
+    """A file, a pipe and /dev/null serve as standard streams; 1 MiB arrives whole and in order."""
+    data = os.urandom(1 << 20)
+    source, sink = mine.top / "source", mine.top / "sink"
+    source.write_bytes(data)
+    line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--", "cat")
+    with source.open("rb") as stdin, sink.open("wb") as stdout:
+        subprocess.run(line, stdin=stdin, stdout=stdout, env=mine.environment, check=True, timeout=60)
+    assert sink.read_bytes() == data
+    piped = subprocess.run(line, input=data, capture_output=True, env=mine.environment, check=True, timeout=60)
+    assert piped.stdout == data
+
+
+def test_a_stream_that_is_a_file_cannot_be_opened_again(world: Box) -> None:
+    """What is given as a file to read cannot be written by way of /proc/self/fd, nor a folder be walked."""
+    precious = world.give(world.top / "precious", "precious")
+    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")
+    script = "cat; echo overwritten > /proc/self/fd/0; cat /proc/self/fd/0/../beside; ls -l /proc/self/fd"
+    with precious.open("rb") as stdin:
+        subprocess.run(
+            [*line, "sh", "-c", script], stdin=stdin, capture_output=True, env=world.environment, timeout=60,
+            user=world.uid or None, group=world.uid or None, extra_groups=[] if world.uid else None,
+        )  # fmt: skip
+    assert precious.read_text() == "precious"
+    folder = os.open(world.home, os.O_RDONLY)
+    try:
+        done = subprocess.run(
+            [*line, "ls", "/proc/self/fd/0/"], stdin=folder, capture_output=True, env=world.environment, timeout=60
+        )
+    finally:
+        os.close(folder)
+    assert b"project" not in done.stdout
+
+
+def test_signals_reach_the_program(mine: Box) -> None:
+    """SIGTERM for omac is for the program, which ends as it likes; what it then says is its exit status."""
+    line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
+    script = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    process = subprocess.Popen([*line, "sh", "-c", script], stdout=subprocess.PIPE, env=mine.environment, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (9, "bye\n")
+
+
+def test_nothing_outlives_omac(mine: Box) -> None:
+    """Killed with SIGKILL, omac takes everything along: wrappers, children in the background, new sessions."""
+    line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
+    script = "(setsid sleep 4711 &) ; nohup sleep 4711 & echo ready; sleep 4711"
+    process = subprocess.Popen([*line, "sh", "-c", script], stdout=subprocess.PIPE, env=mine.environment, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    eventually(lambda: len(_sleeping("4711")) == 3, 10, "all three run")
+    process.kill()
+    process.wait()
+    eventually(lambda: not _sleeping("4711"), 10, "all that ran in the sandbox is gone")
+    process.stdout.close()
+
+
+def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
+    """A program's children in the background end when it ends, before omac does."""
+    done = mine.run("sh", "-c", "sleep 4712 & setsid sleep 4712 & exit 5")
+    assert done.status == 5
+    assert not _sleeping("4712")
+
+
+def _sleeping(seconds: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode():
+                found.append(folder.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_recorded_before_the_first_instruction(mine: Box) -> None:
+    """The request is there, durable, when the program runs; its launch and its end follow."""
+    spool = mine.state / "spool"
+    line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
+    process = subprocess.Popen(
+        [*line, "sh", "-c", "echo ready; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=mine.environment
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    (first,) = [record for record in spooled(mine) if record["kind"] == "sandbox.launch-requested"]
+    process.communicate(b"go\n", timeout=20)
+    assert first["fields"]["workdir"] == str(mine.workdir)
+    assert first["fields"]["argv"][0].endswith("/sh")
+    assert len(first["fields"]["policy"]) == 64
+    assert kinds(mine) == ["launch-requested", "launched", "exited"]
+    assert spool.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_cannot_be_recorded_is_not_launched(mine: Box) -> None:
+    """With a spool that is not to be written, nothing runs; the refusal says where, and how to mend it."""
+    spool = mine.state / "spool"
+    spool.symlink_to(mine.home)
+    done = mine.run("sh", "-c", "touch ran")
+    assert done.status == 5
+    assert str(spool) in done.err
+    assert "try:" in done.err
+    assert not (mine.workdir / "ran").exists()
+
+
+def test_secrets_of_the_command_line_are_not_recorded(mine: Box) -> None:
+    """What looks like a secret in the arguments is left out of the record."""
+    mine.run("echo", "--token", "hunter2hunter2", "PASSWORD=hunter3hunter3")
+    assert "hunter" not in "".join(path.read_text() for path in (mine.state / "spool").iterdir())
+
+
+def test_explain_says_all_and_does_nothing(world: Box) -> None:
+    """Every path with its access and reason, as text and as JSON, and nothing is run or recorded."""
+    done = world.host(*world.omac("sandbox", "run", "--explain", "--json", "--", "sh", "-c", "touch ran"))
+    told = json.loads(done.out)
+    paths = {entry["path"]: entry for entry in told["paths"]}
+    assert paths[str(world.workdir)]["access"] == "write"
+    assert paths["/usr"]["access"] == "read"
+    assert paths[str(world.home)]["access"] == "private"
+    assert all(entry["reason"] for entry in told["paths"])
+    assert told["hidden"] == [str(world.state)]
+    assert not (world.workdir / "ran").exists()
+    assert not world.state.exists() or not list(world.state.iterdir())
+    text = world.host(*world.omac("sandbox", "run", "--explain")).out
+    assert f"write    {world.workdir}" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed", "refused"),
+    [
+        ((), "", "read change"),
+        (("--read", "{}"), "read", "change"),
+        (("--allow", "{}"), "read change", ""),
+        (("--allow", "{}", "--deny", "{}/file"), "", "read change"),
+    ],
+)
+def test_grants(world: Box, options: tuple[str, ...], allowed: str, refused: str) -> None:
+    """--read, --allow and --deny do what they say, and a denial wins."""
+    beside = world.give(world.top / "beside" / "file", "content", 0o644).parent
+    beside.chmod(0o755)
+    filled = tuple(option.format(beside) for option in options)
+    for verb, script in (("read", "cat {}/file"), ("change", "echo changed > {}/file")):
+        done = world.run("sh", "-c", script.format(beside), options=filled)
+        assert (done.status == 0) == (verb in allowed), (verb, done)
+        assert (done.status != 0) == (verb in refused)
+
+
+@pytest.mark.parametrize("place", ["home", "above", "root", "state", "in-state"])
+def test_places_that_are_never_granted(mine: Box, place: str) -> None:
+    """A home folder and what is omac's own cannot be a working directory or be allowed; that is said with a fix."""
+    (mine.state / "run").mkdir()
+    path = {
+        "home": mine.home, "above": mine.top, "root": Path("/"), "state": mine.state, "in-state": mine.state / "run",
+    }[place]  # fmt: skip
+    assert mine.run("true", options=("--allow", str(path))).status == 2
+    done = mine.run("true", workdir=path)
+    assert done.status == 2
+    assert "try:" in done.err
+
+
+def test_the_state_directory_is_hidden_below_a_grant(mine: Box) -> None:
+    """A grant of a folder that holds the state directory does not show it."""
+    folder = mine.top / "wide"
+    (folder / "state").mkdir(parents=True)
+    (folder / "file").write_text("seen")
+    (folder / "state" / "journal.db").write_text("secret")
+    done = mine.run(
+        "sh", "-c", f"cat {folder}/file; cat {folder}/state/journal.db; echo x > {folder}/state/y; ls {folder}/state",
+        options=("--allow", str(folder)), extra={"OMAC_STATE_DIR": str(folder / "state")},
+    )  # fmt: skip
+    assert done.out == "seen"
+    assert not (folder / "state" / "y").exists()
+
+
+def test_the_environment_is_built_from_nothing(mine: Box) -> None:
+    """Variables that nobody named do not get in, also not by way of the first process; those that were named do."""
+    script = "env; tr '\\0' '\\n' < /proc/1/environ; tr '\\0' '\\n' < /proc/self/environ"
+    extra = {"AWS_SECRET_ACCESS_KEY": "hunter2", "WANTED": "yes", "LD_PRELOAD": ""}
+    done = mine.run("sh", "-c", script, options=("--env", "WANTED", "--env", "GIVEN=also"), extra=extra)
+    assert "hunter2" not in done.out
+    assert {"WANTED=yes", "GIVEN=also", "OMAC_SANDBOX=1", f"HOME={mine.home}"} <= set(done.out.split("\n"))
+
+
+def test_no_network_at_all(mine: Box) -> None:
+    """With --network none there is a loopback of its own only; without, the host's is reached."""
+    with subprocess.Popen(
+        ["python3", "-c", "import socket; s=socket.create_server(('127.0.0.1',0)); print(s.getsockname()[1],flush=1);"
+         "[s.accept() for _ in range(9)]"], stdout=subprocess.PIPE, text=True,
+    ) as server:  # fmt: skip
+        try:
+            assert server.stdout is not None
+            port = server.stdout.readline().strip()
+            dial = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2); print('connected')"
+            assert mine.run("/usr/bin/python3", "-c", dial).out == "connected\n"
+            assert mine.run("/usr/bin/python3", "-c", dial, options=("--network", "none")).status != 0
+        finally:
+            server.kill()
+
+
+def test_listening_wants_an_open_port(mine: Box) -> None:
+    """It listens on ports the system deals out and on those that were opened, on no other."""
+    listen = "import socket, sys; s=socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen(); print('ok')"
+    command = ("/usr/bin/python3", "-c", listen)
+    assert mine.run(*command, "0").out == "ok\n"
+    assert mine.run(*command, "24711").status != 0
+    assert mine.run(*command, "24711", options=("--open-port", "24711")).out == "ok\n"
+
+
+class Typed:
+    """A shell with a terminal of its own, in which omac is started and typed at."""
+
+    def __init__(self, world: Box) -> None:
+        environment = world.environment | {"PS1": "$ ", "TERM": "dumb"}
+        self.pid, self.terminal = pty.fork()
+        if not self.pid:
+            os.chdir(world.workdir)
+            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "-i"], environment)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        """Send it as a keyboard would."""
+        os.write(self.terminal, text.encode())
+
+    def expect(self, text: str, seconds: float = 20.0) -> None:
+        """Read on until `text` is seen; what came before it is forgotten."""
+        deadline = time.monotonic() + seconds
+        while text not in self.seen:
+            left = deadline - time.monotonic()
+            assert left > 0, f"not seen within {seconds} s: {text!r}; but {self.seen!r}"
+            if select.select([self.terminal], [], [], left)[0]:
+                self.seen += os.read(self.terminal, 4096).decode(errors="replace")
+        self.seen = self.seen.partition(text)[2]
+
+    def close(self) -> None:
+        """End the shell and all that is left in its session."""
+        os.kill(self.pid, signal.SIGHUP)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.terminal)
+
+
+@pytest.fixture
+def typed(mine: Box) -> Iterator[Typed]:
+    """A terminal in the project."""
+    shell = Typed(mine)
+    yield shell
+    shell.close()
+
+
+def _command(world: Box, *command: str) -> str:
+    import shlex
+
+    return shlex.join(world.omac("sandbox", "run", "--", *command)) + "\n"
+
+
+def test_interrupting_at_the_keyboard(mine: Box, typed: Typed) -> None:
+    """^C is for the program: one that handles it goes on, and omac with it; one that does not ends with 130."""
+    handles = (
+        "import signal,time; signal.signal(2, lambda *a: print('handled')); print('rea'+'dy', flush=True); "
+        "time.sleep(1.5); print('went'+' on')"
+    )
+    typed.type(_command(mine, "/usr/bin/python3", "-c", handles))
+    typed.expect("ready")
+    typed.type("\x03")
+    typed.expect("handled")
+    typed.expect("went on")
+    typed.type(_command(mine, "sh", "-c", "echo re''ady; sleep 60"))
+    typed.expect("ready")
+    typed.type("\x03")
+    typed.type("echo status=$?\n")
+    typed.expect("status=130")
+
+
+def test_job_control(mine: Box, typed: Typed) -> None:
+    """^Z stops it and gives the shell back; fg goes on with it, where it was."""
+    typed.type(_command(mine, "sh", "-c", "echo re''ady; sleep 1; read x; echo got $x"))
+    typed.expect("ready")
+    typed.type("\x1a")
+    typed.expect("Stopped")
+    typed.type("echo sh''ell\n")
+    typed.expect("shell")
+    typed.type("fg\n")
+    time.sleep(0.3)
+    typed.type("word\n")
+    typed.expect("got word")
+
+
+def test_a_shell_inside_has_its_own_jobs(mine: Box, typed: Typed) -> None:
+    """An interactive shell inside stops and continues jobs; afterwards the outer shell has the terminal again."""
+    typed.type(_command(mine, "bash", "--norc", "-i"))
+    typed.type("echo in''side\n")
+    typed.expect("inside")
+    typed.type("sleep 60\n")
+    time.sleep(0.3)
+    typed.type("\x1a")
+    typed.expect("Stopped")
+    typed.type("jobs; kill %1; exit 6\n")
+    typed.type("exit 6\n")
+    typed.expect("exit")
+    typed.type("echo out''side $?\n")
+    typed.expect("outside 6")
+
+
+def test_the_size_of_the_window(mine: Box, typed: Typed) -> None:
+    """The program sees the terminal's size, also when it changes, and cannot type into the terminal."""
+    import fcntl
+    import struct
+    import termios
+
+    typed.type(_command(mine, "sh", "-c", "stty size; echo re''ady; read x; stty size"))
+    typed.expect("ready")
+    fcntl.ioctl(typed.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
+    typed.type("\n")
+    typed.expect("33 99")
+    inject = "import fcntl,termios,sys; fcntl.ioctl(0, termios.TIOCSTI, b'x')"
+    typed.type(_command(mine, "/usr/bin/python3", "-c", inject))
+    typed.expect("Error")

@@ -1,0 +1,439 @@
+"""`omac start`: one command in one directory with its skills, from the first line of its output to nothing left.
+
+Most of these run without a sandbox, for what they are about is omac's own; what needs one says so.
+"""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_omac import COMMAND, Omac, Serving, curl, eventually, stays
+
+from omac.domain.control import ControlRefused
+from omac.domain.directory import ActivationRequested, Deactivated
+from omac.domain.run import RunRecovered, RunStarted, RunStopped
+from omac.domain.sidecar import SpawnRequested
+
+BARE = ("start", "--no-sandbox")
+WAIT = "while kill -0 $PPID 2>/dev/null; do sleep 0.05; done"  # as long as omac is there
+LOOP = f"echo up; {WAIT}"
+SHOW = f"env; echo ready; {WAIT}"
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """A project with an approved skill."""
+    project = omac.project("shop")
+    omac.approve(project)
+    return project
+
+
+@pytest.fixture
+def agent(omac: Omac) -> Path:
+    """A program called claude on PATH that shows how it was called."""
+    folder = omac.folder / "bin"
+    folder.mkdir()
+    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
+    program = folder / "claude"
+    program.write_text('#!/bin/sh\necho claude "$@"\nenv | grep ^OMAC_HARNESS=\n')
+    program.chmod(0o755)
+    return program
+
+
+def started(omac: Omac, project: Path, script: str, *options: str) -> Serving:
+    """A shell with this script, outside any sandbox, in a project; its standard input never ends."""
+    return omac.start(*BARE, "--workdir", str(project), *options, "--", "sh", "-c", script)
+
+
+def told(run: Serving) -> dict[str, str]:
+    """The environment that a command printed, up to a line that says "ready"."""
+    found = {}
+    while (line := run.line().rstrip("\n")) != "ready":
+        name, equals, value = line.partition("=")
+        if equals:
+            found[name] = value
+    return found
+
+
+def sharing(omac: Omac) -> None:
+    """A skill that all projects share, approved."""
+    source = Path(omac.environment["XDG_CONFIG_HOME"]) / "opencode" / "skills" / "common"
+    echo = omac.project("source") / ".agents" / "skills" / "echo"
+    source.parent.mkdir(parents=True)
+    echo.rename(source)
+    meta = source / "omac.yaml"
+    meta.write_text(meta.read_text().replace("name: echo\n", "name: common\n").replace("mount: echo", "mount: common"))
+    omac.ok("approve", "common", "--global")
+
+
+def test_a_command_has_the_skills_of_its_directory(omac: Omac, shop: Path) -> None:
+    """By flat names: by TCP, by the Unix socket, and those of a skill that is not ready. Only the command writes to
+    stdout, its exit status is omac's, and afterwards nothing is left, neither running nor online."""
+    omac.skill(shop, "late-one", "name: late-one\nsidecar:\n  command: [python3, sidecar.py]\n")
+    script = 'curl -sS "$OMAC_ECHO_BASE/echo/by-tcp" >&2; env; exit 23'
+    done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
+    assert done.status == 23, done
+    given = dict(line.split("=", 1) for line in done.out.splitlines())
+    run = given["OMAC_RUN"]
+    base, socket = given["OMAC_ECHO_BASE"], given["OMAC_SOCKET"]
+    token = base.split("/")[3]
+    assert (given["OMAC_WORKDIR"], given["OMAC_SKILLS"], given["OMAC_HARNESS"]) == (str(shop), "echo", "opencode")
+    assert base == f"{given['OMAC_BASE']}{token}/echo"
+    assert given["OMAC_ECHO_SOCKET_BASE"] == f"http+unix://{socket.replace('/', '%2F')}/{token}/echo"
+    assert given["OMAC_LATE_ONE_BASE"] == f"{given['OMAC_BASE']}{token}/late-one"
+    assert os.path.dirname(socket) == str(omac.state / "run" / run)
+    assert '"path": "/echo/by-tcp"' in done.err
+    assert not (omac.state / "run" / "current").is_symlink()
+    assert omac.left() == []
+    status = json.loads(omac.ok("status", "--json"))
+    assert (status["runs"], status["directories"], status["sidecars"]) == ([], [], [])
+    (began,) = omac.events(RunStarted)
+    assert (began.event.command, began.event.roots, began.run) == ("start", (str(shop),), run)
+    assert [row["path"] for row in omac.audit()] == ["/echo/by-tcp"]
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("true", 0), ("exit 37", 37), ("kill -KILL $$", 137), ("kill -TERM $$", 143)],
+)
+def test_the_exit_status_is_the_commands(house: Omac, script: str, status: int) -> None:
+    """Its own, or 128 and the number of the signal that killed it; a second run is no worse for the first."""
+    assert house.run(*BARE, "--", "sh", "-c", script).status == status
+
+
+def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
+    """With a harness, the words after -- are its arguments; without one they are the command, whatever it is called;
+    the harness that was named is the one that skills are looked for."""
+    cases: list[tuple[list[str], str, str]] = [
+        (["claude", "--", "--resume", "-x"], "claude --resume -x", "claude"),
+        (["claude"], "claude", "claude"),
+        (["cc", "--", "--"], "claude --", "claude"),
+        (["--", "claude", "--", "start"], "claude -- start", "opencode"),
+    ]
+    for words, line, harness in cases:
+        done = omac.run(*BARE, *words)
+        assert done.status == 0, done
+        assert done.out.splitlines() == [line, f"OMAC_HARNESS={harness}"], words
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--", "no-such-program"], 4, ["no-such-program is not installed", "try: command -v no-such-program"]),
+        (["codex"], 4, ["codex is not installed", "try: npm install -g @openai/codex"]),
+        (["emacs"], 2, ["unknown harness 'emacs'", "claude"]),
+        (["--"], 2, ["no command after --"]),
+        (["--allow", "/x", "--", "true"], 2, ["--allow is about the sandbox"]),
+        (["--workdir", "/nonexistent", "--", "true"], 2, ["--workdir /nonexistent"]),
+        (["--workdir", "/etc/hostname", "--", "true"], 2, ["/etc/hostname"]),
+        (["--unapproved", "maybe", "--", "true"], 2, ["--unapproved takes refuse, confine or allow"]),
+        (["claude", "bash"], 2, ["unexpected extra argument"]),
+    ],
+)
+def test_what_cannot_be_started_is_said_before_anything_is(
+    house: Omac, words: list[str], status: int, says: list[str]
+) -> None:
+    """With the exit code, what is wrong and how to mend it; no sidecar was asked for."""
+    spawned = len(house.events(SpawnRequested)) if (house.state / "journal.db").exists() else 0
+    done = house.run(*BARE, *words, extra={"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"})
+    assert done.status == status, done
+    for text in says:
+        assert text.lower() in done.err.lower()
+    assert "Traceback" not in done.err
+    if (house.state / "journal.db").exists():
+        assert len(house.events(SpawnRequested)) == spawned
+
+
+def test_without_a_sandbox_it_says_so(house: Omac) -> None:
+    """Loudly, on stderr, what that means."""
+    done = house.run(*BARE, "--", "true")
+    assert "WITHOUT A SANDBOX" in done.err
+    assert done.out == ""
+
+
+def test_what_is_not_ready_comes_online_while_it_runs(omac: Omac) -> None:
+    """The command runs all the same; the fix on stderr, pasted in another terminal, makes the skill answer under the
+    name it had from the beginning."""
+    project = omac.project("p")
+    run = started(omac, project, SHOW)
+    base = told(run)["OMAC_ECHO_BASE"]
+    assert "omac: echo is broken: " in run.said()
+    assert curl(f"{base}/echo").status == 502
+    fix = next(line.removeprefix("  try: ") for line in run.said().splitlines() if line.startswith("  try: omac app"))
+    omac.ok(*shlex.split(fix)[1:])
+    eventually(lambda: curl(f"{base}/echo").status == 200, 10.0, "the skill to come online")
+
+
+def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
+    """`omac reload DIR` means that directory wherever it is online, and where it is not, says so as ever."""
+    run = started(omac, shop, f"echo ready; {WAIT}")
+    told(run)
+    generation = len(omac.events(SpawnRequested))
+    assert omac.ok("reload", str(shop)).startswith(f"{shop}: active\n")
+    assert len(omac.events(SpawnRequested)) == generation  # looked at, and found as it was
+    server = omac.serve()
+    server.activate(shop)
+    assert omac.ok("reload", str(shop)).count(f"{shop}: active\n") == 2
+    elsewhere = omac.project("elsewhere")
+    done = omac.run("reload", str(elsewhere))
+    assert (done.status, "is not active" in done.err) == (1, True)
+    assert len(omac.events(ControlRefused)) == 1
+
+
+class Several:
+    """A server and two starts, all with one directory online; a skill of its own and one that all share."""
+
+    def __init__(self, omac: Omac) -> None:
+        sharing(omac)
+        self.project = omac.project("shop")
+        omac.approve(self.project)
+        self.server = omac.serve()
+        manifest = self.server.activate(self.project)
+        skills = {skill["name"]: skill["base"] for skill in manifest["skills"]}
+        self.starts = [started(omac, self.project, SHOW) for _ in range(2)]
+        given = [told(start) for start in self.starts]
+        self.bases = [
+            (skills["echo"], skills["common"]),
+            *((one["OMAC_ECHO_BASE"], one["OMAC_COMMON_BASE"]) for one in given),
+        ]
+        self.runs = [self.server.ready["run"], *(one["OMAC_RUN"] for one in given)]
+
+
+def test_one_directory_in_several_runs(omac: Omac) -> None:
+    """A server and two starts have the same directory, each with tokens and sidecars of its own, of what all share
+    too. No token of one opens anything at another, and the end of one, in order or by kill -9, takes nothing from the
+    others; the next run settles what was killed, and nothing else."""
+    several = Several(omac)
+
+    def works(at: int) -> bool:
+        return all(curl(f"{base}/echo").status == 200 for base in several.bases[at])
+
+    assert [works(at) for at in range(3)] == [True] * 3
+    status = json.loads(omac.ok("status", "--json"))
+    assert sorted(run["command"] for run in status["runs"]) == ["serve", "start", "start"]
+    assert [one["dir"] for one in status["directories"]] == [str(several.project)] * 3
+    assert Counter(one["skill"] for one in status["sidecars"]) == {"echo": 3, "common": 3}
+    assert len({one["pid"] for one in status["sidecars"]}) == 6
+    for mine in range(3):
+        for other in range(3):
+            facade, token = several.bases[mine][0].split("/")[2], several.bases[other][0].split("/")[3]
+            answers = [curl(f"http://{facade}/{token}/{mount}/echo") for mount in ("echo", "__global__/common")]
+            assert [answer.status for answer in answers] == ([200] * 2 if mine == other else [404] * 2)
+
+    several.starts[0].end(signal.SIGKILL)
+    assert several.starts[1].end() == 143
+    assert works(0)
+    done = omac.run(*BARE, "--workdir", str(several.project), "--", "sh", "-c", 'curl -sS "$OMAC_ECHO_BASE/echo"')
+    assert done.status == 0, done
+    (recovered,) = omac.events(RunRecovered)
+    assert recovered.stream.endswith(several.runs[1])
+    assert (recovered.event.directories, recovered.event.sidecars) == (2, 2)
+    assert works(0)
+    listed = several.server.call("dirs").json()["dirs"]
+    assert listed == [{"dir": str(several.project), "state": "active"}]
+    assert several.server.end() == 0
+    eventually(lambda: not omac.left(), 1.0, "nothing to be left")
+
+
+def test_a_server_comes_and_goes_beside_a_start(omac: Omac, shop: Path) -> None:
+    """A start needs no server, keeps none from beginning, and does not miss one that is killed; what the next server
+    settles is the dead server's, though the start has the same directory online."""
+    run = started(omac, shop, SHOW)
+    base = told(run)["OMAC_ECHO_BASE"]
+    first = omac.serve()
+    first.activate(shop)
+    assert omac.run("serve", "--no-inner").status == 5  # one server, as ever
+    first.end(signal.SIGKILL)
+    second = omac.serve()
+    assert second.call("dirs").json() == {"dirs": []}
+    assert [one.event.directories for one in omac.events(RunRecovered)] == [1]
+    assert second.activate(shop)["state"] == "active"
+    assert curl(f"{base}/echo").status == 200
+    assert run.end() == 143
+    assert curl(f"{second.skill(shop)['base']}/echo").status == 200
+
+
+def test_many_begin_at_once(omac: Omac) -> None:
+    """Seven in seven projects, the moment after another was killed: each gets its skill, the dead one is settled
+    once, and no run's folder is cleared away by another that begins."""
+    sharing(omac)
+    projects = [omac.project(f"p{number}") for number in range(7)]
+    for project in projects:
+        omac.approve(project)
+    killed = started(omac, projects[0], f"echo ready; {WAIT}")
+    told(killed)
+    killed.end(signal.SIGKILL)
+    script = 'curl -sS --fail "$OMAC_ECHO_BASE/echo" "$OMAC_COMMON_BASE/echo"'
+    runs = [started(omac, project, script) for project in projects]
+    assert [run.process.wait(60) for run in runs] == [0] * 7, [run.said() for run in runs]
+    assert len(omac.events(RunRecovered)) == 1
+    assert len(omac.events(RunStopped)) == 7
+    ended = Counter(one.stream for one in omac.events(Deactivated))
+    assert ended == Counter(one.stream for one in omac.events(ActivationRequested))
+    eventually(lambda: not omac.left(), 1.0, "nothing to be left")
+
+
+def test_nothing_of_an_outer_omac_is_handed_on(omac: Omac, shop: Path) -> None:
+    """An omac within an omac: the inner one's command has no name that leads to a directory of the outer one."""
+    outer = {"OMAC_OTHER_BASE": "http://127.0.0.1:9/token/other", "OMAC_D_X_OTHER_BASE": "x", "OMAC_WORKDIR": "/w"}
+    done = omac.run(*BARE, "--workdir", str(shop), "--", "env", extra=outer)
+    assert "OTHER" not in done.out
+    assert f"OMAC_WORKDIR={shop}\n" in done.out
+    done = omac.run("serve", "--no-sandbox", "--workdir", str(shop), "--", "env", extra=outer)
+    assert "OTHER" not in done.out
+    assert "OMAC_WORKDIR" not in done.out
+
+
+# Signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> None:
+    """As the signal it came by; the command may take its time, and its status is omac's. Twice, it is killed."""
+    name = number.name.removeprefix("SIG")
+    run = started(omac, omac.root, f"trap 'echo told; exit 41' {name}; {LOOP}")
+    assert run.line() == "up\n"
+    assert run.end(number) == 41
+    run = started(omac, omac.root, f"trap 'echo no' {name}; {LOOP}")
+    assert run.line() == "up\n"
+    run.process.send_signal(number)
+    assert run.line() == "no\n"
+    assert run.end(number) == 137
+    eventually(lambda: not omac.left(), 1.0, "the end of the command's own children")
+    assert [one.event.why for one in omac.events(RunStopped)] == [f"asked by {number.name}"] * 2
+
+
+def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
+    """SIGINT sent to omac alone reaches the command, which may go on: then so does omac, and its skills."""
+    run = started(omac, shop, f"trap 'echo interrupted' INT; env; echo ready; {LOOP}")
+    base = told(run)["OMAC_ECHO_BASE"]
+    assert run.line() == "up\n"
+    for _ in range(3):
+        run.process.send_signal(signal.SIGINT)
+        assert run.line() == "interrupted\n"
+    assert curl(f"{base}/echo").status == 200
+    assert run.end() == 143
+
+
+class Terminal:
+    """A job-control shell on a pseudo-terminal of its own, as in a window: `type` keys, `see` what it shows."""
+
+    def __init__(self, omac: Omac) -> None:
+        self.screen, inner = os.openpty()
+        os.set_blocking(self.screen, False)
+        self.shown = ""
+        self.shell = subprocess.Popen(
+            [sys.executable, "-c", "import os; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); "
+             "os.execlp('bash', 'bash', '--norc', '--noediting', '-i')"],
+            stdin=inner, stdout=inner, stderr=inner, cwd=omac.root, env=omac.environment | {"PS1": "$ ", "TERM": "dumb"},
+        )  # fmt: skip
+        os.close(inner)
+        self.omac = f"{shlex.join(COMMAND)} start --no-sandbox"
+
+    def type(self, text: str) -> None:
+        """Keys, as they come from a keyboard."""
+        os.write(self.screen, text.encode())
+
+    def see(self, text: str, seconds: float = 20.0) -> str:
+        """Wait until it shows this; what it showed up to there is not looked at again."""
+
+        def found() -> bool:
+            try:
+                self.shown += os.read(self.screen, 65_536).decode(errors="replace")
+            except OSError:
+                pass
+            return text in self.shown
+
+        try:
+            eventually(found, seconds, text)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it shows {self.shown!r}") from None
+        before, _, self.shown = self.shown.partition(text)
+        return before
+
+    def close(self) -> None:
+        """Close the window."""
+        os.close(self.screen)
+        self.shell.kill()
+        self.shell.wait()
+
+
+@pytest.fixture
+def terminal(omac: Omac) -> Iterator[Terminal]:
+    """A terminal in a person's home."""
+    window = Terminal(omac)
+    try:
+        yield window
+    finally:
+        window.close()
+
+
+def stat(pid: int) -> str:
+    """The state of a process, as one letter."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> None:
+    """Ctrl-C reaches the command once, and only what the command does with it counts; Ctrl-Z stops it and omac as one
+    job, `fg` continues both, and skills answer again; in the end the shell has its terminal back."""
+    script = f"trap 'echo caught' INT; echo pid $$, $OMAC_ECHO_BASE.; {LOOP}"
+    terminal.type(f"{terminal.omac} --workdir {shop} -- sh -c {shlex.quote(script)}; echo ended $?\n")
+    terminal.see("\npid ")
+    pid, base = terminal.see(".\r\n").split(", ")
+    terminal.see("up")
+    terminal.type("\x03")
+    terminal.see("caught\r\n")
+    stays(lambda: "caught" not in terminal.shown, 0.3, "one interrupt, told once")
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    terminal.type("\x1a")
+    terminal.see("Stopped")
+    eventually(lambda: (stat(int(pid)), stat(parent)) == ("T", "T"), 5.0, "both to stop")
+    terminal.type("fg\n")
+    eventually(lambda: "T" not in (stat(int(pid)), stat(parent)), 5.0, "both to go on")
+    assert curl(f"{base}/echo").status == 200
+    terminal.type("\x03")
+    terminal.see("caught\r\n")
+    os.kill(int(pid), signal.SIGKILL)
+    terminal.type("echo still $((40 + 2))\n")
+    terminal.see("still 42")
+    eventually(lambda: not [one for one in omac.left() if one != terminal.shell.pid], 5.0, "nothing to be left")
+
+
+def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal) -> None:
+    """omac stops with it, so that the shell has its terminal back, and both go on together."""
+    script = "kill -STOP $$; echo went on; exit 9"
+    terminal.type(f"{terminal.omac} -- sh -c {shlex.quote(script)}\n")
+    terminal.see("Stopped")
+    terminal.type("fg; echo ended $?\n")
+    terminal.see("went on")
+    terminal.see("ended 9")
+
+
+def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal) -> None:
+    """`omac start -- bash`: Ctrl-C ends what the shell inside runs and not the shell; `exit` ends omac, and the outer
+    shell reads on."""
+    terminal.type(f"{terminal.omac} -- bash --norc --noediting -i\n")
+    terminal.type("echo inside $((20 + 3))\n")
+    terminal.see("inside 23")
+    terminal.type("sleep 600\n")
+    eventually(lambda: any(_runs(one, b"sleep\x00600") for one in omac.left()), 5.0, "the job to begin")
+    terminal.type("\x03")
+    terminal.type("echo status $?\n")
+    terminal.see("status 130")
+    terminal.type("exit 6\n")
+    terminal.type("echo outside $?\n")
+    terminal.see("outside 6")
+
+
+def _runs(pid: int, words: bytes) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(words)
+    except OSError:
+        return False

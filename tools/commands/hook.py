@@ -1,0 +1,89 @@
+"""omac hook: have agents call the write guard, or no longer, and what to tell them about it."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+
+from omac.adapters.hooks import calls, settings
+from omac.adapters.hooks.landing import top_level
+from omac.domain.guard import Unclear
+from omac.domain.refusal import Refusal
+from omac.tools.render import say
+
+ROLE = """\
+## Where you may write
+
+You work in a git worktree: a checkout of your own, and your shell's working directory. Beside it, often right above it,
+is the main checkout of the same repository. When you begin, its files are byte-identical to yours, so that *reading* a
+file there by mistake succeeds and looks right. Nothing tells you that the path was wrong until a write lands in
+another tree, where `git add` in yours does not find it.
+
+* Bash's cwd is the worktree: prefer relative paths there. A relative path cannot be anchored to the wrong root.
+* Where a tool wants an absolute path, begin it with what `git rev-parse --show-toplevel` prints in your worktree, never
+  with a root that you remember or infer.
+* Temporary files go to /tmp.
+* Writes of file tools that would land elsewhere are denied. The denial names the path that was probably meant: use that
+  one, and do not work around the denial with the shell.
+"""
+
+
+def install(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
+    """Have an agent ask the write guard. Raises Refusal."""
+    wanted = settings.agent_named(agent)
+    file = _file(wanted, project, user, environment)
+    said = calls.command(_program(environment))
+    hooks_off = False
+
+    def edit(text: str) -> str:
+        nonlocal hooks_off
+        after = calls.with_call(text, wanted.matcher, said)
+        hooks_off = calls.are_off(after)
+        return after
+
+    changed = settings.change(file, edit, create=True)
+    say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
+    if hooks_off:
+        say(f"omac: {file.path} says disableAllHooks: no hook runs until that is gone", sys.stderr)
+    if wanted.name == "codex":
+        say("codex runs a hook only once you trusted it: start codex, and look at /hooks", sys.stderr)
+    if project:
+        say("an agent can change its project's file; only your own (--user) holds against it", sys.stderr)
+    return 0
+
+
+def uninstall(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
+    """Have an agent no longer ask the write guard. Raises Refusal."""
+    file = _file(settings.agent_named(agent), project, user, environment)
+    changed = settings.change(file, calls.without_calls, create=False)
+    say(f"{file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
+    return 0
+
+
+def role() -> int:
+    """Print what belongs into the document that tells an agent its role."""
+    print(ROLE, end="")
+    return 0
+
+
+def _file(agent: settings.Agent, project: bool, user: bool, environment: Mapping[str, str]) -> settings.SettingsFile:
+    if project and user:
+        fix = [f"omac hook install {agent.name} --user"]
+        raise Refusal("misuse", "--project and --user name two files; one is changed at a time", fix=fix)
+    if not project:
+        return settings.of_user(agent, environment)
+    try:
+        return settings.of_project(agent, os.fsdecode(top_level(os.getcwdb())))
+    except Unclear as problem:
+        raise Refusal("directory-missing", f"the current directory: {problem}", fix=["pwd"]) from None
+
+
+def _program(environment: Mapping[str, str]) -> str:
+    """The absolute path of the omac that people call. Raises Refusal (prerequisite-missing)."""
+    beside = os.path.join(os.path.dirname(sys.executable), "omac")
+    for path in (sys.argv[0], shutil.which("omac", path=environment.get("PATH")), beside):
+        if path and os.path.basename(path) == "omac" and os.access(path, os.X_OK) and os.path.isfile(path):
+            return os.path.abspath(path)
+    message = "there is no program called omac that an agent could call"
+    raise Refusal("prerequisite-missing", message, fix=[f"ls -l {shlex.quote(beside)}", "command -v omac"])

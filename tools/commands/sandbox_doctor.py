@@ -1,0 +1,22 @@
+"""omac sandbox doctor: what this machine can do to confine a program, and what mends the rest."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from omac.adapters.sandbox import probes
+from omac.domain.doctor import findings, healthy, report
+from omac.domain.refusal import REASONS
+from omac.tools.render import say
+from omac.tools.sandbox_backends import SYSTEM_PATH
+
+
+def run(as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show the findings; 0 when a sandbox can be built, else the status of a sandbox that is not available."""
+    found = findings(probes.machine(environment, SYSTEM_PATH))
+    if as_json:
+        print(msgspec.json.encode({"healthy": healthy(found), "findings": found}).decode())
+    else:
+        for line in report(found):
+            say(line)
+    return 0 if healthy(found) else REASONS["sandbox-unavailable"].exit_code

@@ -1,0 +1,56 @@
+"""Journals as commands open them: what short-lived programs left in the spool is taken in first.
+
+A spool belongs to the journal that is in use in its state directory. A command that names another one, an old copy
+say, gets that as it is.
+"""
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+from omac.adapters.linux.state import StateDir
+from omac.domain.ids import HostId
+from omac.domain.refusal import Refusal
+from omac.journal.application import Journal
+from omac.journal.ingestion import Inbox
+from omac.journal.opening import open_journal, read_journal
+from omac.journal.spool import FOLDER
+
+_log = logging.getLogger("omac.journal")
+
+
+def inbox_of(state: StateDir, host: HostId) -> Inbox:
+    """The spool of a state directory."""
+    return Inbox(_folder(state), host)
+
+
+def to_write(
+    state: StateDir, host: HostId, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
+) -> Journal:
+    """The journal that a command means, to append to and to read. Raises Refusal."""
+    path = state.journal_in_use(environment, flag)
+    inbox = inbox_of(state, host) if path == state.journal_in_use(environment) else None
+    return open_journal(path, secrets.token_hex(6), clock, inbox)
+
+
+def to_read(environment: Mapping[str, str], flag: str | None) -> Journal:
+    """The journal that a command means, to read only. Raises Refusal.
+
+    Where it cannot be written, what is in the spool stays there, and that is said.
+    """
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, flag)
+    waiting = inbox_of(state, HostId("")).names()
+    if waiting and path == state.journal_in_use(environment):
+        try:
+            inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
+            open_journal(path, "", time.time_ns, inbox).close()
+        except Refusal as refusal:
+            _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
+    return read_journal(path)
+
+
+def _folder(state: StateDir) -> str:
+    return os.path.join(state.path, FOLDER)

@@ -1,0 +1,102 @@
+"""The backends of `omac sandbox run`: bubblewrap, or, where the kernel refuses what that needs, Landlock alone.
+
+Landlock alone is never a silent second best: what it cannot keep is refused, and that it is used is said.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from omac.adapters.sandbox import landlock
+from omac.adapters.sandbox.launch import Failed, Run
+from omac.adapters.sandbox.terminal import Terminal
+from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omac.tools.sandbox_policy import Plan
+
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"  # where a user cannot have put another bubblewrap
+
+
+class Bubblewrap:
+    """Namespaces, built by bubblewrap; with Landlock's network and scope rules, and the system call filter."""
+
+    name = "bubblewrap"
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    def run(self, plan: Plan, held: Callable[[int], None], begun: Callable[[int], None]) -> int:
+        """The program's exit status. Raises Refusal, Interrupted."""
+        run = Run(plan.policy, plan.argv, Terminal())
+        try:
+            return run.under_bubblewrap(self._program, os.uname().machine, held, begun)
+        except Failed as failed:
+            from omac.adapters.sandbox.probes import why_bubblewrap_failed
+
+            raise why_bubblewrap_failed(self._program, str(failed)) from None
+
+
+class LandlockOnly:
+    """No namespaces: Landlock's rules for files, network and scope, and the system call filter."""
+
+    name = "landlock"
+
+    def run(self, plan: Plan, held: Callable[[int], None], begun: Callable[[int], None]) -> int:
+        """The program's exit status. Raises Refusal, Interrupted."""
+        import shutil
+        import tempfile
+
+        from omac.adapters.sandbox.flattened import flattened
+        from omac.adapters.sandbox.landlock_only import enter, refusals
+
+        temporary = os.path.realpath(tempfile.mkdtemp(prefix="omac-"))
+        try:
+            policy = flattened(plan.policy, temporary)
+            if problems := refusals(policy):
+                raise Refusal(
+                    "sandbox-inexpressible",
+                    f"Landlock alone cannot keep this: {'; '.join(problems)}",
+                    fix=["omac sandbox doctor  # what bubblewrap needs on this machine"],
+                )
+            sys.stderr.write("omac: Landlock alone confines this; what it does not keep is in SECURITY.md\n")
+            return Run(policy, plan.argv, Terminal()).confined(lambda: enter(policy), held, begun)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+Backend = Bubblewrap | LandlockOnly
+
+
+def chosen(plan: Plan) -> Backend:
+    """The backend for a plan. Raises Refusal (sandbox-unavailable)."""
+    if sys.platform == "darwin":
+        raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
+    if plan.backend == "landlock":
+        return LandlockOnly()
+    for folder in SYSTEM_PATH.split(":"):
+        if os.access(f"{folder}/bwrap", os.X_OK):
+            _require_landlock(plan)
+            return Bubblewrap(f"{folder}/bwrap")
+    if plan.backend == "auto":
+        return LandlockOnly()
+    fix = ["sudo apt-get install bubblewrap", "omac sandbox doctor"]
+    raise Refusal("sandbox-unavailable", "bubblewrap is not installed", fix=fix)
+
+
+def _require_landlock(plan: Plan) -> None:
+    """Say what this kernel cannot keep out, where the policy counts on it."""
+    if plan.policy.network == "none":
+        return  # nothing of the host's network is there
+    abi = landlock.abi()
+    missing = []
+    if abi < landlock.NETWORK_ABI:
+        missing.append("it can listen on any TCP port (Linux 6.7 can refuse that)")
+    if abi < landlock.SCOPE_ABI:
+        missing.append("it can connect to abstract sockets of other programs (Linux 6.12 can refuse that)")
+    if missing:
+        sys.stderr.write(f"omac: on this kernel {'; '.join(missing)}; --network none keeps it from both\n")

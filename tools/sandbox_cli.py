@@ -1,0 +1,43 @@
+"""The commands `omac sandbox ...` and `omac hook ...`, as the help shows them.
+
+`omac sandbox run` and `omac hook pre-tool-use` do not come this way (`omac.tools.entry`), except to be listed.
+"""
+
+import os
+from typing import Annotated
+
+import typer
+
+from omac.tools import hook, sandbox_run
+
+PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+
+sandbox_app = typer.Typer(no_args_is_help=True, help="Run commands that can change one project and nothing else.")
+hook_app = typer.Typer(no_args_is_help=True, help="Keep an agent's file tools in its own worktree.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add them."""
+    app.add_typer(sandbox_app, name="sandbox")
+    app.add_typer(hook_app, name="hook")
+
+
+@sandbox_app.command("run", context_settings=PASSED_ON, add_help_option=False)
+def run(context: typer.Context) -> int:
+    """Run a command in a sandbox: omac sandbox run -- npm test"""
+    return sandbox_run.main(context.args)
+
+
+@sandbox_app.command()
+def doctor(json: Json = False) -> int:
+    """Say what this machine can do for a sandbox, and the command that mends what it cannot."""
+    from omac.tools.commands.sandbox_doctor import run
+
+    return run(json, os.environ)
+
+
+@hook_app.command("pre-tool-use", context_settings=PASSED_ON, add_help_option=False)
+def pre_tool_use(context: typer.Context) -> int:
+    """Judge a file tool's call, given on stdin by Claude Code or Codex; 2 denies it."""
+    return hook.main(context.args)

@@ -1,0 +1,71 @@
+"""What a sandbox would be given, for people and for programs, and the digest by which the journal knows it."""
+
+from __future__ import annotations
+
+from omac.domain.confinement import COPY, LINK
+from omac.domain.digest import sha256_hex
+from omac.journal.spool import encoded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.tools.sandbox_policy import Plan
+
+
+def explain(plan: Plan, json: bool) -> int:
+    """Print every path, its access and the reason; the exit code."""
+    if json:
+        print(encoded(_document(plan)))
+        return 0
+    policy = plan.policy
+    print(f"workdir  {policy.workdir}")
+    if plan.argv:
+        print(f"command  {' '.join(plan.argv)}")
+    print(f"backend  {plan.backend}")
+    ports = f"; listens on {', '.join(map(str, policy.ports))}" if policy.ports else ""
+    print(f"network  {policy.network}{ports}")
+    for name, by in _limits(plan).items():
+        print(f"limit    {name}={policy.limits[name]:g} by {by}")
+    print(f"gets     {' '.join(sorted(policy.environment))}")
+    print()
+    width = min(max((len(entry.path) for entry in policy.entries), default=0), 72)
+    for entry in policy.entries:
+        shown = f"{entry.path} -> {entry.target}" if entry.access == LINK else entry.path
+        print(f"{entry.access:8} {shown:{width}}  {entry.reason}")
+    for path in policy.hidden:
+        print(f"{'never':8} {path:{width}}  omac's own")
+    for warning in policy.warnings:
+        print(f"\nnote: {warning}")
+    return 0
+
+
+def digest(plan: Plan) -> str:
+    """The SHA-256 of a policy, 64 hex digits: of every path with its access, network, limits and names of variables."""
+    return sha256_hex(encoded(_document(plan)).encode())
+
+
+def _document(plan: Plan) -> dict[str, object]:
+    policy = plan.policy
+    return {
+        "workdir": policy.workdir,
+        "command": plan.argv,
+        "harness": plan.harness,
+        "backend": plan.backend,
+        "network": policy.network,
+        "ports": list(policy.ports),
+        "limits": {name: {"value": f"{policy.limits[name]:g}", "by": by} for name, by in _limits(plan).items()},
+        "environment": sorted(policy.environment),
+        "paths": [
+            {"path": entry.path, "access": entry.access, "reason": entry.reason}
+            | ({"target": entry.target} if entry.access == LINK else {})
+            | ({"sha256": sha256_hex(entry.content)} if entry.access == COPY else {})
+            for entry in policy.entries
+        ],
+        "hidden": list(policy.hidden),
+        "fence": list(policy.fence),
+        "warnings": list(policy.warnings),
+    }
+
+
+def _limits(plan: Plan) -> dict[str, str]:
+    """By what each limit is enforced."""
+    return dict(plan.enforcement.by) if plan.enforcement else {}

@@ -1,0 +1,204 @@
+"""The composition of a sandbox: what was asked, what the machine has and what omac guards, put together as one policy.
+
+Later entries count more for the same path: the system, the agent's folders, the program itself, the working
+directory, what was granted by name; then what nobody can grant away: credentials, git's own files, omac's own.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+from omac.adapters.cache import tree
+from omac.adapters.git import identity, layout
+from omac.adapters.sandbox import baseline, program, protected
+from omac.domain import environment as variables
+from omac.domain import places, tool_cache
+from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
+from omac.domain.harness import harness_named
+from omac.domain.refusal import Refusal
+from omac.tools.sandbox_choices import choices_of
+from omac.tools.sandbox_options import absolute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omac.adapters.cache.tree import ToolCache
+    from omac.adapters.git.layout import Layout
+    from omac.adapters.sandbox.limits import Enforcement
+    from omac.tools.sandbox_choices import Choices
+    from omac.tools.sandbox_options import Asked
+
+RUN = "/run/omac"  # inside: what a server hands to its agent
+TEMPORARY = "/tmp"  # noqa: S108  # inside: a folder of the sandbox's own
+EPHEMERAL = "/run/omac/cache"
+
+
+class Plan:
+    """Everything that is needed to launch, or to explain. `layouts` are by the folder they were found in."""
+
+    __slots__ = ("argv", "backend", "cache", "choices", "enforcement", "harness", "layouts", "policy", "state")
+
+    def __init__(self, state: str, harness: str, choices: Choices) -> None:
+        self.state = state
+        self.harness = harness
+        self.choices = choices
+        self.backend = choices.backend
+        self.layouts: dict[str, Layout] = {}
+        self.cache: ToolCache | None = None
+        self.argv: list[str] = []
+        self.policy: Policy
+        self.enforcement: Enforcement | None = None  # None: nothing is limited
+
+
+def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
+    """The policy for what was asked, and what goes with it. Takes the tool cache's lock, and changes nothing else.
+
+    Raises Refusal.
+    """
+    home = os.path.realpath(places.home(host, pwd.getpwuid(os.geteuid()).pw_dir))
+    workdir = _directory(asked.workdir or ".", "--workdir", home)
+    state = os.path.realpath(places.state(host, home))
+    choices = choices_of(asked, host, home, workdir)
+    made = Plan(state, asked.harness, choices)
+    trees = [workdir, *(_directory(root, "--root", home) for root in asked.roots)]
+    granted = _granted(choices, home)
+    for entry in (*(Entry(one, WRITE, "") for one in trees), *granted):
+        _refuse_own(entry.path, state)
+    made.cache = None if choices.ephemeral_cache else tree.open_cache(workdir, host)
+    found = program.resolve(asked.command, host, workdir) if asked.command else None
+    made.argv = list(found.argv) if found else []
+    entries = _visible(asked, host, home, made)
+    entries += [Entry(one, WRITE, "working directory" if one == workdir else "--root") for one in trees]
+    entries += granted
+    entries += baseline.uncovered(entries, [*(found.entries if found else ()), *program.own_installation(host)])
+    entries += protected.protected_entries(home, entries)
+    warnings = _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)
+    entries += [Entry(path, DENY, "--deny") for path in choices.deny]
+    configuration = os.path.realpath(places.configuration(host, home))
+    around = governing(entries, configuration)
+    if around is not None and around.access == WRITE and os.path.isdir(configuration):
+        entries.append(Entry(configuration, READ, "omac's own settings"))
+    if choices.limits:
+        from omac.adapters.sandbox import limits
+
+        made.enforcement = limits.plan(choices.limits, namespaced=made.backend != "landlock")
+    made.policy = Policy(
+        workdir,
+        ordered(baseline.placed(entries)),
+        _environment(asked, host, home, made, workdir),
+        hidden=_hidden(host, state),
+        network=choices.network,
+        ports=choices.ports,
+        limits=choices.limits,
+        fence=tuple(path for one in made.layouts.values() for path in one.fence),
+        warnings=(*choices.warnings, *warnings),
+    )
+    return made
+
+
+def _visible(asked: Asked, host: Mapping[str, str], home: str, made: Plan) -> list[Entry]:
+    """What of the host can be seen beside the working directory."""
+    entries = [*baseline.system_entries(host, os.geteuid()), baseline.home_entry(home)]
+    if asked.harness:
+        kept, warnings = baseline.harness_entries(harness_named(asked.harness), home, host)
+        entries += kept
+        made.choices.warnings += tuple(warnings)
+    copies, warnings = identity.entries(home, host, agent=asked.ssh_agent)
+    entries += copies
+    made.choices.warnings += tuple(warnings)
+    if asked.ssh_agent:
+        entries.append(identity.agent_entry(host))
+    if made.cache:
+        entries += tree.entries(made.cache)
+    else:
+        entries.append(Entry(EPHEMERAL, PRIVATE, "tool caches, gone with the sandbox"))
+    if asked.control_token:
+        entries.append(Entry(f"{RUN}/control.token", COPY, "the way to omac", content=_content(asked.control_token)))
+    if asked.facade_socket:
+        source = os.path.realpath(asked.facade_socket)
+        entries.append(Entry(f"{RUN}/facade.sock", WRITE, "the way to the skills", source=source))
+    return entries
+
+
+def _granted(choices: Choices, home: str) -> list[Entry]:
+    """What was granted by name. A path that a person typed must be there."""
+    found = []
+    for access, paths in ((READ, choices.read), (WRITE, choices.allow)):
+        flag = "--allow" if access == WRITE else "--read"
+        for path in paths:
+            if not os.path.lexists(path):
+                raise Refusal("directory-missing", f"{flag} {path}: there is nothing", fix=[f"ls -ld {path}"])
+            if access == WRITE:
+                _refuse_home(path, flag, home)
+            found.append(Entry(path, access, flag))
+    return found
+
+
+def _add_git(made: Plan, entries: list[Entry], trees: list[str], home: str) -> list[str]:
+    """git's own files in everything that can be written. Returns what a person should know."""
+    warnings: list[str] = []
+    asked = layout.GitChoices(made.choices.git_hooks, made.choices.git_refs, "shared")
+    for one in trees:
+        if one not in made.layouts and os.path.isdir(one):
+            made.layouts[one] = seen = layout.look(one, asked, home)
+            entries += seen.entries
+            warnings += seen.warnings
+    return warnings
+
+
+def _environment(asked: Asked, host: Mapping[str, str], home: str, made: Plan, workdir: str) -> dict[str, str]:
+    auth = harness_named(asked.harness).auth_variables if asked.harness else ()
+    cache = made.cache.path if made.cache else EPHEMERAL
+    own = tool_cache.variables(cache, made.choices.redirect_xdg, ephemeral=made.cache is None)
+    own |= {"HOME": home, "PWD": workdir, "TMPDIR": TEMPORARY, "OMAC_SANDBOX": "1", "OMAC_WORKDIR": workdir}
+    if asked.control_token:
+        own["OMAC_CONTROL_TOKEN_FILE"] = f"{RUN}/control.token"
+    if asked.facade_socket:
+        own["OMAC_SOCKET"] = f"{RUN}/facade.sock"
+    if asked.ssh_agent:
+        own["SSH_AUTH_SOCK"] = host["SSH_AUTH_SOCK"]
+    if made.choices.guard_scratch:
+        own["OMAC_GUARD_SCRATCH"] = made.choices.guard_scratch
+    network = made.choices.network
+    return variables.filtered(host, given=made.choices.env, auth=auth, additions=own, network=network)
+
+
+def _hidden(host: Mapping[str, str], state: str) -> tuple[str, ...]:
+    """What is omac's own, wherever it was put."""
+    found = [state]
+    for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
+        if (path := host.get(variable, "")) and "://" not in path:
+            found += [os.path.realpath(path) + ending for ending in endings]
+    return tuple(found)
+
+
+def _directory(path: str, flag: str, home: str) -> str:
+    found = absolute(path, home)
+    if not os.path.isdir(found):
+        reason = "not-a-directory" if os.path.lexists(found) else "directory-missing"
+        raise Refusal(reason, f"{flag} {path}: there is no directory {found}", fix=[f"ls -ld {found}"])
+    _refuse_home(found, flag, home)
+    return found
+
+
+def _refuse_home(path: str, flag: str, home: str) -> None:
+    """Whoever can write to a home folder writes what its owner's shell runs next."""
+    if below(home, path):
+        what = "your home folder" if path == home else "above your home folder"
+        raise Refusal(
+            "misuse",
+            f"{flag} {path} is {what}: an agent could change what your shell runs next",
+            fix=["cd ~/projects/shop  # the project it shall work in", "omac sandbox run --workdir DIR -- make"],
+        )
+
+
+def _refuse_own(path: str, state: str) -> None:
+    if below(path, state):
+        raise Refusal("misuse", f"{path} is in {state}, which is omac's own and in no sandbox", fix=["omac status"])
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(1 << 16)

@@ -1,0 +1,222 @@
+"""`omac sandbox run`: from what a person typed to a program that ran in its sandbox, and the record of it.
+
+1. The policy is computed; nothing has been changed yet.
+2. `sandbox.launch-requested` is made durable in the spool. What cannot be recorded is not launched.
+3. What must be there to be pinned is made, the program is started and held back, looked at, and let go.
+4. When it and all it started have ended, what it left is swept, and `sandbox.exited` says how it went.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from omac.adapters.sandbox.placeholders import Placeholders
+from omac.domain.refusal import Refusal
+from omac.tools.sandbox_options import HELP, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.adapters.sandbox.limits import Held
+    from omac.journal.spool import Spool
+    from omac.tools.sandbox_options import Asked
+    from omac.tools.sandbox_policy import Plan
+
+
+def main(words: list[str]) -> int:
+    """Run the command line after `omac sandbox run`; the exit code."""
+    from omac.adapters.sandbox.terminal import Interrupted
+
+    try:
+        asked = parse(words)
+        if asked.help:
+            print(HELP, end="")
+            return 0
+        return _run(asked)
+    except Refusal as refusal:
+        _say(refusal.message)
+        for command in refusal.fix:
+            _say_plainly(f"  try: {command}")
+        return refusal.exit_code
+    except Interrupted as interrupted:
+        return 128 + interrupted.number
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more
+        return 141
+
+
+def _run(asked: Asked) -> int:
+    from omac.tools.sandbox_policy import plan
+
+    if asked.run:
+        from omac.adapters.sandbox.orphans import die_with_parent
+
+        die_with_parent(15)  # SIGTERM, for the program; when it has ended, what it left is swept
+    host = dict(os.environ)
+    planned = plan(asked, host)
+    if asked.explain:
+        from omac.tools.sandbox_explain import explain
+
+        return explain(planned, asked.json)
+    for warning in planned.policy.warnings:
+        _say(warning)
+    try:
+        return Launch(planned, asked.run).run()
+    except Refusal as refusal:
+        if refusal.reason != "sandbox-unavailable" or planned.backend != "auto":
+            raise
+        _say(refusal.message)
+        planned.backend = "landlock"
+        try:
+            return Launch(planned, asked.run).run()
+        except Refusal as second:
+            raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
+
+
+class Launch:
+    """One launch, recorded. `part_of` is the id of the omac run it belongs to, empty for none."""
+
+    def __init__(self, planned: Plan, part_of: str) -> None:
+        self._plan = planned
+        self._part_of = part_of
+        self._id = os.urandom(8).hex()
+        self._version = 0
+        self._spool: Spool | None = None
+
+    def run(self) -> int:
+        """Record, run, sweep, record; the program's exit status. Raises Refusal, Interrupted."""
+        from omac.tools import sandbox_backends
+
+        backend = sandbox_backends.chosen(self._plan)
+        self._request(backend.name)
+        try:
+            held = self._limited()
+            since = time.time_ns()
+            placeholders = Placeholders(self._plan.state)
+            try:
+                placeholders.make(self._plan.policy)
+                self._prepare_git()
+                status = backend.run(self._plan, held.add if held else _unlimited, self._begun)
+            finally:
+                if held:
+                    held.end()
+                placeholders.end()
+                findings = self._sweep(since)
+        except Refusal as refusal:
+            self._record("sandbox.denied", self._denied(refusal))
+            raise
+        except BaseException as problem:
+            self._record("sandbox.exited", {"status": None, "findings": [], "lost": type(problem).__name__})
+            raise
+        self._record("sandbox.exited", {"status": status, "findings": findings, "lost": ""})
+        return status
+
+    def _limited(self) -> Held | None:
+        if self._plan.enforcement is None:
+            return None
+        from omac.adapters.sandbox.limits import begin
+
+        return begin(self._plan.enforcement, self._id)
+
+    def _request(self, backend: str) -> None:
+        from omac.domain.redaction import redacted
+        from omac.tools.sandbox_explain import digest
+
+        policy = self._plan.policy
+        pid = os.getpid()
+        fields = {
+            "workdir": policy.workdir,
+            "harness": self._plan.harness,
+            "backend": backend,
+            "policy": digest(self._plan),
+            "argv": list(redacted(self._plan.argv)),
+            "network": policy.network,
+            "pid": pid,
+            "start_ticks": _start_ticks(pid),
+            "boot_id": _boot_id(),
+            "run": self._part_of,
+        }
+        self._record("sandbox.launch-requested", fields)
+
+    def _begun(self, pid: int) -> None:
+        self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
+
+    def _denied(self, refusal: Refusal) -> dict[str, object]:
+        from omac.domain.redaction import redacted
+
+        return {
+            "workdir": self._plan.policy.workdir,
+            "harness": self._plan.harness,
+            "argv": list(redacted(self._plan.argv)),
+            "reason": refusal.reason,
+            "message": refusal.message,
+        }
+
+    def _record(self, kind: str, fields: dict[str, object], *, durable: bool = True) -> None:
+        from omac.journal.spool import FOLDER, Spool
+
+        if self._spool is None:
+            self._spool = Spool(f"{self._plan.state}/{FOLDER}")
+        self._version += 1
+        self._spool.append(
+            kind,
+            fields,
+            stream=f"sandbox/{self._id}",
+            version=self._version,
+            at=time.time_ns(),
+            run=self._part_of or self._id,
+            actor="person" if not self._part_of else "omac",
+            id=self._id,
+            durable=durable,
+        )
+
+    def _prepare_git(self) -> None:
+        from omac.adapters.git.layout import prepare
+
+        for layout in self._plan.layouts.values():
+            for line in prepare(layout):
+                _say(line)
+
+    def _sweep(self, since: int) -> list[str]:
+        """Look at what the program left, put out of the way what is dangerous, and say so."""
+        from omac.adapters.git.sweep import sweep
+
+        told: list[str] = []
+        for folder, layout in self._plan.layouts.items():
+            for finding in sweep(folder, layout, since):
+                where = f"; renamed to {finding.renamed}" if finding.renamed else ""
+                told.append(f"{finding.path}: {finding.what}{where}")
+        for line in told:
+            _say(line)
+        return told
+
+
+def _unlimited(_pid: int) -> None:
+    """Nothing was asked to be limited."""
+
+
+def _start_ticks(pid: int) -> int:
+    """When the process began, in clock ticks since the boot: field 22 of proc(5)'s stat."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _say(text: str) -> None:
+    _say_plainly(f"omac: {text}")
+
+
+def _say_plainly(text: str) -> None:
+    """To stderr, without what a terminal would obey."""
+    shown = "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)
+    try:
+        sys.stderr.write(f"{shown}\n")
+    except UnicodeEncodeError:
+        sys.stderr.write(f"{shown.encode('ascii', 'backslashreplace').decode()}\n")
