@@ -42,7 +42,7 @@ INSTALLERS = {  # by ID or ID_LIKE of os-release(5)
 
 @dataclass(frozen=True, slots=True)
 class LimitFact:
-    """Whether a limit can be enforced: `by` what, or the reason why not, and what mends that."""
+    """Whether a limit can be enforced: `by` what, or the reason why not; `fix` is what makes it possible, or whole."""
 
     name: str
     by: str = ""
@@ -54,6 +54,7 @@ class LimitFact:
 class Machine:
     """Facts, as they were found. An empty text means: not there."""
 
+    system: str = "Linux"  # as of uname -s
     uid: int
     kernel: str  # as of uname -r
     architecture: str
@@ -86,6 +87,8 @@ class Finding:
 
 def findings(machine: Machine) -> tuple[Finding, ...]:
     """All findings, in the order in which a person would mend them."""
+    if machine.system != "Linux":
+        return (Finding("system", FAIL, f"omac runs nothing in a sandbox on {machine.system} yet"),)
     return (
         *_system(machine),
         _bubblewrap(machine),
@@ -208,7 +211,7 @@ def _limit(fact: LimitFact) -> Finding:
     name = f"limit {fact.name}"
     if fact.trouble:
         return Finding(name, WARN, f"would be refused: {fact.trouble}", fact.fix)
-    return Finding(name, OK, fact.by)
+    return Finding(name, WARN if fact.fix else OK, fact.by, fact.fix)
 
 
 def _git(machine: Machine) -> Finding:

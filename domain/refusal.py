@@ -82,6 +82,7 @@ REASONS: dict[str, Outcome] = {
     "limit-unenforceable": Outcome(503, 7),
     "policy-too-large": Outcome(400, 7),
     "path-changed": Outcome(409, 7),
+    "unsafe-link": Outcome(409, 7),
     "git-unsafe": Outcome(409, 7),
     "git-unsupported": Outcome(501, 7),
     "cache-unsafe": Outcome(409, 7),

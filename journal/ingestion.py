@@ -187,7 +187,8 @@ class _Ingestion:
         try:
             file = _decode(content)
             event = _event(file)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            self._journal.codec.encode(event)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError) as error:
             raise _Unfit(f"it is no record: {error}") from None
         if name != file_name(file.at, file.id, file.version):
             raise _Unfit("its name is not that of the record in it")

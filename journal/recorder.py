@@ -95,12 +95,13 @@ class SqlRecorder(ApplicationRecorder):
             connection: sa.Connection, top: int, groups: Sequence[Group], names: dict[str, int], statement: str
         ) -> list[Sequence[int] | IntegrityError]:
             results = _insert_one_by_one(connection, top, groups, names, statement)
-            kept = [id_ for id_, done in zip(ids, results, strict=True) if not isinstance(done, IntegrityError)]
+            done = [id_ for id_, result in zip(ids, results, strict=True) if not isinstance(result, IntegrityError)]
             gone = [id_ for id_ in _spooled(connection, host) if id_ not in present]
-            for id_ in gone:
-                connection.execute(sa.delete(SPOOLED).where(SPOOLED.c.host == host, SPOOLED.c.id == id_))
-            for id_ in kept:
-                connection.execute(sa.insert(SPOOLED).values(host=host, id=id_))
+            if gone:
+                this = sa.and_(SPOOLED.c.host == host, SPOOLED.c.id == sa.bindparam("gone"))
+                connection.execute(sa.delete(SPOOLED).where(this), [{"gone": id_} for id_ in gone])
+            if done:
+                connection.execute(sa.insert(SPOOLED), [{"host": host, "id": id_} for id_ in done])
             return results
 
         return self._insert_groups(groups, insert)

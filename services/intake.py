@@ -2,6 +2,7 @@
 the launches that nobody will report about any more are settled.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -10,13 +11,17 @@ import trio
 from omac.domain import ids, sandbox
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Event
+from omac.domain.refusal import Refusal
 from omac.domain.sandbox import LaunchRequested, Sandbox
-from omac.journal.ingestion import Inbox
-from omac.journal.opening import open_journal
+from omac.journal.ingestion import Inbox, ingest
+from omac.journal.opening import INGESTION_S, open_journal
 from omac.services.engine import Engine, together
 
 POLL_S = 0.2
+RETRY_S = 1.0
 WHY = "the omac that launched it was killed"
+
+_log = logging.getLogger("omac.intake")
 
 
 class Intake:
@@ -28,13 +33,21 @@ class Intake:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look for new records until cancelled. Raises Refusal when the journal cannot be used any more."""
-        waiting: frozenset[str] = frozenset()  # what could not be taken is tried again when something has changed
+        """Look for new records until cancelled. While they cannot be recorded they stay where they are."""
+        waiting: frozenset[str] = frozenset()  # what cannot follow yet is looked at again when something has changed
+        said = ""
         while True:
             there = self._inbox.names()
             if there != waiting:
-                await self.take_in()
-                waiting = there & self._inbox.names()
+                try:
+                    await self.take_in()
+                except Refusal as refusal:
+                    if refusal.message != said:
+                        _log.error("%s", refusal.message)
+                    said = refusal.message
+                    await trio.sleep(RETRY_S)
+                    continue
+                waiting, said = there & self._inbox.names(), ""
             await trio.sleep(POLL_S)
 
     async def take_in(self) -> None:
@@ -42,7 +55,11 @@ class Intake:
         await trio.to_thread.run_sync(self._take_in)
 
     def _take_in(self) -> None:
-        open_journal(self._path, "", self._clock, self._inbox).close()
+        journal = open_journal(self._path, "", self._clock)
+        try:
+            ingest(self._inbox, journal, INGESTION_S)
+        finally:
+            journal.close()
 
 
 async def settle_lost(

@@ -15,7 +15,7 @@ from omac.projections.system import System
 class Reach(msgspec.Struct, frozen=True):
     """Where the facade listens: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket.
 
-    `inside` is the path of that socket in the sandbox of the inner command; empty where that has none.
+    `inside` is the path of that socket as the inner command sees it; empty where that cannot.
     """
 
     base: str
@@ -24,7 +24,7 @@ class Reach(msgspec.Struct, frozen=True):
 
     def seen_by(self, listener: Listener) -> "Reach":
         """As a caller sees it: who comes by the private socket stands outside, everybody else may be in a sandbox."""
-        return self if listener == "socket" or not self.inside else Reach(self.base, self.inside)
+        return self if listener == "socket" else Reach(self.base, self.inside)
 
     def socket_base(self, path: str) -> str:
         """The URL of a path by the Unix socket."""
@@ -73,7 +73,8 @@ def described(skill: SkillStatus, path: str | None, reach: Reach) -> dict[str, A
     told: dict[str, Any] = {"name": skill.name, "scope": skill.scope, "mount": skill.mount, "state": skill.state}
     if path is not None and skill.state in ("ready", "restarting"):
         told["base"] = f"{reach.base}/{path}"
-        told["socket_base"] = reach.socket_base(path)
+        if reach.socket:
+            told["socket_base"] = reach.socket_base(path)
     if skill.state != "ready":
         told["missing"] = list(skill.missing)
         told["fix"] = list(skill.fix)

@@ -19,6 +19,7 @@ import msgspec
 from omac.domain.harness import DEFAULT_HARNESS, Harness
 from omac.domain.refusal import Refusal
 from omac.tools import sandbox_options
+from omac.tools.ready import Ready
 from omac.tools.render import say
 
 # Without -P the current directory, which may be anybody's, would be the first place to look for modules.
@@ -38,7 +39,8 @@ OPEN_PORT = "--open-port"
 class Launch(msgspec.Struct, frozen=True):
     """An inner command and where it runs. `workdir` is canonical; `flags` are those of `omac sandbox run`.
 
-    `agent` is the harness that was named; None when the command is none of ours.
+    `agent` is the harness that was named; None when the command is none of ours. `shown`: the sandbox can show it
+    omac's socket and token; Landlock alone cannot.
     """
 
     argv: tuple[str, ...]
@@ -47,15 +49,21 @@ class Launch(msgspec.Struct, frozen=True):
     agent: Harness | None = None
     flags: tuple[str, ...] = ()
     sandboxed: bool = True
+    shown: bool = True
 
-    def command_line(self, run: str, control_token: str, facade_socket: str, handed_on: Sequence[str]) -> list[str]:
+    def sees(self, told: Ready) -> Ready:
+        """Where the command finds what omac offers."""
+        return told.inside(shown=self.shown) if self.sandboxed else told
+
+    def command_line(self, told: Ready, handed_on: Sequence[str]) -> list[str]:
         """What is executed. `handed_on` are the names of variables that its environment gives it."""
         if not self.sandboxed:
             return list(self.argv)
-        words = [*SANDBOX, "--workdir", self.workdir, "--run", run]
+        words = [*SANDBOX, "--workdir", self.workdir, "--run", told.run]
         words += [word for root in self.roots for word in ("--root", root)]
         words += ["--harness", self.agent.name] if self.agent else []
-        words += ["--control-token", control_token, "--facade-socket", facade_socket]
+        if self.shown:
+            words += ["--control-token", told.control_token_file, "--facade-socket", told.facade_socket]
         words += [word for name in handed_on for word in ("--env", name)]
         return [*words, *self.flags, "--", *self.argv]
 
@@ -83,7 +91,8 @@ def launch_of(
     asked = sandbox_options.parse([*flags, "--", *argv])
     served = () if not sandboxed or asked.network == "none" else _served_port(argv, agent)
     found = find_program(argv, environment)
-    return Launch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed)
+    shown = asked.backend != "landlock"
+    return Launch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed, shown)
 
 
 def directory(path: str, flag: str) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from omac.domain.refusal import Refusal
-from omac.tools import moving_cli, running_cli, skills_cli, values_cli
+from omac.tools import cache_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
 
 app = typer.Typer(
     name="omac",
@@ -27,6 +27,7 @@ app = typer.Typer(
 Examples:
   omac start claude                           an agent in this directory, in a sandbox, with its skills
   omac serve --no-inner --root ~/projects     serve project directories, launch no agent
+  omac sandbox run -- npm test                a command that can change this project and nothing else
   omac register slack --workdir ~/shop        vouch for a skill and give it what it needs
   omac secrets set slack TOKEN                give one secret
   omac status                                 what is online
@@ -121,6 +122,8 @@ def reload(
 skills_cli.add_to(app)
 values_cli.add_to(app)
 moving_cli.add_to(app)
+sandbox_cli.add_to(app)
+cache_cli.add_to(app)
 
 
 @app.command()

@@ -31,11 +31,13 @@ class Ready(msgspec.Struct, frozen=True):
     journal: str
     run: str
 
-    def inside(self) -> "Ready":
-        """The same as seen from a sandbox, where the private socket is not to be had."""
-        return msgspec.structs.replace(
-            self, control_socket="", control_token_file=f"{INSIDE}/control.token", facade_socket=f"{INSIDE}/facade.sock"
-        )
+    def inside(self, *, shown: bool = True) -> "Ready":
+        """The same as seen from a sandbox, where the private socket is not to be had.
+
+        `shown`: whether the sandbox can show files at other places; where not, there are only ports.
+        """
+        token_file, socket = (f"{INSIDE}/control.token", f"{INSIDE}/facade.sock") if shown else ("", "")
+        return msgspec.structs.replace(self, control_socket="", control_token_file=token_file, facade_socket=socket)
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -55,9 +57,10 @@ def variables(harness: str, told: Ready) -> dict[str, str]:
         "OMAC_BASE": told.facade_base + "/",
         "OMAC_SOCKET": told.facade_socket,
         "OMAC_CONTROL_BASE": told.control_base,
+        "OMAC_CONTROL_SOCKET": told.control_socket,
         "OMAC_CONTROL_TOKEN_FILE": told.control_token_file,
     }
-    return found | ({"OMAC_CONTROL_SOCKET": told.control_socket} if told.control_socket else {})
+    return {name: value for name, value in found.items() if value}
 
 
 def flat_variables(manifest: Manifest, told: Ready) -> dict[str, str]:
@@ -72,7 +75,7 @@ def flat_variables(manifest: Manifest, told: Ready) -> dict[str, str]:
             shared = "" if skill["scope"] == "workdir" else SHARED
             paths[skill["mount"].upper().replace("-", "_")] = f"{manifest.dir_token}/{shared}{skill['mount']}"
     return {
-        **{f"OMAC_{name}_SOCKET_BASE": reach.socket_base(path) for name, path in paths.items()},
+        **{f"OMAC_{name}_SOCKET_BASE": reach.socket_base(path) for name, path in paths.items() if reach.socket},
         **{f"OMAC_{name}_BASE": f"{reach.base}/{path}" for name, path in paths.items()},
         "OMAC_WORKDIR": manifest.dir,
         "OMAC_SKILLS": manifest.env["OMAC_SKILLS"],

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.linux.trail import trail
 from omac.domain import places
-from omac.tools.sandbox_options import absolute
+from omac.domain.confinement import below
+from omac.domain.refusal import Refusal
+from omac.tools.sandbox_options import absolute, unresolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ SETTING_VARIABLES = ("OMAC_GIT_HOOKS", "OMAC_GIT_REFS", "OMAC_CACHE_REDIRECT_XDG
 
 
 class Choices:
-    """Paths are canonical; `env` words are NAME or NAME=VALUE; `guard_scratch` is as in a PATH."""
+    """Paths are canonical in the end; `env` words are NAME or NAME=VALUE; `guard_scratch` is as in a PATH."""
 
     def __init__(self) -> None:
         self.backend = "auto"
@@ -40,8 +43,12 @@ class Choices:
         self.warnings: tuple[str, ...] = ()
 
 
-def choices_of(asked: Asked, host: Mapping[str, str], home: str, workdir: str) -> Choices:
-    """What holds. Raises Refusal (misuse, settings-invalid)."""
+def choices_of(asked: Asked, host: Mapping[str, str], home: str, trees: list[str]) -> Choices:
+    """What holds, where the program may change `trees`, the first of which it works in.
+
+    Raises Refusal: misuse, settings-invalid, unsafe-link.
+    """
+    workdir = trees[0]
     found = Choices()
     own = places.configuration(host, home) + "/settings.toml"
     project = workdir + "/.omac/settings.toml"
@@ -56,15 +63,38 @@ def choices_of(asked: Asked, host: Mapping[str, str], home: str, workdir: str) -
     found.backend = asked.backend or found.backend
     found.network = asked.network or found.network
     found.ports += tuple(int(port) for port in asked.open_ports)
-    found.allow += [absolute(path, home) for path in asked.allow]
-    found.read += [absolute(path, home) for path in asked.read]
-    found.deny += [absolute(path, home) for path in asked.deny]
+    found.allow = _resolved([*found.allow, *asked.allow], home, trees)
+    found.read = _resolved([*found.read, *asked.read], home, trees)
+    found.deny = [absolute(path, home) for path in (*found.deny, *asked.deny)]
     found.env += asked.env
     if asked.limits:
         from omac.adapters.sandbox import limits
 
         found.limits |= limits.parse(asked.limits)
     found.ephemeral_cache = found.ephemeral_cache or asked.ephemeral_cache
+    return found
+
+
+def refuse_links(path: str, links: list[tuple[str, str]], real: str, trees: list[str]) -> None:
+    """A link in a folder that an agent may change could lead anywhere by now: it is not followed.
+
+    `path` is as typed, `links` and `real` as of `trail`. Raises Refusal (unsafe-link).
+    """
+    for link, target in links:
+        if any(below(link, tree) for tree in trees):
+            raise Refusal(
+                "unsafe-link",
+                f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
+                fix=[f"ls -l {link}", f"ls -ld {real}  # name this, if it is what you mean"],
+            )
+
+
+def _resolved(paths: list[str], home: str, trees: list[str]) -> list[str]:
+    found = []
+    for path in paths:
+        links, real = trail(unresolved(path, home))
+        refuse_links(path, links, real, trees)
+        found.append(real)
     return found
 
 

@@ -41,3 +41,37 @@ def doctor(json: Json = False) -> int:
 def pre_tool_use(context: typer.Context) -> int:
     """Judge a file tool's call, given on stdin by Claude Code or Codex; 2 denies it."""
     return hook.main(context.args)
+
+
+Project = Annotated[bool, typer.Option("--project", help="The project's file; an agent can change that one.")]
+User = Annotated[bool, typer.Option("--user", help="Your own file; this is what holds where neither is said.")]
+Agent = Annotated[str, typer.Argument(help="claude or codex.")]
+
+
+@hook_app.command()
+def install(agent: Agent, project: Project = False, user: User = False) -> int:
+    """Have an agent ask the write guard before its file tools write.
+
+    \b
+    omac hook install claude
+    omac hook install codex --project
+    """
+    from omac.tools.commands.hook import install
+
+    return install(agent, project, user, os.environ)
+
+
+@hook_app.command()
+def uninstall(agent: Agent, project: Project = False, user: User = False) -> int:
+    """Have an agent no longer ask it; everything else in the file stays."""
+    from omac.tools.commands.hook import uninstall
+
+    return uninstall(agent, project, user, os.environ)
+
+
+@hook_app.command()
+def role() -> int:
+    """Print what an agent's role document should say about where it may write."""
+    from omac.tools.commands.hook import role
+
+    return role()

@@ -155,6 +155,11 @@ def _near(name: str) -> str:
 
 def absolute(path: str, home: str) -> str:
     """A path as typed, `~` and the current directory filled in, links and `..` resolved."""
+    return os.path.realpath(unresolved(path, home))
+
+
+def unresolved(path: str, home: str) -> str:
+    """A path as typed, made absolute, but with its links and `..` as they are."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
-    return os.path.realpath(path)
+    return os.path.join(os.getcwd(), path)

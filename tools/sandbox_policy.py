@@ -11,14 +11,15 @@ import pwd
 
 from omac.adapters.cache import tree
 from omac.adapters.git import identity, layout
+from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox import baseline, program, protected
 from omac.domain import environment as variables
 from omac.domain import places, tool_cache
 from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
 from omac.domain.harness import harness_named
 from omac.domain.refusal import Refusal
-from omac.tools.sandbox_choices import choices_of
-from omac.tools.sandbox_options import absolute
+from omac.tools.sandbox_choices import choices_of, refuse_links
+from omac.tools.sandbox_options import unresolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     Raises Refusal.
     """
     home = os.path.realpath(places.home(host, pwd.getpwuid(os.geteuid()).pw_dir))
-    workdir = _directory(asked.workdir or ".", "--workdir", home)
+    trees = _trees(asked, home)
+    workdir = trees[0]
     state = os.path.realpath(places.state(host, home))
-    choices = choices_of(asked, host, home, workdir)
+    choices = choices_of(asked, host, home, trees)
     made = Plan(state, asked.harness, choices)
-    trees = [workdir, *(_directory(root, "--root", home) for root in asked.roots)]
     granted = _granted(choices, home)
     for entry in (*(Entry(one, WRITE, "") for one in trees), *granted):
         _refuse_own(entry.path, state)
@@ -174,13 +175,18 @@ def _hidden(host: Mapping[str, str], state: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _directory(path: str, flag: str, home: str) -> str:
-    found = absolute(path, home)
-    if not os.path.isdir(found):
-        reason = "not-a-directory" if os.path.lexists(found) else "directory-missing"
-        raise Refusal(reason, f"{flag} {path}: there is no directory {found}", fix=[f"ls -ld {found}"])
-    _refuse_home(found, flag, home)
-    return found
+def _trees(asked: Asked, home: str) -> list[str]:
+    """The canonical folders it may change, the working directory first."""
+    typed = [(asked.workdir or ".", "--workdir"), *((root, "--root") for root in asked.roots)]
+    walked = [(path, flag, *trail(unresolved(path, home))) for path, flag in typed]
+    trees = [real for _, _, _, real in walked]
+    for path, flag, links, real in walked:
+        refuse_links(path, links, real, trees)
+        if not os.path.isdir(real):
+            reason = "not-a-directory" if os.path.lexists(real) else "directory-missing"
+            raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[f"ls -ld {real}"])
+        _refuse_home(real, flag, home)
+    return trees
 
 
 def _refuse_home(path: str, flag: str, home: str) -> None:

@@ -39,6 +39,11 @@ def main(words: list[str]) -> int:
         for command in refusal.fix:
             _say_plainly(f"  try: {command}")
         return refusal.exit_code
+    except OSError as problem:  # something was taken away, or is not to be read, between one look and the next
+        where = f"{problem.filename}: " if problem.filename else ""
+        _say(f"the sandbox cannot be built: {where}{problem.strerror or problem}")
+        _say_plainly("  try: omac sandbox doctor")
+        return 7
     except Interrupted as interrupted:
         return 128 + interrupted.number
     except KeyboardInterrupt:

@@ -44,11 +44,13 @@ from omac.services.activation import Activation
 from omac.services.credentials import Credentials, EngineLedger
 from omac.services.directories import Caller, Directories
 from omac.services.engine import Engine, first
+from omac.services.intake import Intake, settle_lost
 from omac.services.manifest import Manifest, Reach
 from omac.services.recovery import recover
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import OF_THE_TERMINAL, Inner
+from omac.tools.journals import inbox_of
 from omac.tools.launching import Launch
 from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
@@ -96,7 +98,9 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
-        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns)
+        inbox = inbox_of(self.state, host)
+        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns, inbox)
+        self._intake = Intake(inbox, path, time.time_ns)
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
@@ -147,6 +151,7 @@ class Server:
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
+        await settle_lost(self.engine, process.living, process.boot_id(), self._intake.take_in)
         self.state.prune_runs()
         await self._prune_copies()
         await self._record_start()
@@ -162,6 +167,7 @@ class Server:
             async with trio.open_nursery() as reactors:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
+                reactors.start_soon(self._intake.run)
                 activation.look_at_shared()
                 status = await self._run_surfaces(folders, ready, activated)
                 reactors.cancel_scope.cancel()
@@ -171,6 +177,7 @@ class Server:
                 with contextlib.suppress(Refusal):  # the journal itself may be what failed
                     await self._record(RunStopped(self._why))
             raise
+        await self._intake.take_in()  # how what was launched ended
         await self._record(RunStopped(self._why or "its agent ended"))
         return status
 
@@ -193,8 +200,8 @@ class Server:
         )
         token = secrets.token_hex(32)
         self.state.write_token(told.control_token_file, token)
-        sandboxed = options.launch is not None and options.launch.sandboxed
-        reach = Reach(told.facade_base, told.facade_socket, told.inside().facade_socket if sandboxed else "")
+        seen = options.launch.sees(told) if options.launch else told
+        reach = Reach(told.facade_base, told.facade_socket, seen.facade_socket)
         directories = Directories(
             self.engine, folders, options.harness.name, options.roots, reach, lambda: secrets.token_hex(16)
         )
@@ -258,10 +265,10 @@ class Server:
         if launch is None:
             await self._stop.wait()
             return 0
-        seen = told.inside() if launch.sandboxed else told
+        seen = launch.sees(told)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
         given = flat | variables(self._options.harness.name, seen)
-        argv = launch.command_line(told.run, told.control_token_file, told.facade_socket, list(given))
+        argv = launch.command_line(told, list(given))
         folder = None if launch.sandboxed else launch.workdir
         self._inner = Inner(argv, inherited(self._environment) | given, folder)
         try:

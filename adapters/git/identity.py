@@ -7,7 +7,9 @@ Rules
 2. A setting that holds a credential, or has git run a program that hands one out, is left out. `.git-credentials` is
    never read.
 3. A signature is asked for only where the SSH agent can make it. Otherwise a commit is left unsigned, and that is told.
-4. Links are followed: the files are the user's own, and many keep them elsewhere. Sizes and numbers are bounded.
+4. What lies where a sandbox can write may have been written by the last one: settings there count as they do for git
+   outside, but no file that they name is read for them, and no link there is followed.
+5. Links are followed: the files are the user's own, and many keep them elsewhere. Sizes and numbers are bounded.
 
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
@@ -19,12 +21,12 @@ import stat
 
 from omac.adapters.git.config import parse, render
 from omac.adapters.linux.trail import trail
-from omac.domain.confinement import COPY, LINK, READ, Entry
+from omac.domain.confinement import COPY, LINK, READ, Entry, below
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 FOLDER = "/run/omac/git"  # inside: copies of what the settings name
 FILE_BYTES_MAX = 1 << 18
@@ -58,9 +60,14 @@ _OF_THE_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/nix/store/", "/gnu/store/", "/et
 _PUBLIC_KEYS = (b"ssh-", b"ecdsa-", b"sk-ssh-", b"sk-ecdsa-")
 
 
-def entries(home: str, environment: Mapping[str, str], *, agent: bool) -> tuple[list[Entry], list[str]]:
-    """The copies, and what a person should know about them. `agent`: the SSH agent can be asked inside."""
-    found = _Settings(home, environment, agent)
+def entries(
+    home: str, environment: Mapping[str, str], *, agent: bool, writable: Sequence[str] = ()
+) -> tuple[list[Entry], list[str]]:
+    """The copies, and what a person should know about them.
+
+    `agent`: the SSH agent can be asked inside. `writable`: canonical folders that a sandbox can write.
+    """
+    found = _Settings(home, environment, agent, writable)
     folder = environment.get("XDG_CONFIG_HOME", "")
     folder = f"{folder if folder.startswith('/') else home + '/.config'}/git"
     instead = environment.get("GIT_CONFIG_GLOBAL")
@@ -104,13 +111,14 @@ def agent_entry(environment: Mapping[str, str]) -> Entry:
 class _Settings:
     """What was read: `files` are settings by the place they are for; `named` are copies by their path inside."""
 
-    def __init__(self, home: str, environment: Mapping[str, str], agent: bool) -> None:
+    def __init__(self, home: str, environment: Mapping[str, str], agent: bool, writable: Sequence[str]) -> None:
         self.files: list[tuple[str, list[tuple[str, str]]]] = []
         self.named: dict[str, bytes] = {}
         self.warnings: list[str] = []
         self._home = home
         self._folders = environment.get("PATH", "").split(":")
         self._agent = agent
+        self._writable = writable
         self._read = 0
 
     def copies(self) -> list[tuple[str, bytes]]:
@@ -143,17 +151,18 @@ class _Settings:
         except ValueError as problem:
             self.warnings.append(f"{path} is left out: {problem}")
             return None
+        doubtful = self._doubtful(trail(path)[1])
         kept = []
         for key, value in pairs:
             if _is_secret(key, value):
                 continue
             section, _, rest = key.partition(".")
             if section in ("include", "includeif") and rest.rpartition(".")[2] == "path":
-                included = self._include(path, value, depth)
+                included = "" if doubtful else self._include(path, value, depth)
                 if included:
                     kept.append((_condition(key, path), included))
             elif _plain(key) in _NAMING_A_FILE:
-                kept.append((key, self._copied(value)))
+                kept.append((key, value if doubtful else self._copied(value)))
             elif not _runs(key) or self._is_there(value):
                 kept.append((key, value))
             else:
@@ -163,7 +172,8 @@ class _Settings:
     def content(self, path: str) -> bytes | None:
         """What a file holds; None where it is missing or not to be had, which is told."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            links, real = trail(path)
+            descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as problem:
@@ -172,6 +182,10 @@ class _Settings:
         try:
             seen = os.fstat(descriptor)
             self._read += 1
+            followed = any(self._doubtful(link) for link, _ in links)
+            if followed or (self._writable and os.readlink(f"/proc/self/fd/{descriptor}") != real):
+                self.warnings.append(f"{path} is left out: a link leads to it that a sandbox could have made")
+                return None
             if stat.S_ISREG(seen.st_mode) and seen.st_size <= FILE_BYTES_MAX and self._read <= FILES_MAX:
                 return os.read(descriptor, FILE_BYTES_MAX)
         finally:
@@ -179,6 +193,10 @@ class _Settings:
         if not stat.S_ISCHR(seen.st_mode):  # /dev/null means none
             self.warnings.append(f"{path} is left out: it is no file, too large, or one too many")
         return None
+
+    def _doubtful(self, path: str) -> bool:
+        """Whether a sandbox could have written what is at a canonical path (rule 4)."""
+        return any(below(path, folder) for folder in self._writable)
 
     def _include(self, path: str, value: str, depth: int) -> str:
         """Where a copy of an included file is, inside; empty if there is none."""

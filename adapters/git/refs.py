@@ -217,25 +217,39 @@ def _command(name: str, old: str, new: str) -> str:
 
 
 def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Have git change the host's refs, all at once or else one by one; returns those that it would not change."""
-    if not commands or _git(common, [command for _, command in commands]) == "":
+    """Have git change the host's refs, all at once or else one by one; returns those that it would not change.
+
+    The logs of refs are the sandbox's own, and say already what was done: what git adds to them is taken off again.
+    """
+    if not commands:
         return []
+    logs = {f"{common}/logs/{name}": _size(f"{common}/logs/{name}") for name, _ in commands}
     told = []
-    for name, command in commands:
-        if complaint := _git(common, [command]):
-            told.append((name, f"could not be changed as inside: {complaint}"))
+    if _git(common, [command for _, command in commands]) != "":
+        for name, command in commands:
+            if complaint := _git(common, [command]):
+                told.append((name, f"could not be changed as inside: {complaint}"))
+    for path, size in logs.items():
+        if size is not None and _size(path) not in (None, size):
+            os.truncate(path, size)
     return told
+
+
+def _size(log: str) -> int | None:
+    """The size of a log, None where there is no such file."""
+    mode = mode_of(log)
+    return os.lstat(log).st_size if stat.S_ISREG(mode) else None
 
 
 def _git(common: str, commands: list[str]) -> str:
     """`git update-ref --stdin` in a folder whose configuration was pinned; no hook runs. Returns its complaint."""
     import subprocess
 
-    argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", f"--git-dir={common}"]
+    argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(
-            [*argv, "update-ref", "--no-deref", "--stdin"],
+            [*argv, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin"],
             input="".join(command + "\n" for command in commands).encode(errors="surrogateescape"),
             capture_output=True,
             env=environment,

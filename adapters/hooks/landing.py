@@ -31,11 +31,14 @@ def landing(path: bytes) -> bytes:
     rest = path.split(b"/")[::-1]
     at = b""
     links = 0
+    missing = False
     while rest:
         part = rest.pop()
         if part in (b"", b"."):
             continue
         if part == b"..":
+            if missing:  # a tool that makes folders would make one there first
+                raise Unclear("a path goes up from a folder that is not there")
             at = at.rpartition(b"/")[0]
             continue
         here = at + b"/" + part
@@ -44,6 +47,7 @@ def landing(path: bytes) -> bytes:
         try:
             found = os.lstat(here)
         except (FileNotFoundError, NotADirectoryError):
+            missing = True
             at = here
             continue
         if stat.S_ISLNK(found.st_mode):

@@ -40,8 +40,11 @@ _SECRETS_OF_ETC = """
 _OTHERS_MAY_READ = 0o004
 
 
-def system_entries(environment: Mapping[str, str], uid: int) -> list[Entry]:
-    """The system's own folders, the empty ones in their place, and the files of certificates that variables name."""
+def system_entries(environment: Mapping[str, str], uid: int, writable: Sequence[str] = ()) -> list[Entry]:
+    """The system's own folders, the empty ones in their place, and the files of certificates that variables name.
+
+    `writable`: canonical folders that a sandbox can write; no link in one is followed.
+    """
     found = [Entry(path, PRIVATE, "a folder of its own") for path in OWN]
     for path in SYSTEM:
         try:
@@ -54,9 +57,12 @@ def system_entries(environment: Mapping[str, str], uid: int) -> list[Entry]:
     for path in LED_OUT_OF_ETC:
         found += readable(path, "the system")
     for name in CERTIFICATES:
-        path = environment.get(name, "")
-        if path.startswith("/"):
-            found += readable(path, f"certificates, as {name} says")
+        for path in environment.get(name, "").split(":" if name == "SSL_CERT_DIR" else "\0"):
+            if path.startswith("/"):
+                links, real = trail(path)
+                loose = any(below(link, folder) for link, _ in links for folder in writable)
+                if not loose and not below(trail(environment.get("HOME") or "/")[1], real):
+                    found += readable(path, f"certificates, as {name} says")
     return uncovered([], found)
 
 
@@ -77,11 +83,12 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         path = _place(place, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), found):
             continue
-        pinned = _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, found)
-        for link in pinned:
-            if link.access == LINK and _access_around(link.path, found) == WRITE:
-                warnings.append(f"{link.path} is a link and cannot be pinned: a session can put something else there")
-        found += pinned
+        loose = [link for link, _ in trail(path)[0] if _access_around(link, found) == WRITE]
+        if loose:  # an earlier session may have made it, and chosen where it leads to
+            why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
+            warnings.append(f"{loose[0]} is a link {why}; put what it leads to in its place")
+        else:
+            found += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, found)
     return placed(found), warnings
 
 
@@ -116,6 +123,12 @@ def placed(entries: Sequence[Entry]) -> list[Entry]:
     return [
         entry for entry in entries if entry.access != LINK or _access_around(entry.path, entries) not in (READ, WRITE)
     ]
+
+
+def exposed(own: Iterable[Entry], entries: Sequence[Entry]) -> list[str]:
+    """Warnings of omac's `own` files that lie where the program may write."""
+    found = [entry.path for entry in own if entry.access != LINK and _access_around(entry.path, entries) == WRITE]
+    return [f"{path} is part of omac, and the program may change it: it decides what omac does next" for path in found]
 
 
 def _access_around(path: str, entries: Sequence[Entry]) -> str:

@@ -12,6 +12,7 @@ Sources: the kernel's Documentation/userspace-api/landlock.rst, <linux/landlock.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 
@@ -36,7 +37,7 @@ BIND_TCP = 0x1  # LANDLOCK_ACCESS_NET_BIND_TCP
 ABSTRACT, SIGNALS = 0x1, 0x2  # LANDLOCK_SCOPE_*
 
 KERNELS = {1: "5.13", 2: "5.19", 3: "6.2", 4: "6.7", 5: "6.10", 6: "6.12"}  # the Linux that brought each ABI
-NETWORK_ABI, DEVICES_ABI, SCOPE_ABI = 4, 5, 6
+FENCE_ABI, NETWORK_ABI, SCOPE_ABI = 2, 4, 6
 
 
 def abi() -> int:
@@ -82,15 +83,19 @@ def fence(folders: tuple[str, ...]) -> None:
 
     They may be made in every other folder that is there now, except directly in one that holds a fenced one (rule 1:
     what is allowed there would be allowed below). Everything else stays as it is. A folder keeps what it was allowed
-    wherever it is moved, so the fenced ones must be mounts of their own: nothing can be moved across. Raises OSError.
+    wherever it is moved, so the fenced ones must be mounts of their own: nothing can be moved across. Raises OSError,
+    for a kernel before FENCE_ABI too.
     """
     if not folders:
         return
+    known = abi()
+    if known < FENCE_ABI:
+        raise OSError(errno.EOPNOTSUPP, _needed(FENCE_ABI, known))
     special = MAKE_SYM | MAKE_FIFO | MAKE_SOCK
-    rules = ruleset(special | REFER, 0, 0, abi())
+    rules = ruleset(special | REFER, 0, 0, known)
     allow_below(rules, "/", REFER)  # else nothing could be renamed into another folder
     for folder in _beside(folders):
-        allow_below(rules, folder, special | REFER)
+        allow_below(rules, folder, special)
     restrict(rules)
 
 
@@ -142,9 +147,21 @@ def _beside(folders: Iterable[str]) -> list[str]:
         try:
             with os.scandir(parent) as entries:
                 found += [one.path for one in entries if one.path not in around and one.is_dir(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue  # it is not there, or what is in it is not to be reached by the program either
+        except PermissionError:  # a mask with a way through: only mounts lie in it
+            below = [path for path in _mounts() if _below(path, parent) and path not in around]
+            found += [path for path in below if not any(_below(path, folder) for folder in folders)]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
     return found
+
+
+def _mounts() -> list[str]:
+    """Where something is mounted, that can be entered."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        paths = [line.split()[4] for line in file]
+    for escaped, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        paths = [path.replace(escaped, byte) for path in paths]
+    return [path for path in map(os.fsdecode, paths) if os.path.isdir(path)]
 
 
 def _below(path: str, folder: str) -> bool:

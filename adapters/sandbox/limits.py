@@ -138,6 +138,27 @@ class Held:
         return tuple(left)
 
 
+def mends(name: str, places: Sequence[cgroups.Place]) -> tuple[str, ...]:
+    """The commands with which a user, who may make no cgroup for a limit, gets one.
+
+    A scope of the user's service manager lies in one that the user may divide, and the property turns on what is needed
+    there. Elsewhere root gives one away, and puts the shell into it.
+    """
+    if os.path.isdir("/run/systemd/system"):
+        properties = {"cpu": "CPUWeight=100", "pids": "TasksAccounting=yes", "memory": "MemoryAccounting=yes"}
+        start = f"systemd-run --user --scope -p {properties[name]}"
+        return (f"{start} omac sandbox run --limit {EXAMPLES[name]} -- COMMAND",)
+    for place in places:
+        given, inside = f"{place.folder}/omac", f"{place.folder}/omac{'/shell' if place.version == 2 else ''}"
+        if name in place.controllers and os.geteuid() != 0:
+            turn_on = f" && echo +{name} | sudo tee {given}/cgroup.subtree_control" if place.version == 2 else ""
+            return (
+                f"sudo mkdir -p {inside}{turn_on} && sudo chown -R $USER {given}",
+                f"echo $$ | sudo tee {inside}/cgroup.procs",
+            )
+    return ()
+
+
 def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgroups.Place]) -> str:
     """What the rlimit means, in words. Raises Refusal where none would hold."""
     if name == "files":
@@ -147,29 +168,17 @@ def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgro
     reasons = [place.trouble for place in places if name in place.controllers and place.trouble]
     why = "; ".join(reasons) or f"no cgroup hierarchy here deals out {name}"
     if name == "cpu":
-        raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", _mends(name))
+        raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", mends(name, places))
     if os.geteuid() == 0 and not _bounds_root():
         message = f"the limit pids needs a cgroup, since RLIMIT_NPROC does not hold for root, and {why}"
-        raise _unenforceable(message, _mends(name))
+        raise _unenforceable(message, mends(name, places))
     if namespaced and _kernel() >= (5, 14):
         return "RLIMIT_NPROC, in the sandbox's own user namespace"
     running = _threads(os.getuid())
     if running >= amount:
         message = f"RLIMIT_NPROC counts all that this user runs here, which is {running} already, and {why}"
-        raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", _mends(name))
+        raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", mends(name, places))
     return "RLIMIT_NPROC, which counts all that this user runs, in the sandbox and outside"
-
-
-def _mends(name: str) -> tuple[str, ...]:
-    """A scope of the user's service manager lies in a cgroup that the user may divide; the property turns on what is
-    needed there."""
-    if os.geteuid() == 0:
-        return (f"cat /sys/fs/cgroup/cgroup.controllers /proc/cgroups  # is {name} there?",)
-    command = f"omac sandbox run --limit {EXAMPLES[name]} -- COMMAND"
-    if os.path.isdir("/run/systemd/system"):
-        properties = {"cpu": "-p CPUWeight=100", "pids": "-p TasksAccounting=yes", "memory": "-p MemoryAccounting=yes"}
-        return (f"systemd-run --user --scope {properties[name]} {command}",)
-    return (f"sudo {command}",)
 
 
 def _bounds_root() -> bool:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-from omac.adapters.sandbox import bubblewrap, landlock, limits, seccomp
+from omac.adapters.sandbox import bubblewrap, cgroups, landlock, limits, seccomp
 from omac.domain.confinement import LIMITS
 from omac.domain.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap
 from omac.domain.refusal import Refusal
@@ -32,12 +32,17 @@ EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0}
 
 
 def machine(environment: Mapping[str, str], search: str) -> Machine:
-    """All facts; takes some 50 ms. `search` are the folders, separated by colons, where bubblewrap may be."""
+    """All facts, in some 50 ms; elsewhere than on Linux there are none.
+
+    `search` are the folders, separated by colons, where bubblewrap may be.
+    """
+    uname = os.uname()
+    if uname.sysname != "Linux":
+        return Machine(system=uname.sysname, uid=os.geteuid(), kernel=uname.release, architecture=uname.machine)
     path = environment.get("PATH", os.defpath)
     bwrap = shutil.which("bwrap", path=search) or ""
     lacks = _lacking(bwrap) if bwrap else ()
     tried, writable = _try(bwrap) if bwrap and not lacks else ("", "")
-    uname = os.uname()
     return Machine(
         uid=os.geteuid(),
         kernel=uname.release,
@@ -128,7 +133,11 @@ def _filtered(architecture: str) -> bool:
 
 def _limit(name: str) -> LimitFact:
     try:
-        return LimitFact(name, by=limits.plan({name: EXAMPLES[name]}).by[name])
+        enforcement = limits.plan({name: EXAMPLES[name]})
+        less = name == "memory" and name in enforcement.rlimits
+        return LimitFact(
+            name, by=enforcement.by[name], fix=limits.mends(name, cgroups.places("/proc/self")) if less else ()
+        )
     except Refusal as refusal:
         return LimitFact(name, trouble=refusal.message, fix=refusal.fix)
 

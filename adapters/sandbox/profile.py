@@ -49,7 +49,7 @@ PORT_MAX = 65_535
 
 
 class Profile:
-    """What a profile says; empty where it says nothing. Paths are canonical, `env` words are NAME or NAME=VALUE."""
+    """What a profile says; empty where it says nothing. Paths are absolute, `env` words are NAME or NAME=VALUE."""
 
     __slots__ = (
         *("allow", "backend", "deny", "env", "git_hooks", "git_refs", "limits"),
@@ -188,7 +188,7 @@ class _Reading:
         for one in self._texts(key, value):
             path = self._expanded(key, one)
             if path and (os.path.lexists(path) or key == "deny"):
-                paths.append(os.path.realpath(path))
+                paths.append(os.path.abspath(path))
             else:
                 found.warnings += (f"{_shown(self.path)}: {key} {_shown(one)} is left out: there is nothing",)
         return paths
@@ -209,7 +209,7 @@ class _Reading:
         return path
 
     def _texts(self, key: str, value: object) -> list[str]:
-        if not isinstance(value, list) or not all(isinstance(one, str) and one and "\0" not in one for one in value):
+        if not isinstance(value, list) or not all(_is_text(one) and one for one in value):
             self._refuse(key, f'{key} takes a list of texts: {key} = ["..."]')
         return value
 
@@ -217,7 +217,7 @@ class _Reading:
         if not isinstance(value, dict):
             return self._texts("env", value)
         for name, one in value.items():
-            if not (isinstance(one, str) and "\0" not in one) and one is not True:
+            if not _is_text(one) and one is not True:
                 self._refuse(name, f"env.{_shown(name)} takes a text, or true for the value it has outside")
         return [name if one is True else f"{name}={one}" for name, one in value.items()]
 
@@ -253,6 +253,13 @@ class _Reading:
             line = next(lines, 0)
         where = _shown(self.path) + (f":{line}" if line else "")
         raise Refusal("settings-invalid", f"{where}: {message}", fix=[f"$EDITOR {shlex.quote(self.path)}"])
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value is a text that a path or a variable can have."""
+    return isinstance(value, str) and not any(
+        character == "\0" or "\ud800" <= character <= "\udfff" for character in value
+    )
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ Rules
    or a version of a tool to that. What is too broad to be an installation, or has other things in it, is not shown:
    then it is the file alone.
 3. Nothing that PATH names is shown for that reason.
+4. What lies where a sandbox can write may have been written by the last one. A link there, a first line or a
+   `pyvenv.cfg` leads to the system, to what PATH has, and to interpreters; it shows nothing else of the host.
 
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
@@ -20,7 +22,7 @@ import omac
 from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
-from omac.domain.confinement import LINK, READ, Entry, below
+from omac.domain.confinement import LINK, READ, WRITE, Entry, below, governing
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -28,37 +30,55 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INTERPRETERS_MAX = 4  # as the kernel: of a script, of that script's interpreter, ...
+_IN_SYSTEM = tuple(f"{folder}/" for folder in SYSTEM)
 _LINE_BYTES_MAX = 256
 _PREFIX_PARTS_MIN = 2  # "/opt" is no installation, "/opt/tool" is
 _BIN = ("bin", "sbin", "libexec", "shims")
 _TREES = ("node_modules", ".pnpm", "Cellar")  # what lies in one needs what lies beside it
 _SHARED_ROOTS = (".local", "go", ".cargo", ".bun", ".deno")  # of the home: their `bin` is for programs of all kinds
+_LIBRARIES = ("python3", "node_modules", "ruby", "perl5")  # of an interpreter, in its `lib`
 _OPTIONS_WITH_WORD = ("-u", "--unset", "-C", "--chdir", "-a", "--argv0")
 
 
 class Program:
-    """A command that was found: `argv` with an absolute program, `entries` that show what it needs to start."""
+    """A command that was found: `argv` with an absolute program, `entries` that show what it needs to start.
 
-    __slots__ = ("argv", "entries")
+    `withheld` is what it leads to and rule 4 does not show.
+    """
 
-    def __init__(self, argv: list[str], entries: list[Entry]) -> None:
+    __slots__ = ("argv", "entries", "withheld")
+
+    def __init__(self, argv: list[str], entries: list[Entry], withheld: list[str]) -> None:
         self.argv = argv
         self.entries = entries
+        self.withheld = withheld
+
+    def warnings(self, entries: Sequence[Entry]) -> list[str]:
+        """What a person should know who grants these: what was withheld, and they do not show either."""
+        found = []
+        for path in self.withheld:
+            around = governing(entries, path)
+            if around is None or around.access not in (READ, WRITE):
+                found.append(f"{self.argv[0]} leads to {path}, which is not shown for that: --read {_quoted(path)}")
+        return found
 
 
-def resolve(argv: Sequence[str], environment: Mapping[str, str], cwd: str) -> Program:
-    """What starting `argv` in `cwd` takes. Raises Refusal (command-not-found, command-not-executable, misuse)."""
+def resolve(argv: Sequence[str], environment: Mapping[str, str], cwd: str, writable: Sequence[str] = ()) -> Program:
+    """What starting `argv` in `cwd` takes. `writable` are the folders, beside `cwd`, that a sandbox can write.
+
+    Raises Refusal (command-not-found, command-not-executable, misuse).
+    """
     if not argv or not argv[0]:
         raise Refusal("misuse", "no command was given", fix=["omac sandbox run -- COMMAND"])
-    needs = _Needs(environment, cwd)
+    needs = _Needs(environment, cwd, (cwd, *writable))
     path = needs.command(list(argv))
-    return Program([path, *argv[1:]], needs.entries())
+    return Program([path, *argv[1:]], needs.entries(), needs.withheld)
 
 
 def own_installation(environment: Mapping[str, str]) -> list[Entry]:
     """omac's own files and those of its interpreter, so that it can be run inside."""
     package = os.path.dirname(omac.__file__)
-    needs = _Needs(environment, "/")
+    needs = _Needs(environment, "/", ())
     needs.reason = "omac itself"
     needs.show(package)
     with os.scandir(package) as listing:
@@ -78,40 +98,44 @@ def own_installation(environment: Mapping[str, str]) -> list[Entry]:
 class _Needs:
     """What is needed, as it is found out."""
 
-    def __init__(self, environment: Mapping[str, str], cwd: str) -> None:
+    def __init__(self, environment: Mapping[str, str], cwd: str, writable: Sequence[str]) -> None:
         self.reason = "the command"
         self.shown: dict[str, str] = {}  # canonical path -> reason
         self.links: dict[str, tuple[str, str]] = {}  # canonical path -> (target, reason)
+        self.withheld: list[str] = []
         self._environment = environment
         self._cwd = trail(cwd)[1]
+        self._writable = [trail(folder)[1] for folder in writable]
         self._home = trail(environment.get("HOME") or "/nonexistent")[1]
 
     def entries(self) -> list[Entry]:
-        """Parents first, without what lies in the working directory, or in something that is shown."""
+        """Parents first, without what lies in something that is shown or can be written."""
         found: list[Entry] = []
         for path in sorted(self.shown, key=len):
-            if not self._at_work(path) and not any(below(path, entry.path) for entry in found):
+            if not self._doubtful(path) and not any(below(path, entry.path) for entry in found):
                 found.append(Entry(path, READ, self.shown[path]))
         within = [entry.path for entry in found]
         for path, (target, reason) in self.links.items():
-            if not _system(path) and not self._at_work(path) and not any(below(path, folder) for folder in within):
+            if not _system(path) and not self._doubtful(path) and not any(below(path, folder) for folder in within):
                 found.append(Entry(path, LINK, reason, target=target))
         return found
 
-    def command(self, argv: list[str], depth: int = 0) -> str:
-        """Note what a command needs; its absolute path. Raises Refusal."""
+    def command(self, argv: list[str], depth: int = 0, doubtful: bool = False) -> str:
+        """Note what a command needs; its absolute path. `doubtful`: a sandbox may have chosen it. Raises Refusal."""
         path = self._found(argv[0], depth)
-        self.file(path, depth)
+        self.file(path, depth, doubtful and "/" in argv[0])
         if os.path.basename(path) == "env":
             inner = _behind_env(argv[1:])
             if inner and depth < INTERPRETERS_MAX:
-                self.command(inner, depth + 1)
+                self.command(inner, depth + 1, doubtful)
         return path
 
-    def file(self, path: str, depth: int) -> None:
+    def file(self, path: str, depth: int, doubtful: bool = False) -> None:
         """Note a program by its absolute path, with its installation and its interpreter."""
-        real = self._follow(path)
-        self._installation(real)
+        links, real = trail(path)
+        self._follow(path)
+        doubtful = doubtful or any(self._doubtful(link) for link, _ in links)
+        self._installation(real, doubtful)
         line = _first_line(real)
         if line is None or depth >= INTERPRETERS_MAX:
             return
@@ -121,7 +145,7 @@ class _Needs:
             return
         self.reason = f"{os.path.basename(path)} runs by it"
         argv = [interpreter, *(word.split() if os.path.basename(interpreter) == "env" else [word] if word else [])]
-        self.command(argv, depth + 1)
+        self.command(argv, depth + 1, doubtful or self._doubtful(real))
 
     def show(self, path: str) -> None:
         """Note a file or a folder as it is, with the links that lead to it."""
@@ -137,7 +161,7 @@ class _Needs:
         shared = any(real == f"{self._home}/{name}" for name in _SHARED_ROOTS)
         broad = (
             real.count("/") < _PREFIX_PARTS_MIN
-            or (below(self._cwd, real) and self._cwd != "/")
+            or any(below(folder, real) for folder in self._writable)
             or contains_protected(real, self._home)
         )
         if shared or broad or not os.path.isdir(real):
@@ -145,8 +169,9 @@ class _Needs:
         self.show(folder)
         return True
 
-    def _at_work(self, path: str) -> bool:
-        return self._cwd != "/" and below(path, self._cwd)
+    def _doubtful(self, path: str) -> bool:
+        """Whether a sandbox could have written what is at a canonical path (rule 4)."""
+        return any(below(path, folder) for folder in self._writable)
 
     def _found(self, name: str, depth: int) -> str:
         if "/" in name:
@@ -167,9 +192,18 @@ class _Needs:
             self.links.setdefault(link, (target, self.reason))
         return real
 
-    def _installation(self, real: str) -> None:
+    def _installation(self, real: str, doubtful: bool) -> None:
         """Note what a canonical file is a part of, or the file alone."""
+        folder = os.path.dirname(real)
+        around = os.path.dirname(folder)
         if _system(real):
+            return
+        self._base_of_venv(around)
+        if self._doubtful(real):
+            return
+        if doubtful:
+            if os.path.basename(folder) not in _BIN or not _has_libraries(around) or not self.prefix(around):
+                self.withheld.append(real)
             return
         parts = real.split("/")
         for at, part in enumerate(parts[:-1]):
@@ -178,11 +212,8 @@ class _Needs:
                 if self.prefix(tree):
                     return
                 break
-        folder = os.path.dirname(real)
-        around = os.path.dirname(folder)
         if os.path.basename(real) in ("rustup", "rustup-init"):
             self.prefix(self._environment.get("RUSTUP_HOME") or f"{self._home}/.rustup")
-        self._base_of_venv(around)
         if os.path.basename(folder) in _BIN and self.prefix(around):
             return
         if below(real, "/opt") and self.prefix(folder):
@@ -199,11 +230,21 @@ class _Needs:
         for line in text.splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "home" and value.strip().startswith("/"):
-                self.prefix(os.path.dirname(os.path.realpath(value.strip())))
+                base = os.path.dirname(os.path.realpath(value.strip()))
+                if _has_libraries(base) or not self._doubtful(trail(folder)[1]):
+                    self.prefix(base)
+
+
+def _has_libraries(folder: str) -> bool:
+    """Whether a folder looks like the installation of an interpreter."""
+    try:
+        return any(name.startswith(_LIBRARIES) for name in os.listdir(f"{folder}/lib"))
+    except OSError:
+        return False
 
 
 def _system(path: str) -> bool:
-    return any(below(path, folder) for folder in SYSTEM)
+    return path.startswith(_IN_SYSTEM) or path in SYSTEM
 
 
 def _on_path(name: str, folders: str, cwd: str) -> str | None:

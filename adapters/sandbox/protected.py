@@ -46,12 +46,13 @@ _SOCKETS = """
 SOCKETS = tuple(_SOCKETS.split())
 _AGENTS = (*(place.rstrip("/") for one in HARNESSES for place in one.folders), ".config/opencode")
 NAMES = (*f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split(), *_AGENTS)  # relative to the home
+_IN_NAMES = tuple(f"{name}/" for name in NAMES)
 
 
 def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     """DENY for every protected place that an entry for a folder above it would show, and no entry names.
 
-    A place that is a link is where it leads to.
+    A place that is a link is where it leads to; one that is not there needs no word.
     """
     shown = [entry.path for entry in entries if entry.access in (READ, WRITE)]
     within = tuple(path.rstrip("/") + "/" for path in shown)
@@ -66,27 +67,27 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def contains_protected(folder: str, home: str) -> bool:
-    """Whether a canonical folder is, or has in it, a protected place, be that there now or not."""
+    """Whether a canonical folder is, has in it, or lies in a protected place, be that there now or not."""
     if below(home, folder):
         return True
-    return below(folder, home) and any(
-        below(f"{home}/{name}", folder) or below(folder, f"{home}/{name}") for name in NAMES
-    )
+    if not below(folder, home):
+        return False
+    name = folder[len(home) + 1 :] + "/"
+    return name.startswith(_IN_NAMES) or any(one.startswith(name) for one in _IN_NAMES)
 
 
 def _in_home(home: str) -> list[str]:
-    """The canonical paths of all places in a home."""
-    folders: dict[str, str] = {"": trail(home)[1]}
-    found = []
+    """The canonical paths of the places in a home that are there."""
+    names: dict[str, list[str]] = {}  # by the folder that they are in
     for name in NAMES:
         above, _, last = name.rpartition("/")
-        if above not in folders:
-            folders[above] = trail(f"{folders['']}/{above}")[1]
-        path = f"{folders[above]}/{last}"
+        names.setdefault(above, []).append(last)
+    found = []
+    for above, lasts in names.items():
+        folder = trail(f"{home}/{above}")[1]
         try:
-            os.readlink(path)
-        except OSError:  # not a link, or not there
-            found.append(path)
-        else:
-            found.append(trail(path)[1])
+            there = set(os.listdir(folder))  # one call instead of one for each name
+        except OSError:
+            continue
+        found += [trail(f"{folder}/{last}")[1] for last in lasts if last in there]
     return found

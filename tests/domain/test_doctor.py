@@ -49,6 +49,7 @@ def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
 @pytest.mark.parametrize(
     ("facts", "name", "level", "says", "fix"),
     [
+        ({"system": "Darwin"}, "system", FAIL, "on Darwin", None),
         ({"wsl1": True}, "system", FAIL, "version 1", "wsl.exe --set-version DISTRIBUTION 2"),
         ({"bwrap": ""}, "bubblewrap", FAIL, "not in /usr/bin", "sudo apt install bubblewrap"),
         ({"bwrap": "", "uid": 0}, "bubblewrap", FAIL, "not in", "apt install bubblewrap"),
@@ -81,6 +82,13 @@ def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
             "limit cpu",
             WARN,
             "no cgroup",
+            "systemd-run",
+        ),
+        (
+            {"limits": (LimitFact("pids", by="RLIMIT_X", fix=("systemd-run",)),)},
+            "limit pids",
+            WARN,
+            "RLIMIT_X",
             "systemd-run",
         ),
         ({"git_version": ""}, "git", WARN, "not on PATH", "apt install git"),

@@ -20,7 +20,7 @@ def call(tool: str, given: object, **more: object) -> Call | None:
         ("apply_patch", {"command": "*** Add File: a\n+*** Add File: content\n*** Delete File: b"}, ("a", "b")),
         ("apply_patch", {"command": "*** Update File: a\r\n*** Move to: b\r\n"}, ("a", "b")),
         ("apply_patch", {"command": "\t *** ADD FILE:a b "}, ("a b ",)),
-        ("apply_patch", {"command": "*** Add File: a\n-*** Add File: b\n+ *** Foo: c\n *** n\n*** End of File"}, ("a",)),
+        ("apply_patch", {"command": "*** Add File: a\n-*** Add File: b\n+ *** F: c\n *** n\n*** End of File"}, ("a",)),
         ("apply_patch", {"command": "*** Add File: a\u2028*** Add File: b"}, ("a\u2028*** Add File: b",)),
         ("Bash", {"command": "apply_patch '*** Begin Patch\n*** Add File: a\n'"}, ("a",)),
         ("Bash", {"command": "apply_patch '*** Begin Patch\n*** Add File: a\n*** odd'"}, ("a",)),

@@ -36,3 +36,14 @@ def test_streams_name_their_kind_host_and_subject() -> None:
         "access/h1",
         "control/h1",
     ]
+
+
+def test_each_run_beside_the_server_has_a_seat_of_its_own() -> None:
+    """The same directory and sidecar have other streams there; every stream tells whose host, and whose seat, it is."""
+    server, one, two = ids.seat_of_server(HOST), *(ids.seat_beside(HOST, RunId(run)) for run in ("r1", "r2"))
+    assert len({server, one, two}) == 3
+    for seat in (server, one, two):
+        for stream in (ids.directory_stream(seat, WorkdirId("w")), ids.sidecar_stream(seat, WorkdirId("w"), "echo")):
+            assert (ids.seat_of(stream), ids.host_of(stream)) == (seat, HOST)
+            assert stream.split("/")[2] == "w"
+    assert ids.host_of(ids.run_stream(HOST, RunId("r1"))) == HOST

@@ -378,7 +378,10 @@ def torn(program: Program) -> None:
 
 
 def as_is(content: bytes) -> Callable[[Program], None]:
-    return lambda program: spooled(program)[0].write_bytes(content) and None
+    def write(program: Program) -> None:
+        spooled(program)[0].write_bytes(content)
+
+    return write
 
 
 def linked(program: Program) -> None:
@@ -440,6 +443,7 @@ HOSTILE: dict[str, Callable[[Program], None]] = {
     "a field of another type": lambda program: rewrite(
         program, fields={"harness": 1, "tool": "", "path": "", "root": ""}
     ),
+    "a huge number": lambda program: rewrite(program, **LAUNCH | {"fields": {"pid": 2**70}}, version=1),
     "a lone surrogate": lambda program: rewrite(
         program, fields={"harness": "\ud800", "tool": "", "path": "", "root": ""}
     ),

@@ -150,11 +150,16 @@ def make(folder: Path, mode: int = 0o700, uid: int | None = None) -> None:
         os.chown(folder, uid, uid)
 
 
+def make_file(folder: Path) -> None:
+    make(folder.parent)
+    folder.write_text("")
+
+
 @pytest.mark.parametrize(
     ("prepare", "why"),
     [
         (lambda folder: link_to(folder, folder.parent / "elsewhere"), "symbolic link"),
-        (lambda folder: (make(folder.parent), folder.write_text("")), "no folder"),
+        (lambda folder: make_file(folder), "no folder"),
         (lambda folder: make(folder, 0o770), "others may write"),
         (lambda folder: make(folder, 0o707), "others may write"),
         (lambda folder: make(folder, uid=NOBODY), "belongs to user 65534"),

@@ -87,7 +87,7 @@ def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
     history.append(ids.run_stream(host, RunId("r1")), run.RunStopped("x"))
     history.append(ids.run_stream(host, RunId("r3")), run.RunRecovered("r2", 0, 0, 0))
     assert status(history)["runs"] == [
-        {"run": "r2", "harness": "opencode", "version": "1.0", "pid": 42, "roots": ["/w"]}
+        {"run": "r2", "harness": "opencode", "version": "1.0", "pid": 42, "roots": ["/w"], "command": "serve"}
     ]
 
 

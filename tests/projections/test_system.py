@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from omac.domain import directory, ids, registration, sidecar
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.control import ControlCalled, ControlRefused
-from omac.domain.ids import HostId, RunId, TokenDigest
+from omac.domain.guard_record import GuardDenied
+from omac.domain.ids import HostId, LaunchId, RunId, TokenDigest
 from omac.domain.recorded import Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code, Registration
 from omac.domain.run import RunStarted, RunStopped
+from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
 from omac.domain.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
 from omac.journal.registry import KINDS
 from omac.projections.status import status_of
@@ -36,9 +38,10 @@ def inside(system: System) -> Any:
         system.position,
         {stream: entry for kind in (system.runs, system.directories) for stream, entry in kind.entries.items()},
         {stream: entry for kind in (system.registrations, system.sidecars) for stream, entry in kind.entries.items()},
+        system.sandboxes.entries,
         system.tokens.streams,
         system.accesses.open,
-        (system.controls.called, system.controls.refused),
+        (system.controls.called, system.controls.refused, system.guarded.denied),
     )
 
 
@@ -79,7 +82,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
             sidecar.RequestStop("x"),
             sidecar.ReportStopped(),
         ]
-        match chance.randrange(8):
+        match chance.randrange(9):
             case 0:
                 register = chance.choice([registration.Register, registration.Approve])
                 history.decide(registration, Registration(), stream, register(code, path))
@@ -105,6 +108,12 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
                     history.directory(directory.AdoptPlan(plan), path=path)
                     current = {one: history.sidecar(one, path=path) for one in ("echo", "mail")}
                     history.directory(directory.Settle(plan, current), path=path)
+            case 7:
+                launch = ids.sandbox_stream(HOST, LaunchId(f"launch{number}"))
+                requested = LaunchRequested(path, "claude", "bubblewrap", "ab", ("x",), "host", number, 1, "boot")
+                ends = ((Exited(0, ("a hook",)),), (Exited(None, (), "killed"),), (Denied(path, "", (), "no", ""),), ())
+                history.append(launch, requested, Launched(number), *chance.choice(ends))
+                history.log(ids.guard_stream(HOST), GuardDenied("claude", "Write", "/x", path))
             case _:
                 with contextlib.suppress(Refusal):
                     history.directory(chance.choice(commands), path=path)

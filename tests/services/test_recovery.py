@@ -1,13 +1,14 @@
 """services/recovery.py: what dead runs left open is settled, once, whatever they died of."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from omac.domain import directory, ids, sidecar
 from omac.domain.access import AccessRequested
@@ -32,13 +33,16 @@ NOBODY = frozenset[str]()
 def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
     """Writes what a run leaves behind that dies: a directory with two sidecars, and two accesses under way."""
 
-    def leave(run: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop") -> None:
+    def leave(
+        run: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", seat: str = ""
+    ) -> None:
         journal = open_journal(path, run, clock)
         workdir = ids.workdir_id(place)
+        where = HostId(seat or host)
 
         def sidecar_does(name: str, *commands: sidecar.Command) -> None:
             for command in commands:
-                stream = ids.sidecar_stream(host, workdir, name)
+                stream = ids.sidecar_stream(where, workdir, name)
                 decide = partial(sidecar.decide, command)
                 journal.execute(stream, sidecar.Sidecar(), sidecar.evolve, decide, Cause("omac"))
 
@@ -49,7 +53,7 @@ def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
             spec = SidecarSpec("echo", "echo", place, "/s", "/", "sha256:1", True, ("run",))
             request = directory.RequestActivation(place, "opencode", ids.token_digest(run))
             journal.execute(
-                ids.directory_stream(host, workdir), directory.Directory(), directory.evolve,
+                ids.directory_stream(where, workdir), directory.Directory(), directory.evolve,
                 partial(directory.decide, request), Cause("person", "c1"),
             )  # fmt: skip
             sidecar_does("echo", sidecar.RequestSpawn(spec, 1), sidecar.ReportStarted(BIRTH))
@@ -221,3 +225,47 @@ async def test_only_locks_that_matter_are_tried(serving: Serving, dead: Any) -> 
         asked: list[str] = []
         await recover(omac.engine, omac.host, lambda run: bool(asked.append(run)))
         assert asked == []
+
+
+async def test_one_process_recovers_at_a_time(serving: Serving, dead: Any, kinds: Kinds) -> None:
+    """Who waits for its turn looks only then: what the first has settled, and has brought online since, is nobody's
+    leftover. Without taking turns, the second would have taken down what the first had just brought up."""
+    turn = trio.Lock()
+
+    @asynccontextmanager
+    async def in_turn() -> AsyncIterator[None]:
+        async with turn:
+            yield
+
+    dead()
+    async with serving(run="one") as omac, serving(run="two") as late:
+        orphans = trio.Event()
+        omac.host.before_orphan = lambda _: orphans.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(recover, omac.engine, omac.host, lambda run: run in ("one", "two"), in_turn)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(recover, late.engine, late.host, lambda run: run in ("one", "two"), in_turn)
+            await trio.testing.wait_all_tasks_blocked()
+            orphans.set()
+        assert (len(omac.host.orphans), late.host.orphans) == (1, [])
+        assert kinds(omac.path, "run.") == ["run.started", "run.recovered"]
+        await omac.activate()
+        assert await recover(late.engine, late.host, lambda run: run in ("one", "two"), in_turn) == []
+        assert omac.directory().status == "active"
+        assert late.directory().status == "active"
+
+
+async def test_what_a_run_beside_the_server_left(serving: Serving, dead: Any) -> None:
+    """Its directories and sidecars are settled like a server's; those of one that lives are not, though all three had
+    the same directory online."""
+    for run in ("gone", "lives"):
+        dead(run, seat=ids.seat_beside(HOST, RunId(run)))
+    dead("server")
+    async with serving() as omac:
+        assert set(await settle(omac, frozenset({"lives"}))) == {"gone", "server"}
+        status = {
+            stream.split("/")[1]: entry.state.status for stream, entry in omac.engine.system.directories.entries.items()
+        }
+        assert status == {"host0001": "offline", "host0001@gone": "offline", "host0001@lives": "activating"}
+        live = [stream for stream, entry in omac.engine.system.sidecars.entries.items() if entry.state.live]
+        assert {ids.seat_of(stream) for stream in live} == {"host0001@lives"}

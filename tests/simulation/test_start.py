@@ -19,7 +19,8 @@ GIT = ("git", *AS_SOMEBODY)
 WORK = f"""
 set -e
 curl -sS --fail "$OMAC_ECHO_BASE/echo/from-inside" >answer
-curl -sS --fail --unix-socket "$OMAC_SOCKET" "http://localhost/${{OMAC_ECHO_BASE#*//*/}}/echo/by-socket" >>answer
+test -z "$OMAC_SOCKET" || curl -sS --fail --unix-socket "$OMAC_SOCKET" \
+    "http://localhost/${{OMAC_ECHO_BASE#*//*/}}/echo/by-socket" >>answer
 git add answer
 git {" ".join(AS_SOMEBODY)} commit -qm 'made inside'
 """
@@ -72,7 +73,7 @@ def rows(omac: Omac) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
 def test_an_agent_at_work_in_a_linked_worktree(omac: Omac, backend: str) -> None:
-    """The skill answers under its flat name, by TCP and by the socket, the commit is in the repository, the plant is
+    """The skill answers under its flat name, by TCP and, where the sandbox can show it, by the socket, the commit is in the repository, the plant is
     not, and its exit status arrives; the audit has the accesses and the launch; outside a sandbox the same plant is
     what the host's git runs."""
     repository = Repository(omac)
@@ -89,7 +90,8 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac, backend: str) -> None
 
     told = rows(omac)
     accesses = [(row["skill"], row["path"], row["status"], row["dir"]) for row in told if row["kind"] == "access"]
-    assert accesses == [("echo", path, 200, str(repository.worktree)) for path in ("/echo/from-inside", "/echo/by-socket")]
+    paths = ["/echo/from-inside", "/echo/by-socket"][: 2 if backend == "bubblewrap" else 1]
+    assert accesses == [("echo", path, 200, str(repository.worktree)) for path in paths]
     (launch,) = [row for row in told if row["kind"] == "sandbox"]
     assert (launch["dir"], launch["status"], launch["outcome"]) == (str(repository.worktree), 21, "completed")
     assert f"by {backend}" in launch["detail"]

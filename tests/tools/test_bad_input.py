@@ -438,11 +438,6 @@ def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
 # The agent
 
 
-def test_an_agent_without_a_sandbox_is_refused(house: Omac) -> None:
-    """Exit 7 says why, and names both ways on."""
-    refused(house.run("serve", "opencode"), 7, "no sandbox yet", "omac serve --no-inner", "--no-sandbox")
-
-
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[tuple[Omac, Path]]:
     """An omac with a program called opencode on PATH, to be filled in."""
@@ -519,6 +514,9 @@ def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> Non
         (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
         (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
         (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
+        (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox makes no sense"),
+        (["serve", "--no-inner", "--allow", "/x"], 2, "--allow makes no sense"),
+        (["serve", "--network", "half", "--", "true"], 2, "--network takes host or none"),
         (["serve", "--no-inner", "--root", "/nonexistent"], 2, "/nonexistent"),
         (["serve", "--no-inner", "--root", "/etc/hostname"], 2, "/etc/hostname"),
         (["serve", "--no-inner", "--workdir", "/nonexistent"], 2, "--workdir"),

@@ -271,32 +271,18 @@ def test_names_are_shown_and_not_obeyed(house: House) -> None:
     assert len(house.told()[0]) == 2
 
 
-COMMAND = """\
-from omac.tools.cache_cli import add_to
-from omac.tools.main import app, main
-if not any(group.name == "cache" for group in app.registered_groups):
-    add_to(app)
-main()
-"""
-
-
 def test_the_command_line(omac: Omac) -> None:
     """As a person types it: the options, the streams, the exit codes."""
     workdir = omac.root / "shop"
     workdir.mkdir()
     open_cache(str(workdir), omac.environment).end()
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", COMMAND, "cache", *arguments]
-        return subprocess.run(command, env=omac.environment, cwd=omac.root, capture_output=True, text=True)
-
-    listed = run("list", "--json")
-    assert [json.loads(line)["workdir"] for line in listed.stdout.splitlines()] == [str(workdir)], listed.stderr
-    assert run("clear").returncode == 2
-    assert run("gc", "--max-age", "1d", "--max-size", "20G", "--dry-run", "--json").returncode == 0
-    cleared = run("clear", "--workdir", "shop", "--json")
-    assert (json.loads(cleared.stdout)["action"], cleared.returncode) == ("removed", 0)
-    assert (run("list").stdout, run("clear", "--all").returncode) == ("", 0)
+    listed = omac.ok("cache", "list", "--json")
+    assert [json.loads(line)["workdir"] for line in listed.splitlines()] == [str(workdir)]
+    assert omac.run("cache", "clear").status == 2
+    assert omac.ok("cache", "gc", "--max-age", "1d", "--max-size", "20G", "--dry-run", "--json") == ""
+    cleared = omac.ok("cache", "clear", "--workdir", "shop", "--json")
+    assert json.loads(cleared)["action"] == "removed"
+    assert (omac.ok("cache", "list"), omac.ok("cache", "clear", "--all")) == ("", "")
 
 
 SLOW = """\

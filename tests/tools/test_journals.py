@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from contract.launches import WHOLE, Program
 from contract.media import needs_bubblewrap, read_only
-from real_omac import Omac
+from real_omac import Omac, eventually
 
 
 @pytest.fixture
@@ -135,13 +135,28 @@ def test_what_is_set_aside_is_said_once_and_counted(omac: Omac, program: Program
     assert "spool: 0 records wait, 1 were set aside" in omac.ok("journal", "stats")
 
 
-def test_a_server_sees_what_another_command_took_in(omac: Omac, program: Program) -> None:
-    """Like the records of any other process."""
+def test_a_server_takes_in_what_comes(omac: Omac, program: Program) -> None:
+    """A launch is in its status soon, and a replay of the journal says the same."""
     server = omac.serve()
     program.launch("aa", "launch-requested", "launched")
-    omac.ok("audit")
-    position = json.loads(omac.ok("journal", "stats", "--json"))["events"]
-    live = omac.ok("status", "--json")
-    assert [one["launch"] for one in json.loads(live)["sandboxes"]] == ["aa"]
-    assert omac.ok("replay", "--at", str(position), "--json") == live
+
+    def live() -> str:
+        found = server.call("status").body
+        shown = json.loads(found)["sandboxes"]
+        return found if [one["state"] for one in shown] == ["launched"] else ""
+
+    status = json.loads(eventually(live, 5.0, "the launch in the status"))
+    assert [one["launch"] for one in status["sandboxes"]] == ["aa"]
+    assert json.loads(omac.ok("replay", "--at", str(status["position"]), "--json")) == status
+    assert server.end() == 0
+    assert waiting(omac) == []
+
+
+def test_a_server_settles_what_was_lost(omac: Omac, program: Program) -> None:
+    """The omac that launched was killed: until a server comes its launch is open, then it has aborted."""
+    program.launch("aa", "launch-requested", "launched", boot_id="another")
+    assert [row["outcome"] for row in rows(omac, "--kind", "sandbox")] == ["open"]
+    server = omac.serve()
+    (row,) = rows(omac, "--kind", "sandbox")
+    assert (row["outcome"], row["status"], row["reason"]) == ("aborted", None, "the omac that launched it was killed")
     assert server.end() == 0

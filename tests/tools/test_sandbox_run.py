@@ -6,6 +6,7 @@ The attacks on it are in tests/escape.
 import json
 import os
 import pty
+import random
 import select
 import signal
 import subprocess
@@ -130,22 +131,26 @@ def test_signals_reach_the_program(mine: Box) -> None:
 def test_nothing_outlives_omac(mine: Box) -> None:
     """Killed with SIGKILL, omac takes everything along: wrappers, children in the background, new sessions."""
     line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
-    script = "(setsid sleep 4711 &) ; nohup sleep 4711 & echo ready; sleep 4711"
-    process = subprocess.Popen([*line, "sh", "-c", script], stdout=subprocess.PIPE, env=mine.environment, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    eventually(lambda: len(_sleeping("4711")) == 3, 10, "all three run")
-    process.kill()
-    process.wait()
-    eventually(lambda: not _sleeping("4711"), 10, "all that ran in the sandbox is gone")
-    process.stdout.close()
+    long = str(random.randrange(10_000, 10**6))
+    script = f"(setsid sleep {long} &) ; nohup sleep {long} & echo ready; sleep {long}"
+    with subprocess.Popen(
+        [*line, "sh", "-c", script], stdout=subprocess.PIPE, env=mine.environment, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            eventually(lambda: len(_sleeping(long)) == 3, 10, "all three run")
+        finally:
+            process.kill()
+    eventually(lambda: not _sleeping(long), 10, "all that ran in the sandbox is gone")
 
 
 def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
     """A program's children in the background end when it ends, before omac does."""
-    done = mine.run("sh", "-c", "sleep 4712 & setsid sleep 4712 & exit 5")
+    long = str(random.randrange(10_000, 10**6))
+    done = mine.run("sh", "-c", f"sleep {long} & setsid sleep {long} & exit 5")
     assert done.status == 5
-    assert not _sleeping("4712")
+    assert not _sleeping(long)
 
 
 def _sleeping(seconds: str) -> list[str]:

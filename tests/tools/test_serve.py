@@ -538,3 +538,73 @@ def test_commands_mean_the_journal_of_the_server_that_runs(omac: Omac) -> None:
     eventually(lambda: [row["outcome"] for row in omac.audit()] == ["completed"], 2.0, "the access in the audit")
     assert serving.end() == 0
     assert omac.ok("journal", "path").strip() == str(omac.state / "journal.db")
+
+
+# What an agent in a sandbox does: $1 is a directory of another project, $2 the state directory, $3 the home.
+AGENT = """
+env
+echo ready
+call() { curl -sS -H "Authorization: Bearer $(cat "$OMAC_CONTROL_TOKEN_FILE")" "$OMAC_CONTROL_BASE/__omac__/$@"; echo; }
+call activate -d '{"dir": "'"$PWD"'"}'
+call activate -d '{"dir": "'"$1"'"}'
+call unlock -d '{}'
+call dirs
+call status
+call deactivate -d '{"dir": "'"$1"'"}'
+ls "$2" "$3" 2>&1 | tr '\\n' ' '; echo
+test -S "$OMAC_SOCKET" && touch "$PWD/made" && ! touch "$1/made" 2>/dev/null && echo kept
+test -w "$OMAC_CONTROL_TOKEN_FILE" && echo tampered >"$OMAC_CONTROL_TOKEN_FILE"
+exit 12
+"""
+
+
+def test_an_agent_in_its_sandbox(omac: Omac) -> None:
+    """It may change what is below its root; with the token file it reaches the control plane, which serves that root
+    only, opens no store, and tells nothing of the rest of the machine; omac's own files are out of reach, and no
+    variable holds a routing token. Its exit status is omac's."""
+    project, other = omac.project("here/shop"), omac.project("there/shop")
+    omac.approve(project)
+    omac.approve(other)
+    here, home = project.parent, omac.environment["HOME"]
+    given = ("--root", str(here), "--workdir", str(project))
+    done = omac.run("serve", *given, "--", "bash", "-c", AGENT, "agent", str(other), str(omac.state), home)
+    assert done.status == 12, done
+    announced, _, rest = done.out.partition("\n")
+    assert announced.startswith("omac serve: control plane on http://127.0.0.1:")
+    variables, _, said = rest.partition("\nready\n")
+    assert "ECHO" not in variables
+    assert "OMAC_CONTROL_SOCKET" not in variables
+    mine, foreign, unlock, dirs, status, gone, seen, kept = said.splitlines()
+    (skill,) = json.loads(mine)["skills"]
+    assert skill["state"] == "ready"
+    assert skill["socket_base"].startswith("http+unix://%2Frun%2Fomac%2Ffacade.sock/")
+    assert json.loads(mine)["dir_token"] not in variables
+    assert json.loads(foreign)["reason"] == json.loads(gone)["reason"] == "outside-roots"
+    assert json.loads(unlock)["reason"] == "unauthorized"
+    assert json.loads(dirs) == {"dirs": [{"dir": str(project), "state": "active"}]}
+    assert str(project) in status
+    assert str(other) not in status
+    assert str(omac.state) not in status
+    assert "journal.db" not in seen
+    assert "state" not in seen.replace(str(omac.state), "")
+    assert kept == "kept"
+    assert (here / "shop" / "made").exists()
+    (token,) = (omac.state / "run").glob("*/control.token")
+    assert len(token.read_text()) == 64
+    assert omac.left() == []
+
+
+def test_what_a_person_sees_by_the_private_socket(omac: Omac) -> None:
+    """All of the host, where the bearer of the token is told of the roots alone: the other half of the test above."""
+    project, other = omac.project("here/shop"), omac.project("there/shop")
+    omac.approve(project)
+    omac.approve(other)
+    server = omac.start("serve", "--no-inner", "--json", "--root", str(project.parent)).await_ready()
+    server.activate(project)
+    bearer = ("-H", f"Authorization: Bearer {server.token}")
+    told = {row["dir"] for row in server.call("status").json()["registry"]}
+    assert told == {str(project), str(other)}
+    narrow = server.call_tcp("status", *bearer).json()
+    assert {row["dir"] for row in narrow["registry"]} == {str(project)}
+    assert [one["dir"] for one in narrow["directories"]] == [str(project)]
+    assert [one["log"] for one in narrow["sidecars"]] == [None]

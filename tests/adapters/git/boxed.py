@@ -32,13 +32,14 @@ ENVIRONMENT = {
 FENCE = r"""
 import ctypes, json, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
-special, everywhere, fence = 0x200 | 0x400 | 0x1000, json.loads(sys.argv[1]), json.loads(sys.argv[2])
+special, refer = 0x200 | 0x400 | 0x1000, 0x2000  # without refer handled, nothing moves from folder to folder
+everywhere, fence = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 if fence:
-    attributes = struct.pack("<QQQ", special, 0, 0)
+    attributes = struct.pack("<QQQ", special | refer, 0, 0)
     ruleset = libc.syscall(444, attributes, ctypes.c_size_t(len(attributes)), 0)
-    for path in everywhere:
+    for path, allowed in [("/", refer), *((path, special | refer) for path in everywhere)]:
         opened = os.open(path, os.O_PATH)
-        if libc.syscall(445, ruleset, 1, struct.pack("<Qi", special, opened), 0):
+        if libc.syscall(445, ruleset, 1, struct.pack("<Qi", allowed, opened), 0):
             sys.exit("no Landlock rule for " + path)
         os.close(opened)
     if ruleset < 0 or libc.prctl(38, 1, 0, 0, 0) or libc.syscall(446, ruleset, 0):
@@ -68,12 +69,14 @@ def run_inside(
     choices: GitChoices | None = None,
     cwd: Path | None = None,
     swept: bool = True,
-    protected: bool = True,
+    instead: Path | None = None,
     environment: dict[str, str] | None = None,
 ) -> Outcome:
-    """Run a shell script in the sandbox of `workdir`; not `protected`: the workdir is writable and that is all."""
-    layout = look(str(workdir), choices or GitChoices(), str(home)) if protected else Layout(str(workdir))
+    """Run a shell script in the sandbox of `workdir`; `instead`: without the layout's entries, this folder is writable."""
+    layout = look(str(workdir), choices or GitChoices(), str(home)) if swept or not instead else Layout(str(workdir))
     entries = ordered([*layout.entries, Entry(str(workdir), WRITE, "the workdir")])
+    if instead:
+        entries = (Entry(str(instead), WRITE, "everything"),)
     made = [entry for entry in entries if entry.made]
     for entry in made:
         make(entry)
@@ -82,8 +85,17 @@ def run_inside(
     memory: list[int] = []
     try:
         argv = ["bwrap", *_options(entries, home, memory), "--chdir", str(cwd or workdir), "--"]
-        free = [str(workdir), "/tmp", "/dev"]
-        argv += ["/usr/bin/python3", "-ISEc", FENCE, _list(free), _list(layout.fence), "/bin/sh", "-c", script]
+        fence = [] if instead else layout.fence
+        argv += [
+            "/usr/bin/python3",
+            "-ISEc",
+            FENCE,
+            _list([str(workdir), "/tmp", "/dev"]),
+            _list(fence),
+            "/bin/sh",
+            "-c",
+            script,
+        ]
         env = {**ENVIRONMENT, "HOME": str(home), **(environment or {})}
         done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, pass_fds=memory, check=False)
     finally:

@@ -143,13 +143,26 @@ def several(base: Path, home: Path) -> Path:
     """A folder with repositories below it, one of them with a linked worktree beside it, one linked from outside."""
     linked(base / "projects" if (base / "projects").mkdir() is None else base, home)
     history(base / "outside", home)
-    host("git", "worktree", "add", "-q", "-b", "work", str(base / "projects" / "in"), "main", cwd=base / "outside", home=home)
+    host(
+        "git",
+        "worktree",
+        "add",
+        "-q",
+        "-b",
+        "work",
+        str(base / "projects" / "in"),
+        "main",
+        cwd=base / "outside",
+        home=home,
+    )
     return base / "projects"
 
 
 def _add_submodule(where: Path, home: Path) -> None:
     url = str(where.parent / "library")
-    host("git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", url, "libs/sub", cwd=where, home=home)
+    host(
+        "git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", url, "libs/sub", cwd=where, home=home
+    )
     host("git", "commit", "-q", "-m", "submodule", cwd=where, home=home)
     host("git", "switch", "-q", "-c", "inner", cwd=where / "libs" / "sub", home=home)
     for branch in ("topic", "spare", "other"):

@@ -304,6 +304,37 @@ def test_an_include_cannot_show_other_files(tmp_path: Path) -> None:
     assert not any(b"secret" in entry.content for entry in made)
 
 
+def test_what_a_session_left_names_no_files(tmp_path: Path) -> None:
+    """Settings in a folder that a sandbox can write count, but they do not have files copied from elsewhere."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "private").write_text("[a]\n\tb = secret\n")
+    (project / "included").write_text(
+        "[user]\n\tname = Ada\n[include]\n\tpath = ~/private\n[commit]\n\ttemplate = ~/private\n"
+    )
+    (tmp_path / "link").symlink_to("project/included")
+    for name in ("project/included", "link"):
+        (tmp_path / ".gitconfig").write_text(f"[include]\n\tpath = {name}\n")
+        made, _ = entries(str(tmp_path), {}, agent=False, writable=(str(project),))
+        assert b"Ada" in b"".join(entry.content for entry in made)
+        assert b"secret" not in b"".join(entry.content for entry in made)
+        made, _ = entries(str(tmp_path), {}, agent=False)  # the twin: elsewhere it is the user's own word
+        assert b"secret" in b"".join(entry.content for entry in made)
+
+
+def test_a_link_that_a_session_made_is_not_followed(tmp_path: Path) -> None:
+    """Who works on dotfiles lets the agent write where git's settings lie: a link there could lead to a key."""
+    folder = tmp_path / ".config/git"
+    folder.mkdir(parents=True)
+    (tmp_path / "key").write_text("secret")
+    (folder / "ignore").symlink_to(tmp_path / "key")
+    (folder / "config").write_text("[core]\n\texcludesFile = ~/.config/git/ignore\n")
+    for writable, shown in (((str(tmp_path / ".config"),), False), ((), True)):
+        made, warnings = entries(str(tmp_path), {}, agent=False, writable=writable)
+        assert any(b"secret" in entry.content for entry in made) == shown
+        assert bool(warnings) != shown
+
+
 def test_what_the_settings_name_is_copied(tmp_path: Path) -> None:
     """A template, a list of ignored files, certificates: the copy is named instead; what is gone stays named."""
     for name in ("t", "i", "c"):

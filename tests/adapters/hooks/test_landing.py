@@ -50,11 +50,14 @@ def test_landing_is_where_the_kernel_goes(tmp_path: Path) -> None:
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
-    """Names below something that is not there, or is a file, are taken as they are."""
+    """Names below something that is not there, or is a file, are taken as they are; no way leads up from them."""
     folder = os.fsencode(tmp_path.resolve())
     (tmp_path / "file").touch()
-    assert landing(folder + b"/no/such/../folder") == folder + b"/no/folder"
+    assert landing(folder + b"/no/./such//folder") == folder + b"/no/such/folder"
     assert landing(folder + b"/file/x") == folder + b"/file/x"
+    for up in (b"/no/..", b"/file/x/..", b"/no/such/../folder"):
+        with pytest.raises(Unclear):
+            landing(folder + up)
 
 
 def test_chains(tmp_path: Path) -> None:

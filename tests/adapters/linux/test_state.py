@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,6 +169,43 @@ def test_a_run_begins_once(state: StateDir) -> None:
     """Two runs never share a folder."""
     state.begin_run(RunId("r1"))
     assert refused(lambda: state.begin_run(RunId("r1"))).reason == "state-unusable"
+
+
+def test_a_run_is_never_seen_dead_while_it_begins(state: StateDir) -> None:
+    """Many begin while others look whether they live and clear away what ended: none is found without its lock, and
+    none loses its folder."""
+    begin = (
+        "import sys; from omac.adapters.linux.state import StateDir; state = StateDir(sys.argv[1])\n"
+        "for number in range(20): state.begin_run(f'{sys.argv[2]}n{number}')\n"
+        "sys.stdin.read()\n"
+    )
+    line = [sys.executable, "-c", begin, state.path]
+    state.begin_run(RunId("own"))
+    others = [subprocess.Popen([*line, name], stdin=subprocess.PIPE) for name in ("a", "b", "c")]
+    seen: set[str] = set()
+    try:
+        deadline = time.monotonic() + 20
+        while len(seen) < 61 and time.monotonic() < deadline:
+            for name in os.listdir(os.path.join(state.path, "run")):
+                if not name.startswith("."):
+                    assert state.is_alive(RunId(name)), name
+                    seen.add(name)
+            state.prune_runs()
+        assert len(seen) == 61
+        assert len(state.living_sockets()) == 61
+    finally:
+        for other in others:
+            other.communicate()
+    assert [os.path.basename(os.path.dirname(path)) for path in state.living_sockets()] == ["own"]
+
+
+def test_the_server_is_asked_first(state: StateDir) -> None:
+    """Of all sockets of runs that live, that of the run which run/current names comes first."""
+    for run in ("a", "b", "c"):
+        state.begin_run(RunId(run))
+    state.point_current(RunId("b"))
+    names = [os.path.basename(os.path.dirname(path)) for path in state.living_sockets()]
+    assert (names[0], set(names)) == ("b", {"a", "b", "c"})
 
 
 def test_current_leads_to_the_latest(state: StateDir) -> None:

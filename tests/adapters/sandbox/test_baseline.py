@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from real_sandbox import NOBODY, Box, box
 
-from omac.adapters.sandbox.baseline import harness_entries, placed, readable, system_entries, uncovered
-from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
+from omac.adapters.sandbox.baseline import exposed, harness_entries, placed, readable, system_entries, uncovered
+from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
 from omac.domain.harness import HARNESSES, Harness, harness_named
 
 
@@ -139,17 +139,16 @@ def test_a_folder_behind_a_link_is_found(world: Box) -> None:
     assert (kept / "x").read_text() == "x\n"
 
 
-def test_a_link_that_cannot_be_pinned_is_told(tmp_path: Path) -> None:
-    """Its target is pinned; that another file can be put in the link's place is said."""
-    (tmp_path / "dotfiles").mkdir()
-    (tmp_path / "dotfiles/s.json").write_text("{}")
+def test_a_link_that_a_session_could_have_made_is_not_followed(tmp_path: Path) -> None:
+    """It could lead to anything of the user's by now; and no mount can hold it in its place. Both are told."""
+    (tmp_path / ".ssh").mkdir()
     (tmp_path / ".claude").mkdir()
-    (tmp_path / ".claude/settings.json").symlink_to("../dotfiles/s.json")
+    (tmp_path / ".claude/skills").symlink_to("../.ssh")
     entries, warnings = harness_entries(harness_named("claude"), str(tmp_path), {})
-    assert [entry.access for entry in entries if entry.path == str(tmp_path / "dotfiles/s.json")] == [READ]
+    assert not any(".ssh" in entry.path for entry in entries)
     assert len(warnings) == 1
-    assert "settings.json is a link" in warnings[0]
-    (tmp_path / ".claude/settings.json").unlink()
+    assert "skills is a link" in warnings[0]
+    (tmp_path / ".claude/skills").unlink()
     assert harness_entries(harness_named("claude"), str(tmp_path), {})[1] == []
 
 
@@ -181,6 +180,37 @@ ENTRIES = [Entry("/w", WRITE, ""), Entry("/h", PRIVATE, ""), Entry("/h/no", DENY
 def test_what_omac_grants_by_itself_yields_to_what_was_said(entry: Entry, kept: bool) -> None:
     """It neither narrows a grant nor opens a denial."""
     assert [one.path for one in uncovered(ENTRIES, [entry])] == [entry.path] * kept
+
+
+def test_omac_within_reach_is_told() -> None:
+    """Who has omac in a folder that the program may write is told; elsewhere it is out of reach."""
+    own = [Entry("/w/.venv", READ, ""), Entry("/opt/omac", READ, ""), Entry("/w/l", LINK, "", target="x")]
+    assert ["/w/.venv" in one for one in exposed(own, ENTRIES)] == [True]
+
+
+def test_certificates_are_no_way_into_the_home(tmp_path: Path) -> None:
+    """A variable that names the home, or what is around it, shows nothing."""
+    (tmp_path / "ca").mkdir()
+    for path, shown in (
+        ("", False),
+        (".", False),
+        ("..", False),
+        ("ca", True),
+        ("gone:" + str(tmp_path) + "/ca", True),
+    ):
+        found = system_entries({"HOME": str(tmp_path), "SSL_CERT_DIR": f"{tmp_path}/{path}"}, NOBODY)
+        assert [entry.path for entry in found if below(entry.path, str(tmp_path.parent))] == [f"{tmp_path}/ca"] * shown
+
+
+def test_certificates_behind_a_link_of_the_projects_are_not_shown(tmp_path: Path) -> None:
+    """A session could have had it lead to a key; one that nobody can change in a sandbox is followed."""
+    (tmp_path / "key").write_text("secret")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/ca.pem").symlink_to("../key")
+    variables = {"HOME": str(tmp_path), "SSL_CERT_FILE": f"{tmp_path}/project/ca.pem"}
+    for writable, shown in ((f"{tmp_path}/project", False), ("/w", True)):
+        found = system_entries(variables, NOBODY, (writable,))
+        assert (f"{tmp_path}/key" in {entry.path for entry in found}) == shown
 
 
 def test_links_in_folders_that_are_shown_need_no_entry() -> None:

@@ -1,10 +1,13 @@
 """Landlock before bubblewrap (network, scopes) and inside it (the fence), by processes that try."""
 
+import atexit
+import functools
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +109,11 @@ def test_abstract_sockets_of_the_host_are_out_of_reach(place: str) -> None:
         outside.bind(name.replace("\\0", "\0"))
         outside.listen()
         connect = f"socket.socket(socket.AF_UNIX).connect('{name}')"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+            datagrams.bind(name.replace("\\0", "\0") + "d")
+            send = f"socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', '{name}d')"
+            assert outcome("0", send, inside=PLACES[place]) == 0
+            assert outcome("landlock.confine_network_and_scope(bind_ports=None)", send, inside=PLACES[place]) == EPERM
         own = f"s = socket.socket(socket.AF_UNIX); s.bind('{name}2'); s.listen(); " + connect.replace(name, name + "2")
         confine = "landlock.confine_network_and_scope(bind_ports=None)"
         assert outcome("0", connect, inside=PLACES[place]) == 0
@@ -160,12 +168,21 @@ def user(request: pytest.FixtureRequest) -> int:
     return uid
 
 
+@functools.cache
+def package() -> str:
+    """A copy of omac that everybody can read."""
+    folder = tempfile.mkdtemp(prefix="omac-package-")
+    os.chmod(folder, 0o755)
+    shutil.copytree(SOURCE + "/omac", folder + "/omac", ignore=shutil.ignore_patterns("__pycache__"))
+    atexit.register(shutil.rmtree, folder)
+    return folder
+
+
 @pytest.fixture
 def tree(user: int) -> Iterator[Path]:
-    """A folder that `user` owns, with a copy of omac that everybody can read, a repository and a worktree."""
+    """A folder that `user` owns, with a repository and a worktree in it."""
     top = Path(f"/tmp/omac-fence-{os.getpid()}-{time.monotonic_ns()}")
     top.mkdir()
-    shutil.copytree(SOURCE + "/omac", top / "lib" / "omac", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in (
         "home/repo/.git/worktrees/one",
         "home/repo/.git/objects",
@@ -180,10 +197,10 @@ def tree(user: int) -> Iterator[Path]:
 
 
 def fenced(tree: Path, user: int, folders: list[str], what: str, place: str) -> int:
-    """The errno of `what` at the path `place` below the tree, with a fence around `folders`; no folders: without one."""
+    """The errno of `what` at the path `place` below the tree, with a fence around `folders`, if any."""
     named = tuple(str(tree / folder) for folder in folders)
     do = f"H = {str(tree / 'home')!r}; P = {str(tree / place)!r}; {what}"
-    line = [SYSTEM_PYTHON, "-I", "-S", "-c", CHILD, str(tree / "lib"), f"landlock.fence({named!r})", do]
+    line = [SYSTEM_PYTHON, "-I", "-S", "-c", CHILD, package(), f"landlock.fence({named!r})", do]
     drop = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] if user else []
     done = subprocess.run([*drop, *line], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -195,7 +212,7 @@ GIT = ["home/repo/.git"]
 
 @pytest.mark.parametrize("what", [LINK, FIFO, SOCKET])
 def test_no_special_file_is_made_behind_the_fence(what: str, tree: Path, user: int) -> None:
-    """Links, FIFOs and sockets: refused anywhere below git's folder, made everywhere else, and made there without a fence."""
+    """Links, FIFOs and sockets: refused below git's folder, made everywhere else; and there, without a fence."""
     assert fenced(tree, user, GIT, what, "home/repo/.git/worktrees/one/COMMIT_EDITMSG") == EACCES
     assert fenced(tree, user, GIT, what, "home/repo/.git/HEAD") == EACCES
     assert fenced(tree, user, GIT, what, "home/one/link") == 0
@@ -265,10 +282,31 @@ def test_several_fences_and_one_that_is_not_there(tree: Path, user: int) -> None
     assert fenced(tree, user, folders, LINK, "home/one/l") == 0
 
 
+def test_a_folder_that_cannot_be_listed_is_no_obstacle(tree: Path, user: int) -> None:
+    """Behind a mask that lets only what is mounted through, links are made there, and not behind the fence."""
+    home, odd = str(tree / "home"), "one\\ two\u00fc"
+    (tree / "home" / odd).mkdir()
+    os.chown(tree / "home" / odd, user, user)
+    inside = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--perms", "0111", "--tmpfs", home]
+    for folder in ("one", odd, "repo/.git", "repo/src"):
+        inside += ["--bind", f"{home}/{folder}", f"{home}/{folder}"]
+    do = (
+        f"H = {home!r}\n"
+        "try: os.listdir(H)\n"
+        "except PermissionError: pass\n"
+        "else: assert False\n"
+        "try:\n"
+        f"    for name in ('one', {odd!r}, 'repo/src'): os.symlink('x', H + '/' + name + '/l')\n"
+        "except OSError as failure: sys.exit(f'{name}: {failure}')\n"
+        "os.symlink('x', H + '/repo/.git/l')\n"
+    )
+    assert in_bubblewrap(tree, user, inside, do) == EACCES
+
+
 def test_folders_in_bubblewrap_do_not_pass_the_fence(tree: Path, user: int) -> None:
     """A folder keeps what it was allowed, but git's folders are mounts there, and nothing is moved across a mount."""
     home = str(tree / "home")
-    inside = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-user", "--unshare-pid"]
+    inside = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-pid"]
     for folder in ("one", "repo/.git", "repo/src"):
         inside += ["--bind", f"{home}/{folder}", f"{home}/{folder}"]
     do = (
@@ -279,23 +317,23 @@ def test_folders_in_bubblewrap_do_not_pass_the_fence(tree: Path, user: int) -> N
         "os.mkdir(H + '/one/d'); os.rename(H + '/one/d', H + '/one/e'); os.symlink('x', H + '/one/e/l')\n"
         "os.rename(H + '/one/e', H + '/repo/.git/e')\n"
     )
+    assert in_bubblewrap(tree, user, inside, do) == EXDEV
+
+
+def in_bubblewrap(tree: Path, user: int, inside: list[str], do: str) -> int:
+    """The errno of what is done in bubblewrap with a fence around the repository's git folder."""
     drop = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] if user else []
-    line = [
-        *drop,
-        "bwrap",
-        *inside,
-        "--cap-drop",
-        "ALL",
-        "--",
+    line = [*drop, "bwrap", *inside, "--unshare-user", "--cap-drop", "ALL", "--"]
+    line += [
         SYSTEM_PYTHON,
         "-I",
         "-S",
         "-c",
         CHILD,
-        str(tree / "lib"),
+        package(),
+        f"landlock.fence(({str(tree / GIT[0])!r},))",
+        do,
     ]
-    done = subprocess.run(
-        [*line, f"landlock.fence(({home + '/repo/.git'!r},))", do], capture_output=True, text=True, timeout=30
-    )
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == EXDEV
+    return int(done.stdout)

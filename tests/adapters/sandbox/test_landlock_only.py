@@ -1,5 +1,6 @@
 """The sandbox without namespaces: what a process confined by it can do to the host, as root and as nobody."""
 
+import atexit
 import functools
 import json
 import os
@@ -33,7 +34,8 @@ from omac.domain.confinement import Entry, Policy, ordered
 from omac.domain.refusal import Refusal
 asked = json.loads(sys.argv[2])
 entries = ordered(Entry(path, access, "") for path, access in asked["entries"])
-policy = Policy(asked["workdir"], entries, {}, network=asked["network"], ports=tuple(asked["ports"]), fence=tuple(asked["fence"]))
+ports, fence = tuple(asked["ports"]), tuple(asked["fence"])
+policy = Policy(asked["workdir"], entries, {}, network=asked["network"], ports=ports, fence=fence)
 if sys.argv[3] == "confined":
     try:
         exec(asked.get("before", ""))
@@ -122,15 +124,8 @@ def package() -> str:
     folder = tempfile.mkdtemp(prefix="omac-package-")
     os.chmod(folder, 0o755)
     shutil.copytree(SOURCE, f"{folder}/omac", ignore=shutil.ignore_patterns("__pycache__"))
+    atexit.register(shutil.rmtree, folder)
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _clean() -> Iterator[None]:
-    yield
-    if package.cache_info().currsize:
-        shutil.rmtree(package())
-        package.cache_clear()
 
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
@@ -189,7 +184,8 @@ def test_nothing_else_is_read_or_changed(what: str, errno: int, world: World) ->
     [
         "open(H + '/tool/file').read(); os.listdir(H + '/tool')",
         "open('file', 'a').write('x'); os.truncate('file', 0); os.rename('file', 'd'); os.unlink('d')",
-        "os.mkdir('d'); os.mkdir('e'); open('d/f', 'w'); os.rename('d/f', 'e/f'); os.link('e/f', 'd/g'); os.rename('d', 'e/d')",
+        "os.mkdir('d'); os.mkdir('e'); open('d/f', 'w'); os.rename('d/f', 'e/f'); os.link('e/f', 'd/g')",
+        "os.mkdir('d'); os.mkdir('e'); os.rename('d', 'e/d'); os.rmdir('e/d')",
         "os.symlink('x', 'l'); os.mkfifo('p'); os.chmod('file', 0o755); os.utime('file')",
         "open(H + '/temp/a', 'w'); os.rename(H + '/temp/a', 'a')",
         "open('/dev/null', 'w').write('x'); open('/dev/urandom', 'rb').read(9); os.open('/dev/zero', os.O_RDWR)",
@@ -250,7 +246,7 @@ def bystander(world: World) -> Iterator[int]:
     ],
 )
 def test_other_processes_are_left_alone(what: str, world: World, bystander: int) -> None:
-    """No secret of another process of the same user is read, no signal and no limit reaches it; without the sandbox they do."""
+    """Nothing secret of another process of the user is read, no signal or limit reaches it; bare, all of it works."""
     assert world.tries(what % bystander, how="bare") == 0
     assert world.tries(what % bystander) in (EPERM, EACCES)
 
@@ -284,7 +280,7 @@ def test_sockets_with_names_are_out_of_reach(kind: str, world: World) -> None:
 
 @needs_landlock
 def test_network_host_and_none(world: World) -> None:
-    """With the host's network, connections and the named port; with none no Internet socket at all, loopback included."""
+    """With the host's, connections and the named port; with none no Internet socket at all, loopback included."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as reserved:
         connect = f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
         port = reserved.getsockname()[1]
@@ -323,7 +319,7 @@ def test_what_landlock_does_not_know_the_filter_refuses(what: str, world: World)
 
 @needs_landlock
 def test_what_it_does_not_keep(world: World) -> None:
-    """Declared in SECURITY.md: existence and sizes of known paths, their permission bits and times, and no terminals."""
+    """As declared: existence and sizes of known paths, their permission bits and times; no terminal can be made."""
     assert world.tries("assert os.stat(OUT + '/secret').st_size == 6") == 0
     assert world.tries("os.chmod(OUT + '/secret', 0o640); os.utime(OUT + '/secret')") == 0
     assert world.tries("os.openpty()", how="bare") == 0
@@ -431,7 +427,7 @@ def test_what_cannot_be_enforced_does_not_start(asked: dict[str, object], words:
 def test_what_landlock_cannot_express_is_listed(
     entries: list[Entry], options: dict[str, tuple[str, ...]], words: list[str]
 ) -> None:
-    """Everything that takes back what is allowed above it, or needs a mount; nothing that can be done is on the list."""
+    """All that takes back what is allowed above it or needs a mount, and nothing that can be done."""
     policy = Policy("/w", ordered(entries), {}, hidden=options.get("hidden", ()), fence=options.get("fence", ()))
     found = landlock_only.refusals(policy)
     assert len(found) == len(words), found

@@ -141,6 +141,54 @@ def test_a_program_of_the_project_needs_nothing(world: Box) -> None:
     assert found.entries == []
 
 
+@pytest.mark.parametrize("plant", ["link", "link in a folder", "first line", "first line by env", "environment"])
+def test_what_a_session_left_shows_nothing_to_the_next(world: Box, plant: str) -> None:
+    """A program in the project that leads to a folder of the user's does not show it, and that is told."""
+    secret = _tool(world, "private/bin/tool", SCRIPT)
+    world.give(world.home / "private/notes", "secret")
+    program = world.workdir / "sub/bin/run"
+    program.parent.mkdir(parents=True)
+    interpreter = str(secret)
+    match plant:
+        case "link":
+            program.symlink_to(secret)
+        case "link in a folder":
+            (world.workdir / "there").symlink_to(secret.parent)
+            program = world.workdir / "there/tool"
+        case "first line":
+            world.give(program, f"#!{secret}\n", 0o755)
+        case "first line by env":
+            world.give(program, f"#!/usr/bin/env {secret}\n", 0o755)
+        case _:
+            world.give(program, "#!/bin/sh\ncat ~/private/notes\n", 0o755)
+            world.give(world.workdir / "sub/pyvenv.cfg", f"home = {secret.parent}\n")
+            interpreter = ""
+    done = world.run(str(program))
+    assert "secret" not in done.out
+    found = resolve([str(program)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
+    assert not any(below(str(secret), entry.path) for entry in found.entries)
+    assert len(found.warnings(found.entries)) == bool(interpreter)
+    granted = world.run(str(program), options=("--read", str(world.home / "private")))
+    assert granted.status == 0, granted.err  # the twin: by name it can be had
+    outside = _tool(world, "opt/thing/bin/run", f"#!{secret}\n")
+    found = resolve([str(outside)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
+    assert any(below(str(secret), entry.path) for entry in found.entries)  # and for a program of the user's it is shown
+
+
+def test_the_projects_own_environment_starts(world: Box) -> None:
+    """Its interpreter lies elsewhere, behind a link in the project: an interpreter's installation is shown."""
+    base = world.home / ".local/share/uv/python/cpython-3"
+    (base / "bin").mkdir(parents=True)
+    (base / "lib/python3.11").mkdir(parents=True)
+    shutil.copy("/usr/bin/python3", base / "bin/python3")
+    (world.workdir / ".venv/bin").mkdir(parents=True)
+    (world.workdir / ".venv/bin/python").symlink_to(base / "bin/python3")
+    for path in [world.home, *world.home.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    done = world.run(".venv/bin/python", "-c", "print(1)")
+    assert done.out == "1\n", done.err
+
+
 def test_what_path_names_is_not_there_for_that(world: Box) -> None:
     """A folder of programs in the home is seen only where it is granted."""
     _tool(world, ".cargo/bin/tool")

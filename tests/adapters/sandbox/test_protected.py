@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from real_sandbox import NOBODY, Box, box
@@ -41,13 +42,16 @@ def test_a_link_to_credentials_leads_nowhere(world: Box) -> None:
     assert world.run("sh", "-c", script, options=("--read", str(world.home / "shared"))).out == "secretordinary"
 
 
-def test_every_place_is_denied_below_the_home() -> None:
+def test_every_place_is_denied_below_the_home(tmp_path: Path) -> None:
     """With all of the home granted, to read or to write; with nothing granted, there is nothing to deny."""
+    home = tmp_path / "ada"
+    for name in NAMES:
+        (home / name).mkdir(parents=True, exist_ok=True)
     for access in (READ, WRITE):
-        for grant in ("/home/ada", "/home", "/"):
-            denied = {entry.path for entry in protected_entries("/home/ada", [Entry(grant, access, "")])}
-            assert denied >= {f"/home/ada/{name}" for name in NAMES}
-    assert protected_entries("/home/ada", [Entry("/home/ada", PRIVATE, ""), Entry("/w", WRITE, "")]) == []
+        for grant in (home, tmp_path, Path("/")):
+            denied = {entry.path for entry in protected_entries(str(home), [Entry(str(grant), access, "")])}
+            assert denied >= {f"{home}/{name}" for name in NAMES}
+    assert protected_entries(str(home), [Entry(str(home), PRIVATE, ""), Entry("/w", WRITE, "")]) == []
 
 
 @pytest.mark.parametrize("path", ["/run/docker.sock", "/run/user", "/run/dbus", "/tmp/.X11-unix"])
@@ -70,22 +74,26 @@ def test_sockets_of_others_are_denied(path: str) -> None:
         (["project"], False),
     ],
 )
-def test_who_names_a_place_gets_it(granted: list[str], denied: bool) -> None:
+def test_who_names_a_place_gets_it(tmp_path: Path, granted: list[str], denied: bool) -> None:
     """A grant of the place itself, or in it, was meant; one of a folder around it was not."""
-    entries = ordered([Entry("/h", PRIVATE, ""), *(Entry(f"/h/{path}", READ, "") for path in granted)])
-    found = protected_entries("/h", entries)
-    assert ("/h/.config/gh" in {entry.path for entry in found}) == denied
-    decides = governing(ordered([*entries, *found]), "/h/.config/gh/hosts.yml")
+    home = str(tmp_path)
+    (tmp_path / ".config/gh").mkdir(parents=True)
+    entries = ordered([Entry(home, PRIVATE, ""), *(Entry(f"{home}/{path}", READ, "") for path in granted)])
+    found = protected_entries(home, entries)
+    assert (f"{home}/.config/gh" in {entry.path for entry in found}) == denied
+    decides = governing(ordered([*entries, *found]), f"{home}/.config/gh/hosts.yml")
     assert decides is not None
     assert (decides.access == DENY) == denied
 
 
-def test_one_agents_login_is_not_anothers() -> None:
+def test_one_agents_login_is_not_anothers(tmp_path: Path) -> None:
     """The folders of every harness are protected; a session has those of its own, which are named."""
-    entries = [Entry("/home/ada", READ, ""), Entry("/home/ada/.claude", WRITE, "")]
-    denied = {entry.path for entry in protected_entries("/home/ada", entries)}
-    places = {f"/home/ada/{place.rstrip('/')}" for one in HARNESSES for place in one.folders}
-    assert places - denied == {"/home/ada/.claude"}
+    places = {f"{tmp_path}/{place.rstrip('/')}" for one in HARNESSES for place in one.folders}
+    for place in places:
+        Path(place).mkdir(parents=True)
+    entries = [Entry(str(tmp_path), READ, ""), Entry(f"{tmp_path}/.claude", WRITE, "")]
+    denied = {entry.path for entry in protected_entries(str(tmp_path), entries)}
+    assert places - denied == {f"{tmp_path}/.claude"}
 
 
 @pytest.mark.parametrize(

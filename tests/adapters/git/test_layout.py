@@ -1,0 +1,315 @@
+"""adapters/git/layout.py: whose word is believed about where a repository is, and what is granted for it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from adapters.git import layouts
+from adapters.git.boxed import host, run_inside
+
+from omac.adapters.git.layout import GitChoices, Layout, look
+from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, below
+from omac.domain.refusal import Refusal
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def _look(workdir: Path, home: Path, **choices: str) -> Layout:
+    return look(str(workdir), GitChoices(**choices), str(home))
+
+
+def _access(layout: Layout) -> dict[str, str]:
+    return {entry.path: entry.access for entry in layout.entries}
+
+
+def test_plain(tmp_path: Path, home: Path) -> None:
+    """All in the workdir: the settings and the hooks are pinned, nothing outside is granted, nothing is changed."""
+    workdir = layouts.plain(tmp_path, home)
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    layout = _look(workdir, home)
+    access = _access(layout)
+    assert access[f"{workdir}/.git"] == WRITE
+    assert access[f"{workdir}/.git/config"] == access[f"{workdir}/.git/commondir"] == READ
+    assert access[f"{workdir}/.git/hooks"] == DENY
+    assert all(below(path, str(workdir)) for path in access)
+    assert layout.fence == ()
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    assert _access(_look(workdir, home, hooks="read"))[f"{workdir}/.git/hooks"] == READ
+
+
+def test_linked(tmp_path: Path, home: Path) -> None:
+    """The common folder is a private one; objects, refs, logs and the admin folder are writable, and fenced."""
+    workdir = layouts.linked(tmp_path, home)
+    layout = _look(workdir, home)
+    common = tmp_path / "repo" / ".git"
+    access = _access(layout)
+    assert access[str(common)] == PRIVATE
+    writable = sorted(path for path, kind in access.items() if kind == WRITE)
+    assert writable == [f"{common}/{name}" for name in ("logs", "objects", "objects/info", "refs", "worktrees/wt")]
+    assert access[f"{common}/packed-refs"] == access[f"{common}/config"] == LINK
+    assert access[f"{workdir}/.git"] == access[f"{common}/worktrees/wt/commondir"] == READ
+    assert set(layout.fence) == {f"{common}/{name}" for name in ("logs", "objects", "refs", "worktrees/wt")}
+
+
+def test_fast(tmp_path: Path, home: Path) -> None:
+    """A small repository is looked at in little more than a millisecond, whatever its layout."""
+    workdir = layouts.linked(tmp_path, home)
+    for path in (workdir, tmp_path / "repo"):
+        times = []
+        for _ in range(20):
+            began = time.perf_counter()
+            _look(path, home)
+            times.append(time.perf_counter() - began)
+        assert min(times) < 0.0015
+
+
+def _forged_admin(base: Path, workdir: Path, where: Path) -> None:
+    """An admin folder at `where` that claims the victim, and points back to the workdir as it should."""
+    where.mkdir(parents=True)
+    (where / "HEAD").write_text("ref: refs/heads/main\n")
+    (where / "gitdir").write_text(f"{workdir}/.git\n")
+    (where / "commondir").write_text(f"{base}/victim/.git\n")
+    (workdir / ".git").write_text(f"gitdir: {where}\n")
+
+
+def _to_victims_worktree(base: Path, workdir: Path) -> None:
+    (workdir / ".git").write_text(f"gitdir: {base}/victim/.git/worktrees/theirs\n")
+
+
+def _to_victim(base: Path, workdir: Path) -> None:
+    (workdir / ".git").write_text(f"gitdir: {base}/victim/.git\n")
+
+
+def _to_any_folder(base: Path, workdir: Path) -> None:
+    (base / "ssh").mkdir()
+    (workdir / ".git").write_text(f"gitdir: {base}/ssh\n")
+
+
+def _relative_out(base: Path, workdir: Path) -> None:
+    (workdir / ".git").write_text("gitdir: ../victim/.git\n")
+
+
+def _through_link(base: Path, workdir: Path) -> None:
+    (workdir / "l").symlink_to(base / "victim")
+    (workdir / ".git").write_text("gitdir: l/.git\n")
+
+
+def _dot_link(base: Path, workdir: Path) -> None:
+    (workdir / ".git").symlink_to(base / "victim" / ".git")
+
+
+def _admin_inside(base: Path, workdir: Path) -> None:
+    _forged_admin(base, workdir, workdir / "x")
+
+
+def _admin_inside_worktrees(base: Path, workdir: Path) -> None:
+    _forged_admin(base, workdir, workdir / "worktrees" / "x")
+
+
+def _plain_with_commondir(base: Path, workdir: Path) -> None:
+    host("git", "init", "-q", str(workdir), cwd=base, home=base / "home")
+    (workdir / ".git" / "commondir").write_text(f"{base}/victim/.git\n")
+
+
+def _linked_objects(base: Path, workdir: Path) -> None:
+    host("git", "init", "-q", str(workdir), cwd=base, home=base / "home")
+    (workdir / ".git" / "info").rename(workdir / ".git" / "i")
+    (workdir / ".git" / "info").symlink_to(base / "victim")
+
+
+def _config_link(base: Path, workdir: Path) -> None:
+    host("git", "init", "-q", str(workdir), cwd=base, home=base / "home")
+    (workdir / ".git" / "config").unlink()
+    (workdir / ".git" / "config").symlink_to(base / "victim" / ".git" / "config")
+
+
+FORGED = (
+    _to_victims_worktree,
+    _to_victim,
+    _to_any_folder,
+    _relative_out,
+    _through_link,
+    _dot_link,
+    _admin_inside,
+    _admin_inside_worktrees,
+    _plain_with_commondir,
+    _linked_objects,
+    _config_link,
+)
+
+
+@pytest.fixture
+def victim(tmp_path: Path, home: Path) -> Path:
+    """A repository of the same user, with a linked worktree, that the workdir has no business with."""
+    layouts.history(tmp_path / "victim", home)
+    host("git", "worktree", "add", "-q", "-b", "theirs", str(tmp_path / "theirs"), cwd=tmp_path / "victim", home=home)
+    return tmp_path / "victim"
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_a_forged_claim_is_refused(
+    forge: Callable[[Path, Path], None], tmp_path: Path, home: Path, victim: Path
+) -> None:
+    """Whatever the files of a workdir say, no other repository is granted; a workdir that lies is not launched."""
+    workdir = tmp_path / "work"
+    workdir.mkdir()
+    forge(tmp_path, workdir)
+    with pytest.raises(Refusal) as caught:
+        _look(workdir, home)
+    assert caught.value.reason == "git-unsafe"
+    assert str(workdir) in caught.value.message
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_below_the_workdir_it_is_told(
+    forge: Callable[[Path, Path], None], tmp_path: Path, home: Path, victim: Path
+) -> None:
+    """A nested folder that lies is granted nothing; the rest of the workdir is of use."""
+    workdir = tmp_path / "all" / "work"
+    workdir.mkdir(parents=True)
+    forge(tmp_path, workdir)
+    layout = _look(tmp_path / "all", home)
+    assert all(below(entry.path, str(tmp_path / "all")) for entry in layout.entries)
+    assert any(str(workdir) in warning for warning in layout.warnings)
+
+
+def test_worktree_that_was_moved_by_hand(tmp_path: Path, home: Path) -> None:
+    """It is refused with the command that mends it, and that does."""
+    layouts.linked(tmp_path, home)
+    (tmp_path / "wt").rename(tmp_path / "elsewhere")
+    with pytest.raises(Refusal) as caught:
+        _look(tmp_path / "elsewhere", home)
+    host("sh", "-c", caught.value.fix[0], cwd=tmp_path, home=home)
+    assert _look(tmp_path / "elsewhere", home).fence
+
+
+def test_separate_git_folder_that_names_no_worktree(tmp_path: Path, home: Path) -> None:
+    """`git init --separate-git-dir` leaves no proof; the refusal says how to give one, and that works."""
+    layouts.history(tmp_path / "repo", home, "--separate-git-dir", str(tmp_path / "elsewhere"))
+    with pytest.raises(Refusal) as caught:
+        _look(tmp_path / "repo", home)
+    host("sh", "-c", caught.value.fix[0], cwd=tmp_path, home=home)
+    assert _access(_look(tmp_path / "repo", home))[str(tmp_path / "elsewhere")] == WRITE
+
+
+def test_folder_of_a_repository(tmp_path: Path, home: Path) -> None:
+    """The repository above is not granted, and the warning says which workdir would have it."""
+    workdir = layouts.plain(tmp_path, home) / "sub"
+    workdir.mkdir()
+    layout = _look(workdir, home)
+    assert layout.entries == ()
+    assert f"--workdir {workdir.parent}" in layout.warnings[0]
+
+
+def test_folder_of_git(tmp_path: Path, home: Path) -> None:
+    """A workdir in git's own folder is refused."""
+    repository = layouts.plain(tmp_path, home)
+    with pytest.raises(Refusal, match="git's own folder"):
+        _look(repository / ".git" / "hooks", home)
+
+
+def test_bare_workdir(tmp_path: Path, home: Path) -> None:
+    """A bare repository as the workdir: branches can be made, its settings cannot be changed."""
+    layouts.bare_main(tmp_path, home)
+    inside = run_inside(tmp_path / "repo.git", "git branch new main; git config core.fsmonitor evil", home=home)
+    assert "could not write" in inside.output
+    assert "refs/heads/new" in host("git", "for-each-ref", cwd=tmp_path / "repo.git", home=home)
+    assert "evil" not in (tmp_path / "repo.git" / "config").read_text()
+
+
+def test_no_repository(tmp_path: Path, home: Path) -> None:
+    """Nothing is granted, and nothing is said."""
+    (tmp_path / "w").mkdir()
+    layout = _look(tmp_path / "w", home)
+    assert (layout.entries, layout.warnings, layout.fence) == ((), (), ())
+
+
+def test_settings_that_cannot_be_read(tmp_path: Path, home: Path) -> None:
+    """What git could not read is not guessed at."""
+    workdir = layouts.plain(tmp_path, home)
+    (workdir / ".git" / "config").write_text("[core\n")
+    with pytest.raises(Refusal, match="not a configuration"):
+        _look(workdir, home)
+
+
+def test_reftable(tmp_path: Path, home: Path) -> None:
+    """A repository whose refs an old git cannot read is refused by name."""
+    workdir = layouts.plain(tmp_path, home)
+    (workdir / ".git" / "reftable").mkdir()
+    version = tuple(int(part) for part in host("git", "--version", cwd=tmp_path, home=home).split()[2].split(".")[:2])
+    if version >= (2, 45):
+        assert _look(workdir, home).entries
+    else:
+        with pytest.raises(Refusal, match="reftable") as caught:
+            _look(workdir, home)
+        assert caught.value.reason == "git-unsupported"
+
+
+@pytest.mark.parametrize(("name", "value"), [("objects", "quarantine"), ("hooks", "run"), ("refs", "none")])
+def test_choices_that_are_not_there(name: str, value: str, tmp_path: Path, home: Path) -> None:
+    """They are refused by name, with those that are."""
+    with pytest.raises(Refusal, match=f"git.{name} = {value}"):
+        _look(tmp_path, home, **{name: value})
+
+
+@pytest.mark.parametrize(
+    "setting", ["core.hooksPath", "core.fsmonitor", "include.path", "filter.x.clean", "core.attributesFile"]
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_path: Path, home: Path) -> None:
+    """A file of the tree that the repository's own settings make git run or read cannot be changed, or made."""
+    workdir = layouts.plain(tmp_path, home)
+    (workdir / "tools").mkdir()
+    target = workdir / "tools" / "it"
+    if there:
+        if setting == "core.hooksPath":
+            target.mkdir()
+        else:
+            target.write_text("")
+    value = {"include.path": "../tools/it"}.get(setting, "tools/it")
+    host("git", "config", setting, value, cwd=workdir, home=home)
+    plant = "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit; mv tools t2; mkdir tools; echo fine > f"
+    run_inside(workdir, plant, home=home)
+    assert (workdir / "f").read_text() == "fine\n"
+    if there or setting not in ("core.fsmonitor", "filter.x.clean"):  # a command that is not there is only told of
+        assert not target.is_file() or target.read_text() == ""
+        assert not (target / "pre-commit").exists()
+
+
+def test_hooks_folder_of_the_user(tmp_path: Path, home: Path) -> None:
+    """`core.hooksPath = .githooks` in ~/.gitconfig makes that folder of every worktree one that must not be made."""
+    workdir = layouts.plain(tmp_path, home)
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = .githooks\n")
+    run_inside(workdir, "mkdir -p .githooks; echo evil > .githooks/pre-commit; echo fine > f", home=home)
+    assert (workdir / "f").exists()
+    assert not (workdir / ".githooks").exists()
+
+
+def test_hook_that_is_a_link_into_the_tree(tmp_path: Path, home: Path) -> None:
+    """What it leads to cannot be changed."""
+    workdir = layouts.plain(tmp_path, home)
+    (workdir / "check").write_text("#!/bin/sh\n")
+    (workdir / ".git" / "hooks" / "pre-commit").symlink_to("../../check")
+    run_inside(workdir, "echo evil >> check; rm check; echo evil > check; echo fine > f", home=home)
+    assert (workdir / "check").read_text() == "#!/bin/sh\n"
+    assert (workdir / "f").exists()
+
+
+@pytest.mark.parametrize(("hooks", "ran"), [("deny", False), ("read", True)])
+@pytest.mark.parametrize("builder", [layouts.plain, layouts.linked])
+def test_hooks_run_inside_only_when_asked_for(
+    hooks: str, ran: bool, builder: layouts.Builder, tmp_path: Path, home: Path
+) -> None:
+    """`git.hooks = read` lets the repository's own hooks run in the sandbox."""
+    workdir = builder(tmp_path, home)
+    hook = tmp_path / "repo" / ".git" / "hooks" / "pre-commit"
+    hook.write_text("#!/bin/sh\ntouch ran\n")
+    hook.chmod(0o755)
+    inside = run_inside(workdir, "git commit -q --allow-empty -m x", home=home, choices=GitChoices(hooks=hooks))
+    assert inside.status == 0, inside.output
+    assert (workdir / "ran").exists() is ran

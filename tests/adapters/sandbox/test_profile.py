@@ -1,0 +1,236 @@
+"""adapters/sandbox/profile.py: files of the user's that say what a sandbox is given."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from real_sandbox import NOBODY, box
+
+from omac.adapters.sandbox.profile import FOLDER, read
+from omac.domain.refusal import Refusal
+
+FULL = {
+    "allow": ["~/data"],
+    "read": ["$TOOLS/sdk", "${TOOLS}", "/usr/share"],
+    "deny": ["~/data/keys"],
+    "env": {"A": "1", "B": True},
+    "network": "none",
+    "open_ports": [3000, 65535],
+    "backend": "bubblewrap",
+    "limits": {"pids": 500, "memory": "4G", "cpu": 1.5, "files": 4096},
+    "git": {"hooks": "read", "refs": "branch"},
+    "cache": {"redirect_xdg": True},
+}
+FULL_TOML = """
+allow = ["~/data"]
+read = ["$TOOLS/sdk", "${TOOLS}", "/usr/share"]
+deny = ["~/data/keys"]
+env = { A = "1", B = true }
+network = "none"
+open_ports = [3000, 65535]
+backend = "bubblewrap"
+[limits]
+pids = 500
+memory = "4G"
+cpu = 1.5
+files = 4096
+[git]
+hooks = "read"
+refs = "branch"
+[cache]
+redirect_xdg = true
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with a folder of profiles, a project, data and tools."""
+    made = tmp_path / "home"
+    for folder in (f".config/omac/{FOLDER}", "project", "data/keys", "tools/sdk"):
+        (made / folder).mkdir(parents=True)
+    return made
+
+
+def _write(home: Path, name: str, text: str) -> Path:
+    path = home / ".config/omac" / FOLDER / name
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize(("name", "text"), [("x.toml", FULL_TOML), ("x.json", json.dumps(FULL))])
+def test_both_forms_say_the_same(home: Path, name: str, text: str) -> None:
+    """By name and by path; homes and variables filled in."""
+    path = _write(home, name, text)
+    for one in ("x", str(path)):
+        found = read(one, {"TOOLS": str(home / "tools")}, str(home), str(home / "project"))
+        assert found.allow == [str(home / "data")]
+        assert found.read == [str(home / "tools/sdk"), str(home / "tools"), "/usr/share"]
+        assert found.deny == [str(home / "data/keys")]
+        assert found.env == ["A=1", "B"]
+        assert (found.network, found.backend, found.ports) == ("none", "bubblewrap", (3000, 65535))
+        assert found.limits == {"pids": 500, "memory": 4 * 2**30, "cpu": 1.5, "files": 4096}
+        assert (found.git_hooks, found.git_refs, found.redirect_xdg) == ("read", "branch", True)
+        assert found.warnings == ()
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", 'env = ["A", "B=2"]'])
+def test_what_is_not_said_stays_open(home: Path, text: str) -> None:
+    """Flags and settings decide it."""
+    _write(home, "x.toml", text)
+    found = read("x", {}, str(home), str(home / "project"))
+    assert (found.network, found.backend, found.git_hooks, found.git_refs, found.redirect_xdg) == (
+        "",
+        "",
+        "",
+        "",
+        False,
+    )
+    assert found.env == (["A", "B=2"] if "env" in text else [])
+    assert (found.allow, found.ports, found.limits) == ([], (), {})
+
+
+def test_paths_that_are_not_there_are_told(home: Path) -> None:
+    """One profile serves several machines. What is denied stays denied: it may come."""
+    _write(home, "x.toml", 'allow = ["~/gone"]\nread = ["$NOTHING/x", "~/data"]\ndeny = ["~/later"]')
+    found = read("x", {}, str(home), str(home / "project"))
+    assert (found.allow, found.read, found.deny) == ([], [str(home / "data")], [str(home / "later")])
+    assert len(found.warnings) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("x.toml", "a = \n", "line 1"),
+        ("x.toml", "read = ['a']\nalow = []\n", r":2: there is no alow; did you mean allow\?"),
+        ("x.toml", "[git]\n\nhook = 'read'\n", r":3: there is no git.hook; did you mean hooks\?"),
+        ("x.toml", "network = 'filtered'", ":1: network takes host or none, not filtered"),
+        ("x.toml", "network = true", "not bool"),
+        ("x.toml", "\nopen_ports = [0]", ":2: open_ports takes"),
+        ("x.toml", "open_ports = [true]", "open_ports takes"),
+        ("x.toml", "open_ports = 3000", "open_ports takes"),
+        ("x.toml", "allow = '~/x'", "takes a list of texts"),
+        ("x.toml", "allow = ['data']", "begins with /, ~/"),
+        ("x.toml", "allow = ['']", "takes a list of texts"),
+        ("x.toml", "env = { A = 1 }", "takes a text, or true"),
+        ("x.toml", "git = 1", "git is a table"),
+        ("x.toml", "[limits]\npids = 'many'", ":2: "),
+        ("x.toml", "[limits]\npids = true", ":2: limits.pids takes a number"),
+        ("x.toml", "[limits]\nmemory = '1G,cpu=1'", "limits.memory takes"),
+        ("x.toml", "[cache]\nredirect_xdg = 'yes'", ":2: cache.redirect_xdg takes true or false"),
+        ("x.toml", "x = " + "[" * 2000, "profiles/x.toml"),
+        ("x.json", "{", r"x.json:1: .* column"),
+        ("x.json", '{\n  "netwrk": "none"\n}', ":2: there is no netwrk"),
+        ("x.json", '{"read": [], "read": []}', "given twice"),
+        ("x.json", r'{"read": ["/\ud800"]}', "takes a list of texts"),
+        ("x.json", "[]", "no table of settings"),
+        ("x.json", "[" * 100_000, "larger than|nested too deep"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(home: Path, name: str, text: str, says: str) -> None:
+    """The file, the line where there is one, what was meant perhaps; and how to get there."""
+    path = _write(home, name, text)
+    with pytest.raises(Refusal, match=says) as caught:
+        read("x", {}, str(home), str(home / "project"))
+    assert caught.value.reason == "settings-invalid"
+    assert any(str(path) in fix for fix in caught.value.fix)
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(home: Path) -> None:
+    """And with a near one."""
+    _write(home, "work.toml", "")
+    with pytest.raises(Refusal, match=r"no profile wrok.*did you mean work\?"):
+        read("wrok", {}, str(home), str(home / "project"))
+    with pytest.raises(Refusal, match=r"there are work"):
+        read("zzz", {}, str(home), str(home / "project"))
+    with pytest.raises(Refusal, match="cannot be read: No such file"):
+        read("./zzz.toml", {}, str(home), str(home / "project"))
+    elsewhere = home / "elsewhere/omac" / FOLDER
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "work.json").write_text('{"network": "none"}')
+    (elsewhere / "work.json").chmod(0o600)
+    assert (
+        read("work", {"XDG_CONFIG_HOME": str(home / "elsewhere")}, str(home), str(home / "project")).network == "none"
+    )
+
+
+def test_no_profile_comes_from_the_project(home: Path) -> None:
+    """An agent writes there: neither a file in it, nor a link in it, nor a link into it counts."""
+    project = home / "project"
+    inside = project / "p.toml"
+    inside.write_text("network = 'host'")
+    inside.chmod(0o600)
+    outside = _write(home, "good.toml", "network = 'none'")
+    (project / "link.toml").symlink_to(outside)
+    (outside.parent / "bad.toml").symlink_to(inside)
+    for name in (str(inside), str(project / "link.toml"), f"{project}/../project/p.toml", "bad"):
+        with pytest.raises(Refusal, match="an agent may have written it"):
+            read(name, {}, str(home), str(project))
+    assert read("good", {}, str(home), str(project)).network == "none"  # the twin
+    assert read(str(inside), {}, str(home), str(home / "data")).network == "host"
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_others_do_not_decide(home: Path, mode: int) -> None:
+    """A file that another user can write, or owns, does not count."""
+    path = _write(home, "x.toml", "")
+    assert read("x", {}, str(home), str(home / "project")).allow == []
+    path.chmod(mode)
+    with pytest.raises(Refusal, match="others may write") as caught:
+        read("x", {}, str(home), str(home / "project"))
+    assert caught.value.fix == (f"chmod 600 {path}",)
+    path.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+        with pytest.raises(Refusal, match="belongs to user"):
+            read("x", {}, str(home), str(home / "project"))
+
+
+@pytest.mark.parametrize("made", ["fifo", "folder", "large"])
+def test_what_is_no_ordinary_file_is_refused_at_once(home: Path, made: str) -> None:
+    """Nothing waits, nothing reads without end."""
+    path = home / ".config/omac" / FOLDER / "x.toml"
+    match made:
+        case "fifo":
+            os.mkfifo(path, 0o600)
+        case "folder":
+            path.mkdir()
+        case _:
+            path.write_text("#" * 100_000)
+            path.chmod(0o600)
+    with pytest.raises(Refusal, match=r"is no file, or larger|Is a directory"):
+        read("x", {}, str(home), str(home / "project"))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.just("\ud800"), st.lists, max_leaves=4
+    )
+)
+@settings(max_examples=60)
+def test_any_value_is_understood_or_refused(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    """Whatever stands in a profile: a profile, or a refusal that says so."""
+    top = tmp_path_factory.mktemp("profile")
+    for key in FULL:
+        path = top / f"{key}.json"
+        path.write_text(json.dumps({key: value}))
+        path.chmod(0o600)
+        with contextlib.suppress(Refusal):
+            assert read(str(path), {}, str(top), "/nowhere").path == str(path)
+
+
+def test_flags_come_after_the_profile() -> None:
+    """What it says holds in a real sandbox; a flag widens or changes it."""
+    with box(NOBODY) as world:
+        world.give(world.home / "data/x", "data")
+        world.give(world.home / "more/x", "more")
+        text = 'read = ["~/data"]\nenv = { A = "1" }\n'
+        world.give(world.home / f".config/omac/{FOLDER}/work.toml", text)
+        script = 'cat ~/data/x; echo "$A"; cat ~/more/x'
+        assert world.run("sh", "-c", script, options=("--profile", "work")).out == "data1\n"
+        more = ("--profile", "work", "--env", "A=2", "--read", str(world.home / "more"))
+        assert world.run("sh", "-c", script, options=more).out == "data2\nmore"

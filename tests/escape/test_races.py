@@ -1,0 +1,138 @@
+"""Being quicker than omac: paths that are swapped while a sandbox is built, and processes that try to stay behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_omac import eventually
+from real_sandbox import NOBODY, Box, box
+
+USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
+BACKENDS = ("bubblewrap", "landlock")
+LAUNCHES = 25
+SWAP = """\
+import os, sys
+path, decoy, aside = sys.argv[1:]
+while True:
+    os.rename(path, aside); os.symlink(decoy, path)
+    os.unlink(path); os.rename(aside, path)
+"""
+DAEMON = """\
+import os, sys, time
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        os.close(0); os.close(1); os.close(2)
+        open('daemon', 'w').write('started')
+        time.sleep(int(sys.argv[1]))
+    os._exit(0)
+os.wait()
+while not os.path.exists('daemon'): time.sleep(0.01)
+print('up', flush=True)
+if len(sys.argv) > 2: time.sleep(60)
+"""
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's world."""
+    with box(request.param) as made:
+        yield made
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """By what it is enforced."""
+    return str(request.param)
+
+
+@pytest.mark.parametrize("swapped", ["workdir", "allowed"])
+def test_a_folder_swapped_for_a_link_at_launch(world: Box, backend: str, swapped: str) -> None:
+    """Somebody swaps a folder for a link to a precious one, again and again: the precious one is never touched.
+
+    What is swapped is `granted` in a project that others may change: as a folder of its own grant, or as what holds the
+    working directory. A launch works, or is refused with a word on why; when nobody swaps, it works.
+    """
+    precious = world.give(world.top / "precious" / "keep").parent
+    shared = world.workdir
+    target = shared / "granted"
+    (target / "inner").mkdir(parents=True)
+    for path in (target, target / "inner"):
+        os.chown(path, world.uid, world.uid)
+    if swapped == "workdir":  # the precious one has all that is looked for
+        options, workdir = ("--backend", backend, "--root", str(shared)), target / "inner"
+        world.give(precious / "inner" / "keep")
+    else:
+        options, workdir = ("--backend", backend, "--allow", str(target)), shared
+    script = (
+        f"echo x > {target}/planted; echo x > planted; echo x > {precious}/planted; echo x > {precious}/inner/planted"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", SWAP, str(target), str(precious), str(shared / "aside")],
+        cwd="/",
+        stderr=subprocess.DEVNULL,
+    ) as swapping:
+        try:
+            for _ in range(LAUNCHES):
+                done = world.run("sh", "-c", script, options=options, workdir=workdir)
+                assert not list(precious.rglob("planted")), done
+                assert "Traceback" not in done.err
+        finally:
+            swapping.kill()
+    if not target.exists() or target.is_symlink():
+        target.unlink(missing_ok=True)
+        (shared / "aside").rename(target)
+    (target / "planted").unlink(missing_ok=True)
+    done = world.run("sh", "-c", f"echo x > {target}/planted", options=options, workdir=workdir)
+    assert done.status == 0, done
+    assert (target / "planted").exists()
+
+
+def test_a_daemon_ends_with_the_program(world: Box, backend: str) -> None:
+    """What has left its session and closed all its streams ends when the program does."""
+    done = world.run("/usr/bin/python3", "-c", DAEMON, "4713", options=("--backend", backend))
+    assert done.out == "up\n", done
+    assert not _running("4713")
+
+
+def test_a_daemon_ends_with_omac(world: Box) -> None:
+    """And when omac is killed, which it cannot do anything about any more; with Landlock alone it may stay."""
+    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")
+    user = world.uid or None
+    process = subprocess.Popen(
+        [*line, "/usr/bin/python3", "-c", DAEMON, "4714", "stay"], stdout=subprocess.PIPE, env=world.environment,
+        user=user, group=user, cwd=world.workdir,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    assert _running("4714")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    eventually(lambda: not _running("4714"), 10, "the daemon is gone")
+
+
+def test_omac_inside_reaches_nothing(world: Box) -> None:
+    """omac can be started inside; it finds neither the journal nor the spool of the one outside, and approves nothing."""
+    world.run("true")
+    before = sorted(path.name for path in (world.state / "spool").iterdir())
+    script = f"{sys.executable} -c 'from omac.tools.entry import main; main()' sandbox run -- true; find / -name spool"
+    done = world.run("sh", "-c", script)
+    assert str(world.state) not in done.out
+    after = [path.name for path in (world.state / "spool").iterdir() if path.name not in before]
+    assert len(after) == 3  # of the outer launch
+
+
+def _running(number: str) -> list[Path]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if number.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                found.append(folder)
+        except OSError:
+            continue
+    return found

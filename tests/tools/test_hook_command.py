@@ -1,0 +1,127 @@
+"""tools/commands/hook.py: agents call the write guard, or no longer, and what was installed does what it is for."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nested_worktree import Ground, ground
+
+from omac.domain.refusal import Refusal
+from omac.tools.commands.hook import install, role, uninstall
+
+
+@pytest.fixture
+def place() -> Iterator[Ground]:
+    """A repository with worktrees."""
+    with ground() as made:
+        yield made
+
+
+@pytest.fixture
+def omac(place: Ground, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed omac, in a folder whose name has a blank."""
+    program = place.folder / "my programs" / "omac"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program), "hook", "install"])
+    return program
+
+
+def installed(path: Path) -> tuple[str, str]:
+    """The matcher and the command that a settings file has for PreToolUse."""
+    (group,) = json.loads(path.read_text())["hooks"]["PreToolUse"]
+    (handler,) = group["hooks"]
+    assert handler["type"] == "command"
+    return group["matcher"], handler["command"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "file", "tools"),
+    [
+        ("claude", ".claude/settings.json", ["Write", "Edit", "MultiEdit", "NotebookEdit"]),
+        ("codex", ".codex/hooks.json", ["apply_patch", "Bash"]),
+    ],
+)
+@pytest.mark.parametrize("project", [True, False])
+def test_the_whole_way(
+    place: Ground, omac: Path, agent: str, file: str, tools: list[str], project: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Installed once however often; the command, run by a shell, denies and lets pass; uninstalled it is gone."""
+    monkeypatch.chdir(place.worktree / "src")
+    path = (place.worktree if project else place.home) / file
+    path.parent.mkdir()
+    path.write_text('{\n    "theirs": {"é": 1.50}\n}\n')
+    for said in ("called from now on", "called already"):
+        assert install(agent, project, not project, place.environment) == 0
+        out, err = capsys.readouterr()
+        assert out == f"{path}: the write guard is {said}\n"
+        assert ("--user" in err) == project
+        assert ("trusted" in err) == (agent == "codex")
+    matcher, command = installed(path)
+    assert set(tools) <= set(matcher.split("|"))
+    assert path.read_text().startswith('{\n    "theirs": {"é": 1.50},\n    "hooks": {\n')
+    for target, status in ((place.worktree, 0), (place.main, 2)):
+        tool = {"tool_name": "Write", "tool_input": {"file_path": f"{target}/src/a.py"}, "cwd": str(place.worktree)}
+        done = subprocess.run(
+            ["sh", "-c", command],
+            input=json.dumps(tool).encode(),
+            env=place.environment,
+            capture_output=True,
+            timeout=30,
+        )
+        assert done.returncode == status, done
+    for said in ("no longer called", "not called there"):
+        assert uninstall(agent, project, not project, place.environment) == 0
+        assert capsys.readouterr().out == f"{path}: the write guard is {said}\n"
+    assert path.read_text() == '{\n    "theirs": {"é": 1.50}\n}\n'
+
+
+def test_the_users_own_is_meant(place: Ground, omac: Path) -> None:
+    """Without a word about which, it is the file that holds against an agent."""
+    install("claude", False, False, place.environment)
+    assert installed(place.home / ".claude" / "settings.json")[1] == f"'{omac}' hook pre-tool-use || exit 2"
+
+
+def test_nothing_to_uninstall(place: Ground, omac: Path) -> None:
+    """No file is made to say nothing."""
+    assert uninstall("claude", False, True, place.environment) == 0
+    assert list(place.home.iterdir()) == []
+
+
+def test_hooks_are_off(place: Ground, omac: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A hook that does not run is not passed over in silence."""
+    path = place.home / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text('{"disableAllHooks": true}')
+    install("claude", False, True, place.environment)
+    assert "no hook runs" in capsys.readouterr().err
+
+
+def test_refusals(place: Ground, omac: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which file, which agent and which program must be clear."""
+    with pytest.raises(Refusal, match="--project and --user"):
+        install("claude", True, True, place.environment)
+    with pytest.raises(Refusal, match="'pi'"):
+        install("pi", False, True, place.environment)
+    with pytest.raises(Refusal, match="'pi'"):
+        uninstall("pi", False, True, place.environment)
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    monkeypatch.setattr(sys, "executable", str(place.folder / "python"))
+    with pytest.raises(Refusal, match="no program called omac"):
+        install("claude", False, True, place.environment | {"PATH": str(place.home)})
+    install("claude", False, True, place.environment | {"PATH": os.path.dirname(omac)})
+    assert installed(place.home / ".claude" / "settings.json")[1].startswith(f"'{omac}' ")
+
+
+def test_role(capsys: pytest.CaptureFixture[str]) -> None:
+    """The text names what masks the mistake, and what to do instead."""
+    assert role() == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in ("byte-identical", "main checkout", "Bash's cwd is the worktree: prefer relative paths there", "/tmp"):
+        assert part in text
