@@ -14,12 +14,13 @@ class Harness:
     """A coding agent: `base` is its dot folder's name without the dot, `serve` the argv of its long-lived form.
 
     Paths are relative to the home directory; those of folders end in "/". `folders` is what it keeps there: logins,
-    settings, sessions. `pinned` is the part of it that runs code, or tells later sessions what to do: a session
-    may read it and not change it. `home_variable` names another place for the first of `folders`; `auth_variables` say
-    who it is to its model's server, and which server that is.
+    settings, sessions. `pinned` is the part of it that runs code, or tells later sessions what to do: a session may
+    read it and not change it. `renewed` it writes anew at every start, into what is pinned: each session has that for
+    itself. `home_variable` names another place for the first of `folders`; `auth_variables` say who it is to its
+    model's server, and which server that is.
     """
 
-    __slots__ = ("aliases", "auth_variables", "base", "folders", "home_variable", "name", "pinned", "serve")
+    __slots__ = ("aliases", "auth_variables", "base", "folders", "home_variable", "name", "pinned", "renewed", "serve")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Harness:
         *,
         folders: tuple[str, ...] = (),
         pinned: tuple[str, ...] = (),
+        renewed: tuple[str, ...] = (),
         home_variable: str = "",
         auth_variables: tuple[str, ...] = (),
     ) -> None:
@@ -39,6 +41,7 @@ class Harness:
         self.serve = serve
         self.folders = folders
         self.pinned = pinned
+        self.renewed = renewed
         self.home_variable = home_variable
         self.auth_variables = auth_variables
 
@@ -114,6 +117,7 @@ HARNESSES = (
             ".codex/rules/",
             ".codex/skills/",
         ),
+        renewed=(".codex/skills/.system/",),
         home_variable="CODEX_HOME",
         auth_variables=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     ),

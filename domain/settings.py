@@ -43,7 +43,7 @@ class Setting(msgspec.Struct, frozen=True):
         """Whether it can have this value."""
         if self.words:
             return word in self.words
-        return "\0" not in word and all(path.startswith("/") for path in word.split(":"))
+        return word != "" and "\0" not in word and all(path.startswith("/") for path in word.split(":"))
 
 
 SETTINGS: dict[str, Setting] = {
@@ -216,9 +216,9 @@ def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
     return SettingsFile(path, values, tuple(warnings))
 
 
-def stated_word(value: object) -> object:
-    """A decoded value as a word, where it is TOML's own true or false, or a list of texts."""
-    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+def stated_word(value: object, setting: Setting) -> object:
+    """A decoded value as a word, where it is TOML's own true or false, or, for a setting that takes paths, a list."""
+    if not setting.words and isinstance(value, list) and value and all(isinstance(one, str) for one in value):
         return ":".join(value)
     return str(value).lower() if isinstance(value, bool) else value
 
@@ -279,7 +279,7 @@ def _statements(document: Mapping[str, object]) -> Iterator[tuple[str, str, str 
 def _statement(name: str, value: object) -> tuple[str, str, str | None]:
     if name not in SETTINGS:
         return "", "", f"there is no setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
-    word = stated_word(value)
+    word = stated_word(value, SETTINGS[name])
     if isinstance(word, str) and SETTINGS[name].takes(word):
         return name, word, None
     said = shown(word) if isinstance(word, str) else f"a value of type {type(value).__name__}"

@@ -30,11 +30,17 @@ class Bubblewrap:
     def __init__(self, program: str) -> None:
         self._program = program
 
-    def run(self, plan: Plan, held: Callable[[int], None], begun: Callable[[int], None]) -> int:
+    def run(
+        self,
+        plan: Plan,
+        meanwhile: Callable[[], None],
+        held: Callable[[int], None],
+        begun: Callable[[int], None],
+    ) -> int:
         """The program's exit status. Raises Refusal, Interrupted."""
         run = Run(plan.policy, plan.argv, Terminal())
         try:
-            return run.under_bubblewrap(self._program, os.uname().machine, held, begun)
+            return run.under_bubblewrap(self._program, os.uname().machine, meanwhile, held, begun)
         except Failed as failed:
             from omac.adapters.sandbox.probes import why_bubblewrap_failed
 
@@ -46,7 +52,13 @@ class LandlockOnly:
 
     name = "landlock"
 
-    def run(self, plan: Plan, held: Callable[[int], None], begun: Callable[[int], None]) -> int:
+    def run(
+        self,
+        plan: Plan,
+        meanwhile: Callable[[], None],
+        held: Callable[[int], None],
+        begun: Callable[[int], None],
+    ) -> int:
         """The program's exit status. Raises Refusal, Interrupted."""
         import shutil
         import tempfile
@@ -64,7 +76,7 @@ class LandlockOnly:
                     fix=["omac sandbox doctor  # what bubblewrap needs on this machine"],
                 )
             sys.stderr.write("omac: Landlock alone confines this; what it does not keep is in SECURITY.md\n")
-            return Run(policy, plan.argv, Terminal()).confined(lambda: enter(policy), held, begun)
+            return Run(policy, plan.argv, Terminal()).confined(lambda: enter(policy), meanwhile, held, begun)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -78,14 +90,26 @@ def chosen(plan: Plan) -> Backend:
         raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
     if plan.backend == "landlock":
         return LandlockOnly()
-    for folder in SYSTEM_PATH.split(":"):
-        if os.access(f"{folder}/bwrap", os.X_OK):
-            _require_landlock(plan)
-            return Bubblewrap(f"{folder}/bwrap")
+    if program := _bubblewrap():
+        _require_landlock(plan)
+        return Bubblewrap(program)
     if plan.backend == "auto":
         return LandlockOnly()
     fix = ["sudo apt-get install bubblewrap", "omac sandbox doctor"]
     raise Refusal("sandbox-unavailable", "bubblewrap is not installed", fix=fix)
+
+
+def namespaced(backend: str) -> bool:
+    """Whether a program gets namespaces of its own by the backend that was asked for."""
+    return backend == "bubblewrap" or (backend == "auto" and bool(_bubblewrap()))
+
+
+def _bubblewrap() -> str:
+    """Where bubblewrap is; empty if it is not installed."""
+    for folder in SYSTEM_PATH.split(":"):
+        if os.access(f"{folder}/bwrap", os.X_OK):
+            return f"{folder}/bwrap"
+    return ""
 
 
 def _require_landlock(plan: Plan) -> None:

@@ -7,7 +7,6 @@ directory, what was granted by name; then what nobody can grant away: credential
 from __future__ import annotations
 
 import os
-import pwd
 
 from omac.adapters.cache import tree
 from omac.adapters.git import identity, layout
@@ -37,7 +36,8 @@ EPHEMERAL = "/run/omac/cache"
 
 
 class Plan:
-    """Everything that is needed to launch, or to explain. `layouts` are by the folder they were found in."""
+    """Everything that is needed to launch, or to explain. `layouts` are by the folder they were found in; `backend` is
+    what was asked for, or what is used instead."""
 
     __slots__ = ("argv", "backend", "cache", "choices", "enforcement", "harness", "layouts", "policy", "state")
 
@@ -45,20 +45,29 @@ class Plan:
         self.state = state
         self.harness = harness
         self.choices = choices
-        self.backend = choices.backend
+        self.backend = ""
         self.layouts: dict[str, Layout] = {}
         self.cache: ToolCache | None = None
         self.argv: list[str] = []
         self.policy: Policy
         self.enforcement: Enforcement | None = None  # None: nothing is limited
 
+    def use(self, backend: str) -> None:
+        """Be for this backend: what enforces the limits depends on it. Raises Refusal (limit-unenforceable)."""
+        self.backend = backend
+        if self.choices.limits:
+            from omac.adapters.sandbox import limits
+            from omac.tools.sandbox_backends import namespaced
+
+            self.enforcement = limits.plan(self.choices.limits, namespaced=namespaced(backend))
+
 
 def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
-    """The policy for what was asked, and what goes with it. Takes the tool cache's lock, and changes nothing else.
+    """The policy for what was asked, and what goes with it. Raises Refusal.
 
-    Raises Refusal.
+    Makes the tool cache and takes its lock, unless this is only to be explained; nothing else is changed.
     """
-    home = os.path.realpath(places.home(host, pwd.getpwuid(os.geteuid()).pw_dir))
+    home = os.path.realpath(places.home(host, "") or _registered_home())
     trees = _trees(asked, home)
     workdir = trees[0]
     state = os.path.realpath(places.state(host, home))
@@ -67,7 +76,8 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     granted = _granted(choices, home)
     for entry in (*(Entry(one, WRITE, "") for one in trees), *granted):
         _refuse_own(entry.path, state)
-    made.cache = None if choices.ephemeral_cache else tree.open_cache(workdir, host)
+    if not choices.ephemeral_cache:
+        made.cache = (tree.cache_of if asked.explain else tree.open_cache)(workdir, host)
     found = program.resolve(asked.command, host, workdir) if asked.command else None
     made.argv = list(found.argv) if found else []
     entries = _visible(asked, host, home, made)
@@ -81,10 +91,7 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     around = governing(entries, configuration)
     if around is not None and around.access == WRITE and os.path.isdir(configuration):
         entries.append(Entry(configuration, READ, "omac's own settings"))
-    if choices.limits:
-        from omac.adapters.sandbox import limits
-
-        made.enforcement = limits.plan(choices.limits, namespaced=made.backend != "landlock")
+    made.use(choices.backend)
     made.policy = Policy(
         workdir,
         ordered(baseline.placed(entries)),
@@ -187,6 +194,12 @@ def _trees(asked: Asked, home: str) -> list[str]:
             raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[f"ls -ld {real}"])
         _refuse_home(real, flag, home)
     return trees
+
+
+def _registered_home() -> str:
+    import pwd  # reads the user database, where HOME does not say it
+
+    return pwd.getpwuid(os.geteuid()).pw_dir
 
 
 def _refuse_home(path: str, flag: str, home: str) -> None:

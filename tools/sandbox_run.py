@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
     try:
         asked = parse(words)
         if asked.help:
-            print(HELP, end="")
+            print(HELP, end="", flush=True)
             return 0
         return _run(asked)
     except Refusal as refusal:
@@ -49,7 +49,6 @@ def main(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more
         return 141
 
 
@@ -65,7 +64,9 @@ def _run(asked: Asked) -> int:
     if asked.explain:
         from omac.tools.sandbox_explain import explain
 
-        return explain(planned, asked.json)
+        status = explain(planned, asked.json)
+        sys.stdout.flush()
+        return status
     for warning in planned.policy.warnings:
         _say(warning)
     try:
@@ -74,8 +75,8 @@ def _run(asked: Asked) -> int:
         if refusal.reason != "sandbox-unavailable" or planned.backend != "auto":
             raise
         _say(refusal.message)
-        planned.backend = "landlock"
         try:
+            planned.use("landlock")
             return Launch(planned, asked.run).run()
         except Refusal as second:
             raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
@@ -98,16 +99,18 @@ class Launch:
         backend = sandbox_backends.chosen(self._plan)
         self._request(backend.name)
         try:
-            held = self._limited()
             since = time.time_ns()
             placeholders = Placeholders(self._plan.state)
+            held: Held | None = None
             try:
+                held = self._limited()
                 placeholders.make(self._plan.policy)
                 self._prepare_git()
-                status = backend.run(self._plan, held.add if held else _unlimited, self._begun)
+                limit = held.add if held else _unlimited
+                status = backend.run(self._plan, self._meanwhile, limit, self._begun)
             finally:
-                if held:
-                    held.end()
+                for folder in held.end() if held else ():
+                    _say(f"the cgroup {folder} is still there: something in it has not ended")
                 placeholders.end()
                 findings = self._sweep(since)
         except Refusal as refusal:
@@ -145,6 +148,11 @@ class Launch:
             "run": self._part_of,
         }
         self._record("sandbox.launch-requested", fields)
+
+    def _meanwhile(self) -> None:
+        """What is needed later, loaded where nothing waits for it."""
+        if self._plan.layouts:
+            from omac.adapters.git import sweep  # noqa: F401
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
@@ -205,13 +213,16 @@ def _unlimited(_pid: int) -> None:
 
 def _start_ticks(pid: int) -> int:
     """When the process began, in clock ticks since the boot: field 22 of proc(5)'s stat."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[19])
+    return int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19])
 
 
 def _boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _say(text: str) -> None:

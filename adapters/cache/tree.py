@@ -93,6 +93,15 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
         root.close()
 
 
+def cache_of(workdir: str, environment: Mapping[str, str]) -> ToolCache:
+    """What `open_cache` would answer, to be told and not to be used: nothing is looked at, made or held.
+
+    Raises Refusal (cache-unsafe).
+    """
+    root = root_of(environment)
+    return ToolCache(root, os.path.join(root, identity_of(workdir), TOOLS), -1)
+
+
 def entries(cache: ToolCache) -> tuple[Entry, ...]:
     """What a sandbox is granted, and what a grant of a folder above does not give: other workdirs' caches."""
     return (

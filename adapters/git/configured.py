@@ -102,8 +102,10 @@ def targets(settings: Settings, root: str, home: str) -> list[tuple[str, str, st
         elif key == "core.attributesfile" and value:
             found.append((expanded(value, root, home), FILE, "core.attributesFile"))
         elif key in COMMANDS:
-            words = (word.strip("'\"!") for word in value.split())
-            found.extend((expanded(word, root, home), "", key) for word in words if word and word[0] != "-")
+            words = [word.strip("'\"!") for word in value.split()]
+            for number, word in enumerate(words):
+                if word and word[0] != "-":  # only the program itself must not come to be: the rest may be anything
+                    found.append((expanded(word, root, home), FILE if number == 0 and "/" in word else "", key))
     return found
 
 

@@ -38,6 +38,14 @@ class Folders:
         self.whole: list[str] = []  # git folders that can be written as a whole
         self.admins: list[str] = []  # admin folders of linked worktrees
 
+    def state(self) -> tuple[list[str], list[str], list[str]]:
+        """What `restore` takes back to."""
+        return list(self.fence), list(self.whole), list(self.admins)
+
+    def restore(self, state: tuple[list[str], list[str], list[str]]) -> None:
+        """Forget what came after `state`."""
+        self.fence, self.whole, self.admins = state
+
     def whole_folder(self, git: str, *, outside: bool) -> None:
         """A git folder that can be written, its submodules' and its worktrees'. Raises Refusal."""
         if git in self.whole:

@@ -91,33 +91,34 @@ def look(workdir: str, choices: GitChoices, home: str) -> Layout:
     warnings: list[str] = []
     pins = Pins(workdir)
     folders = Folders(pins, choices.hooks)
+    users = configured.users(home)
+    warnings += users.warnings
     own = identify(workdir, workdir)
     if own is None:
         warnings += _surroundings(workdir)
+        _pin_configured(folders, users, workdir, home)
     else:
-        _add(layout, folders, own, choices)
+        warnings += _add(layout, folders, own, choices, users, home)
     found = walk(workdir)
     if not found.complete:
-        warnings.append(
-            f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected while the program runs"
-        )
+        warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
     dots = [f"{root}/.git" for root in (workdir, *found.worktrees)]
     layout.seen = {path: node_of(path) for path in (*dots, *found.bare)}
     nested = (found.worktrees + found.bare) if own is None or own.kind != BARE else []
     if len(nested) > REPOSITORIES_MAX:
-        warnings.append(
-            f"{workdir} has {len(nested)} repositories below it; the first {REPOSITORIES_MAX} are protected"
-        )
+        warnings.append(f"{workdir} has {len(nested)} repositories in it, of which {REPOSITORIES_MAX} are protected")
     for root in nested[:REPOSITORIES_MAX]:
+        before = (dict(pins.entries), folders.state(), list(layout.sessions), dict(layout.pointers))
         try:
             repository = identify(root, workdir)
             if repository is not None:
-                _add(layout, folders, repository, choices)
+                warnings += _add(layout, folders, repository, choices, users, home)
         except Refusal as refusal:
+            pins.entries, state, layout.sessions, layout.pointers = before
+            folders.restore(state)
             warnings.append(f"nothing is granted for {root}: {refusal.message}")
             if mode_of(f"{root}/.git") and not os.path.islink(f"{root}/.git"):
                 pins.pin(f"{root}/.git", "git: what it says cannot be trusted")
-    warnings += _pin_configured(layout, folders, home)
     for git in (*folders.whole, *folders.admins):
         layout.known.setdefault(git, Known(git))
     _narrow(layout, folders, choices)
@@ -165,8 +166,15 @@ def _require_known(choices: GitChoices) -> None:
             )
 
 
-def _add(layout: Layout, folders: Folders, repository: Repository, choices: GitChoices) -> None:
-    """The entries of one repository."""
+def _add(
+    layout: Layout,
+    folders: Folders,
+    repository: Repository,
+    choices: GitChoices,
+    users: configured.Settings,
+    home: str,
+) -> list[str]:
+    """The entries of one repository; returns warnings. Raises Refusal."""
     workdir = layout.workdir
     common, git = repository.common, repository.git
     _require_format(common)
@@ -181,7 +189,13 @@ def _add(layout: Layout, folders: Folders, repository: Repository, choices: GitC
     if repository.kind not in (PLAIN, BARE):
         layout.pointers[repository.dot] = pointers.read(repository.dot, pointers.BYTES_MAX)
         folders.pin_pointer(repository.dot)
+    settings = configured.Settings()
+    settings.add(f"{common}/config", home)
+    settings.add(f"{git}/config.worktree", home)
+    settings.pairs += users.pairs
+    _pin_configured(folders, settings, repository.root, home)
     layout.repositories.append(repository)
+    return settings.warnings
 
 
 def _require_format(common: str) -> None:
@@ -203,27 +217,10 @@ def _require_format(common: str) -> None:
         )
 
 
-def _pin_configured(layout: Layout, folders: Folders, home: str) -> list[str]:
-    """Pin what the user's and the repositories' settings make git run or read in the tree; returns warnings."""
-    users = configured.users(home)
-    warnings = list(users.warnings)
-    todo = [(layout.workdir, configured.targets(users, layout.workdir, home))]
-    for repository in layout.repositories:
-        settings = configured.Settings()
-        settings.add(f"{repository.common}/config", home)
-        settings.add(f"{repository.git}/config.worktree", home)
-        warnings += settings.warnings
-        settings.pairs += users.pairs
-        todo.append((repository.root, configured.targets(settings, repository.root, home)))
-    for root, targets in todo:
-        for path, made, why in targets:
-            if not any(below(path, git) for git in folders.whole) or "/hooks" not in path:
-                folders.in_tree(path, _kind(made), why if root else "")
-    return warnings
-
-
-def _kind(kind: str) -> str:
-    return kind if kind in (configured.FILE, configured.FOLDER) else ""
+def _pin_configured(folders: Folders, settings: configured.Settings, root: str, home: str) -> None:
+    """Pin what settings make git run or read in the tree. Raises Refusal."""
+    for path, made, why in configured.targets(settings, root, home):
+        folders.in_tree(path, made, why)
 
 
 def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:

@@ -79,7 +79,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         path = _place(place, harness, home, environment)
         if _access_around(path, found) != WRITE:  # what lies in a folder that it may write needs no word of its own
             found += _kept(path, WRITE, f"what {harness.name} keeps", home, found)
-    for place in harness.pinned:
+    for place in (*harness.pinned, *harness.renewed):
         path = _place(place, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), found):
             continue
@@ -87,6 +87,8 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         if loose:  # an earlier session may have made it, and chosen where it leads to
             why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
             warnings.append(f"{loose[0]} is a link {why}; put what it leads to in its place")
+        elif place in harness.renewed:
+            found += _kept(path, PRIVATE, f"{harness.name} writes it anew at every start", home, found)
         else:
             found += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, found)
     return placed(found), warnings

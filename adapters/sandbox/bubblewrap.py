@@ -32,7 +32,7 @@ NAMESPACES = (
 # Settings of the kernel, which root may change by writing here, capabilities or not.
 KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 SHARED_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # folders of the sandbox's own, of the usual mode
-PRIVATE_BYTES_MAX = 4 << 30  # of each folder that lives in memory
+PRIVATE_BYTES_MAX = 4 << 30  # of each folder that lives in memory, where no limit says less
 
 
 class Files:
@@ -129,7 +129,8 @@ def _mounts(entry: Entry, policy: Policy, files: Files) -> list[str]:
             return ["--bind", entry.source, path]
         case confinement.PRIVATE:
             mode = "1777" if path in SHARED_TEMPORARY else "0755" if path == "/run" else "0700"
-            return ["--perms", mode, "--size", str(PRIVATE_BYTES_MAX), "--tmpfs", path]
+            size = min(PRIVATE_BYTES_MAX, int(policy.limits.get("memory", PRIVATE_BYTES_MAX)))
+            return ["--perms", mode, "--size", str(size), "--tmpfs", path]
         case confinement.LINK:
             return ["--symlink", entry.target, path]
         case _:

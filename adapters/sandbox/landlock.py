@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 
 from omac.adapters.sandbox import syscall
 
@@ -95,13 +94,16 @@ def fence(folders: tuple[str, ...]) -> None:
     rules = ruleset(special | REFER, 0, 0, known)
     allow_below(rules, "/", REFER)  # else nothing could be renamed into another folder
     for folder in _beside(folders):
-        allow_below(rules, folder, special)
+        try:
+            allow_below(rules, folder, special)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it has just gone, or is a link now: nothing is allowed there
     restrict(rules)
 
 
 def ruleset(files: int, network: int, scope: int, known: int) -> int:
     """A descriptor of a ruleset that handles these; `known` is `abi()`. Raises OSError."""
-    attributes = struct.pack("QQQ", files, network, scope)
+    attributes = syscall.words(files, network, scope)
     return syscall.call(CREATE, attributes, 24 if known >= SCOPE_ABI else 16 if known >= NETWORK_ABI else 8, 0)
 
 
@@ -116,12 +118,12 @@ def allow_below(rules: int, path: str, accesses: int) -> None:
 
 def allow(rules: int, descriptor: int, accesses: int) -> None:
     """The same for what is open as `descriptor`; for a file no more than OF_FILES. Raises OSError."""
-    syscall.call(ADD, rules, _BENEATH, struct.pack("=Qi", accesses, descriptor), 0)
+    syscall.call(ADD, rules, _BENEATH, syscall.words(accesses) + descriptor.to_bytes(4, "little"), 0)
 
 
 def allow_port(rules: int, port: int) -> None:
     """Allow binding a TCP socket to this port; 0 stands for those that the system deals out. Raises OSError."""
-    syscall.call(ADD, rules, _PORT, struct.pack("QQ", BIND_TCP, port), 0)
+    syscall.call(ADD, rules, _PORT, syscall.words(BIND_TCP, port), 0)
 
 
 def restrict(rules: int) -> None:

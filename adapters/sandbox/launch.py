@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import stat
 import time
 
-from omac.adapters.sandbox import bubblewrap, landlock, seccomp, stage
-from omac.adapters.sandbox.orphans import adopt_orphans, die_with_parent, end_orphans
+from omac.adapters.sandbox import bubblewrap, landlock, seccomp
 from omac.adapters.sandbox.terminal import Terminal, default, forwarding, ignored
 from omac.domain.refusal import Refusal
 
@@ -54,10 +52,14 @@ class Run:
         self,
         bwrap: str,
         machine: str,
+        meanwhile: Callable[[], None],
         held: Callable[[int], None],
         begun: Callable[[int], None],
     ) -> int:
-        """Run it to its end; its exit status, 128+n for a signal. Raises Failed, Refusal (path-changed), OSError."""
+        """Run it to its end; its exit status, 128+n for a signal. Raises Failed, Refusal (path-changed), OSError.
+
+        `meanwhile` is called once, while bubblewrap is at work: what is done there takes no time of its own.
+        """
         files = bubblewrap.Files()
         info, info_of_child = os.pipe()
         gate_of_child, gate = os.pipe()
@@ -76,6 +78,7 @@ class Run:
             info_of_child = gate_of_child = -1
             with forwarding(self._target, self.terminal):
                 try:
+                    meanwhile()
                     self.init = _init(info, child)
                     root = _built(self.init, child, self.policy.workdir)
                     bubblewrap.check(root, expected)
@@ -101,6 +104,7 @@ class Run:
     def confined(
         self,
         enter: Callable[[], None],
+        meanwhile: Callable[[], None],
         held: Callable[[int], None],
         begun: Callable[[int], None],
     ) -> int:
@@ -108,6 +112,8 @@ class Run:
 
         What it started is found again as omac's own children (PR_SET_CHILD_SUBREAPER, prctl(2)), and ended with it.
         """
+        from omac.adapters.sandbox.orphans import adopt_orphans, end_orphans
+
         adopt_orphans()
         gate_of_child, gate = os.pipe()
         streams = Streams()
@@ -118,6 +124,7 @@ class Run:
             streams.start()
             with forwarding(lambda: child if self.begun else None, self.terminal):
                 try:
+                    meanwhile()
                     held(child)
                     self.begun = True
                     os.write(gate, b"\n")
@@ -138,6 +145,8 @@ class Run:
     def _inside(self) -> list[str]:
         """The program, or the stage that becomes it where something must be done inside first."""
         if self.terminal.there or self.policy.fence:
+            from omac.adapters.sandbox import stage
+
             return stage.command(self.argv, self.policy.fence)
         return self.argv
 
@@ -227,6 +236,8 @@ def _become(run: Run, line: list[str], streams: Streams, kept: list[int]) -> Non
 
 def _confine(run: Run, enter: Callable[[], None], streams: Streams, gate: int) -> None:
     """In the child: wait for the word, be confined, be the program. Does not return."""
+    from omac.adapters.sandbox.orphans import die_with_parent
+
     status = 126
     try:
         streams.take()
@@ -258,6 +269,8 @@ def _close_all_but(kept: list[int]) -> None:
 
 def _init(info: int, child: int) -> int:
     """The pid of the namespace's init, from bubblewrap's report, which it writes in pieces."""
+    import select  # here, where bubblewrap is at work meanwhile
+
     report = b""
     waiting = select.poll()
     waiting.register(info, select.POLLIN)
@@ -314,6 +327,8 @@ def _gone(init: int) -> None:
         descriptor = os.pidfd_open(init)
     except OSError:
         return
+    import select
+
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     waiting.poll(BUILD_WITHIN_S * 1000)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
+
+from omac.adapters.sandbox import syscall
 
 _SET_PDEATHSIG = 1
 _SET_CHILD_SUBREAPER = 36
@@ -16,13 +17,13 @@ _PAUSE_S = 0.001
 
 def adopt_orphans() -> None:
     """Whatever descends from this process becomes its child when its own parent ends."""
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    syscall.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent(number: int = _SIGKILL) -> None:
     """Send this process a signal when the thread that forked it ends; at once, if that has happened."""
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, number, 0, 0, 0)
+    syscall.prctl(_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent or parent == 1:
         os.kill(os.getpid(), number)
 

@@ -17,8 +17,6 @@ refused here. Sources: seccomp(2), the kernel's Documentation/userspace-api/secc
 
 from __future__ import annotations
 
-import struct
-
 from omac.adapters.sandbox import syscall
 from omac.domain.refusal import Refusal
 
@@ -179,7 +177,8 @@ def program(machine: str, *, namespaces: bool = True, network: str = "host", set
             answers[number + 1] = _answer(ALLOW)
     code = [(LOAD, 0, 0, ARCH_AT), (JUMP_EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NR_AT)]
     code += _tree(_merged(answers))
-    return b"".join([struct.pack("<HBBI", *one) for one in code])
+    # struct sock_filter: 16 bits, two times 8, 32. Importing struct for it takes 0.4 ms
+    return b"".join([(do | yes << 16 | no << 24 | k << 32).to_bytes(8, "little") for do, yes, no, k in code])
 
 
 def load(filter_: bytes) -> None:
@@ -189,7 +188,7 @@ def load(filter_: bytes) -> None:
     """
     syscall.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # struct sock_fprog: how many, six bytes of padding, where
-    syscall.prctl(_PR_SET_SECCOMP, _FILTER, struct.pack("H6x", len(filter_) // 8) + syscall.address(filter_))
+    syscall.prctl(_PR_SET_SECCOMP, _FILTER, syscall.words(len(filter_) // 8) + syscall.address(filter_))
 
 
 def _checked(

@@ -47,6 +47,11 @@ def prctl(option: int, *arguments: int | bytes) -> int:
     return call(PRCTL[os.uname().machine], option, *arguments)
 
 
+def words(*values: int) -> bytes:
+    """Numbers as an array of the kernel's __u64 (little-endian, like all it runs on). Importing struct takes 0.4 ms."""
+    return b"".join([value.to_bytes(8, "little") for value in values])
+
+
 def address(data: bytes) -> bytes:
     """Where `data` lies in memory, as the bytes of a C pointer; true for as long as the caller keeps `data`."""
     return bytes(memoryview(_Address(data)))

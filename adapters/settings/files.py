@@ -167,7 +167,7 @@ def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str
     stated = value == "true" if setting.words == ("false", "true") and value is not None else value
     settings = before.get(table, {})
     if isinstance(settings, dict):
-        if stated_word(settings.get(key)) == value:
+        if stated_word(settings.get(key), setting) == value:
             return None
         wanted = {name: found for name, found in {**settings, key: stated}.items() if found is not None}
         after = _edited(text, table, key, stated)

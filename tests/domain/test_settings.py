@@ -48,8 +48,8 @@ def said(
 def test_the_table_is_sound(setting: Setting) -> None:
     """Names and variables go together, defaults exist, and a project may choose the narrowest word at most."""
     assert setting.variable == "OMAC_" + setting.name.replace(".", "_").upper()
-    assert setting.default in setting.words
-    assert set(setting.project) <= {setting.words[0]}
+    assert setting.default in setting.words or not (setting.words or setting.default)
+    assert set(setting.project) <= set(setting.words[:1])
     assert setting.meaning
 
 
@@ -93,8 +93,9 @@ def test_a_project_never_widens() -> None:
         others = (words["flag"], words["variable"] or "")
         found = said(setting.name, *others, words["project"], words["user"])
         without = said(setting.name, *others, None, words["user"])
-        assert setting.words.index(found.value) <= setting.words.index(without.value)
         assert setting.project or found.value == without.value
+        if setting.words:
+            assert setting.words.index(found.value) <= setting.words.index(without.value)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +228,29 @@ def test_what_a_file_says() -> None:
     assert user_settings(USER, {"serve": {"auto_register": "true"}}).values == {"serve.auto_register": "true"}
 
 
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        (["/var/scratch", "/srv/x"], "/var/scratch:/srv/x"),
+        ("/var/scratch", "/var/scratch"),
+        (["relative"], None),
+        (["/a", 1], None),
+        ([], None),
+        ("", None),
+    ],
+)
+def test_a_setting_of_paths(said: object, value: str | None) -> None:
+    """Absolute paths, as a list or as in PATH; a project may not say any."""
+    document = {"guard": {"scratch": said}}
+    if value is None:
+        with pytest.raises(Refusal, match="absolute paths"):
+            user_settings(USER, document)
+    else:
+        file = user_settings(USER, document)
+        assert resolve({}, {}, None, file)["guard.scratch"].value == value
+        assert resolve({}, {}, project_settings(PROJECT, document), None)["guard.scratch"].value == ""
+
+
 def test_warnings_are_few() -> None:
     """A file full of slips does not fill the terminal."""
     found = project_settings(PROJECT, {"serve": {f"k{number}": 1 for number in range(10_000)}})
@@ -247,4 +271,5 @@ def test_any_file_of_a_project_is_understood_or_told_of(document: dict[str, obje
     """Whatever an agent writes there, omac goes on, and nothing is wider than without it."""
     resolved = resolve({}, {}, project_settings(PROJECT, document), None)
     for name, found in resolved.items():
-        assert SETTINGS[name].words.index(found.value) <= SETTINGS[name].words.index(SETTINGS[name].default)
+        words, default = SETTINGS[name].words, SETTINGS[name].default
+        assert found.value == default or words.index(found.value) <= words.index(default)

@@ -19,8 +19,7 @@ GIT = ("git", *AS_SOMEBODY)
 WORK = f"""
 set -e
 curl -sS --fail "$OMAC_ECHO_BASE/echo/from-inside" >answer
-test -z "$OMAC_SOCKET" || curl -sS --fail --unix-socket "$OMAC_SOCKET" \
-    "http://localhost/${{OMAC_ECHO_BASE#*//*/}}/echo/by-socket" >>answer
+curl -sS --fail --unix-socket "$OMAC_SOCKET" "http://localhost/${{OMAC_ECHO_BASE#*//*/}}/echo/by-socket" >>answer
 git add answer
 git {" ".join(AS_SOMEBODY)} commit -qm 'made inside'
 """
@@ -71,16 +70,16 @@ def rows(omac: Omac) -> list[dict[str, Any]]:
     return [json.loads(line) for line in omac.ok("audit", "--json").splitlines()]
 
 
-@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
-def test_an_agent_at_work_in_a_linked_worktree(omac: Omac, backend: str) -> None:
-    """The skill answers under its flat name, by TCP and, where the sandbox can show it, by the socket, the commit is in the repository, the plant is
+def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
+    """The skill answers under its flat name, by TCP and by the socket, the commit is in the repository, the plant is
     not, and its exit status arrives; the audit has the accesses and the launch; outside a sandbox the same plant is
-    what the host's git runs."""
+    what the host's git runs.
+    """
     repository = Repository(omac)
     script = f"{WORK}\n{{ {PLANT} }} || true\nsleep 600 &\nexit 21"
     where = ("--workdir", str(repository.worktree))
     command = ("--", "sh", "-c", script, "sh", str(repository.trap))
-    done = omac.run("start", *where, "--backend", backend, *command)
+    done = omac.run("start", *where, "--backend", "bubblewrap", *command)
     assert done.status == 21, done
     assert "planted" not in done.out
     assert omac.left() == []
@@ -90,11 +89,11 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac, backend: str) -> None
 
     told = rows(omac)
     accesses = [(row["skill"], row["path"], row["status"], row["dir"]) for row in told if row["kind"] == "access"]
-    paths = ["/echo/from-inside", "/echo/by-socket"][: 2 if backend == "bubblewrap" else 1]
+    paths = ("/echo/from-inside", "/echo/by-socket")
     assert accesses == [("echo", path, 200, str(repository.worktree)) for path in paths]
     (launch,) = [row for row in told if row["kind"] == "sandbox"]
     assert (launch["dir"], launch["status"], launch["outcome"]) == (str(repository.worktree), 21, "completed")
-    assert f"by {backend}" in launch["detail"]
+    assert "by bubblewrap" in launch["detail"]
     (activation,) = [row for row in told if row["kind"] == "control.called"]
     assert activation["position"] < launch["position"]
     status = json.loads(omac.ok("status", "--json"))
@@ -103,6 +102,20 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac, backend: str) -> None
     bare = omac.run("start", *where, "--no-sandbox", "--", "sh", "-c", PLANT, "sh", str(repository.trap))
     assert bare.out == "planted\n"
     assert repository.sprung()
+
+
+def test_landlock_alone(omac: Omac) -> None:
+    """It cannot show what is elsewhere, so there is no socket and no token file; the skill answers by its port."""
+    project = omac.project("plain")
+    omac.approve(project)
+    script = 'env; curl -sS --fail "$OMAC_ECHO_BASE/echo/by-port" >/dev/null && touch made && exit 5'
+    done = omac.run("start", "--workdir", str(project), "--backend", "landlock", "--", "sh", "-c", script)
+    assert done.status == 5, done
+    names = {line.partition("=")[0] for line in done.out.splitlines()}
+    assert {"OMAC_ECHO_BASE", "OMAC_CONTROL_BASE"} <= names
+    assert not names & {"OMAC_SOCKET", "OMAC_ECHO_SOCKET_BASE", "OMAC_CONTROL_TOKEN_FILE", "OMAC_CONTROL_SOCKET"}
+    assert (project / "made").exists()
+    assert [(row["path"], row["status"]) for row in omac.audit()] == [("/echo/by-port", 200)]
 
 
 STUBBORN = "trap '' TERM HUP INT; setsid sleep 600 & sleep 600 & echo up; while :; do sleep 1; done"

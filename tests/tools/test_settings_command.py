@@ -71,6 +71,10 @@ def test_as_text(environment: Environment, tmp_path: Path, capsys: pytest.Captur
         "serve.unapproved     refuse",
         "serve.auto_register  true",
         "secrets.store        auto",
+        "git.hooks            deny",
+        "git.refs             all",
+        "cache.redirect_xdg   false",
+        "guard.scratch",
     ]
     assert warnings == ""
 
@@ -88,6 +92,10 @@ def test_with_origins(environment: Environment, project: Path, capsys: pytest.Ca
         "serve.auto_register  true    default",
         f"  project {project} says true: a project may only say false",
         "secrets.store        vault   environment OMAC_SECRETS_STORE",
+        "git.hooks            deny    default",
+        "git.refs             all     default",
+        "cache.redirect_xdg   false   default",
+        "guard.scratch                default",
     ]
     slip = f"omac: {project}: there is no setting serve.unaproved; did you mean serve.unapproved?; ignored"
     assert warnings.splitlines() == [slip]

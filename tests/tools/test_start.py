@@ -335,7 +335,7 @@ class Terminal:
             stdin=inner, stdout=inner, stderr=inner, cwd=omac.root, env=omac.environment | {"PS1": "$ ", "TERM": "dumb"},
         )  # fmt: skip
         os.close(inner)
-        self.omac = f"{shlex.join(COMMAND)} start --no-sandbox"
+        self.start = f"{shlex.join(COMMAND)} start"
 
     def type(self, text: str) -> None:
         """Keys, as they come from a keyboard."""
@@ -384,7 +384,7 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     """Ctrl-C reaches the command once, and only what the command does with it counts; Ctrl-Z stops it and omac as one
     job, `fg` continues both, and skills answer again; in the end the shell has its terminal back."""
     script = f"trap 'echo caught' INT; echo pid $$, $OMAC_ECHO_BASE.; {LOOP}"
-    terminal.type(f"{terminal.omac} --workdir {shop} -- sh -c {shlex.quote(script)}; echo ended $?\n")
+    terminal.type(f"{terminal.start} --no-sandbox --workdir {shop} -- sh -c {shlex.quote(script)}; echo ended $?\n")
     terminal.see("\npid ")
     pid, base = terminal.see(".\r\n").split(", ")
     terminal.see("up")
@@ -406,20 +406,22 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     eventually(lambda: not [one for one in omac.left() if one != terminal.shell.pid], 5.0, "nothing to be left")
 
 
-def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal) -> None:
+@pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap"])
+def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str) -> None:
     """omac stops with it, so that the shell has its terminal back, and both go on together."""
-    script = "kill -STOP $$; echo went on; exit 9"
-    terminal.type(f"{terminal.omac} -- sh -c {shlex.quote(script)}\n")
+    script = "kill -STOP 0; echo went on; exit 9" if "sandbox" not in how else "kill -STOP $$; echo went on; exit 9"
+    terminal.type(f"{terminal.start} {how} -- sh -c {shlex.quote(script)}\n")
     terminal.see("Stopped")
     terminal.type("fg; echo ended $?\n")
     terminal.see("went on")
     terminal.see("ended 9")
 
 
-def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal) -> None:
+@pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
+def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) -> None:
     """`omac start -- bash`: Ctrl-C ends what the shell inside runs and not the shell; `exit` ends omac, and the outer
     shell reads on."""
-    terminal.type(f"{terminal.omac} -- bash --norc --noediting -i\n")
+    terminal.type(f"{terminal.start} {how} -- bash --norc --noediting -i\n")
     terminal.type("echo inside $((20 + 3))\n")
     terminal.see("inside 23")
     terminal.type("sleep 600\n")

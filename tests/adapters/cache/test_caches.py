@@ -81,7 +81,8 @@ def locked(tools: Path, home: Path) -> None:
     outside(home)
     folder = tools / "go-mod"
     (folder / "a" / "b").mkdir(parents=True)
-    for path, mode in ((folder / "a" / "b", 0o000), (folder / "a", 0o111), (folder, 0o555)):
+    (folder / "c").mkdir()
+    for path, mode in ((folder / "a" / "b", 0o000), (folder / "a", 0o111), (folder / "c", 0o600), (folder, 0o555)):
         (path / "file").touch()
         path.chmod(mode)
 

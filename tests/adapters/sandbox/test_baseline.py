@@ -127,6 +127,16 @@ def test_a_variable_moves_what_a_harness_keeps(world: Box) -> None:
     assert sorted(os.listdir(elsewhere)) == ["auth.json"]
 
 
+def test_what_a_client_writes_anew_it_has_to_itself(world: Box) -> None:
+    """Codex brings skills along: it can put them where it does, and nobody finds there what a session left."""
+    world.give(world.home / ".codex/skills/mine/SKILL.md", "mine")
+    world.give(world.home / ".codex/skills/.system/x", "old")
+    script = "cd ~/.codex/skills; ls .system; echo new > .system/x && cat .system/x; echo x > mine/SKILL.md; cat mine/*"
+    done = world.run("sh", "-c", script, options=("--harness", "codex"))
+    assert done.out == "new\nmine"
+    assert (world.home / ".codex/skills/.system/x").read_text() == "old"
+
+
 def test_a_folder_behind_a_link_is_found(world: Box) -> None:
     """People keep such folders elsewhere: the link leads to it inside too."""
     kept = world.give(world.home / "dotfiles/claude/settings.json", "{}").parent

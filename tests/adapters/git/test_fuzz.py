@@ -1,0 +1,134 @@
+"""Whatever `.git` files, `commondir`s and `gitdir`s say, nothing outside the workdir's own repository is granted."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from adapters.git import layouts
+from adapters.git.boxed import host
+
+from omac.adapters.git.layout import GitChoices, look
+from omac.domain.confinement import below
+from omac.domain.refusal import Refusal
+
+EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", "5000"))
+PLACES = ("", "/.git", "/a", "/a/.git", "/worktrees/x", "/a/worktrees/x", "/.git/worktrees/x", "/.git/modules/m", "/b")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_grant_outside(seed: int, tmp_path: Path) -> None:
+    """Either a refusal, or entries in the workdir, its own repository's common folder, or nowhere; no link is passed."""
+    chance = random.Random(seed)
+    arena = Arena(tmp_path)
+    granted = 0
+    for number in range(EXAMPLES // 5):
+        own = chance.random() < 0.3
+        workdir = arena.linked if own else arena.work
+        arena.reset(workdir)
+        arena.plant(workdir, chance)
+        try:
+            layout = look(str(workdir), GitChoices(refs=chance.choice(("all", "branch"))), str(arena.home))
+        except Refusal:
+            continue
+        granted += bool(layout.entries)
+        allowed = (str(workdir), str(arena.mine)) if own else (str(workdir),)
+        for entry in layout.entries:
+            assert any(below(entry.path, folder) for folder in allowed), (seed, number, entry)
+            parent = os.path.dirname(entry.path)
+            assert os.path.realpath(parent) == parent, (seed, number, entry)
+            assert not os.path.islink(entry.path), (seed, number, entry)
+        assert all(any(below(path, folder) for folder in allowed) for path in layout.fence)
+    assert granted > EXAMPLES // 100
+
+
+class Arena:
+    """A workdir, a linked worktree with its repository, and a victim of the same user, whose worktree lies beside."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.home = base / "home"
+        self.home.mkdir()
+        self.work = base / "work"
+        self.work.mkdir()
+        layouts.history(base / "victim", self.home)
+        host("git", "worktree", "add", "-q", "-b", "theirs", str(base / "theirs"), cwd=base / "victim", home=self.home)
+        (base / "own").mkdir()
+        self.linked = layouts.linked(base / "own", self.home)
+        self.mine = base / "own" / "repo" / ".git"
+        self.pointer = (self.linked / ".git").read_text()
+
+    def reset(self, workdir: Path) -> None:
+        for path in workdir.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if workdir == self.linked:
+            (workdir / ".git").write_text(self.pointer)
+
+    def plant(self, workdir: Path, chance: random.Random) -> None:
+        """Some git folders, real or pretended, pointers, and links."""
+        for _ in range(chance.randrange(1, 5)):
+            place = Path(f"{workdir}{chance.choice(PLACES)}")
+            kind = chance.random()
+            try:
+                if kind < 0.25 and place != workdir:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.symlink_to(self.path(workdir, chance))
+                elif kind < 0.5 and place != workdir:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(self.text(workdir, chance, b"gitdir: "))
+                else:
+                    self.folder(place, workdir, chance)
+            except (OSError, ValueError):
+                continue
+
+    def folder(self, place: Path, workdir: Path, chance: random.Random) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        for name in ("objects", "refs"):
+            if chance.random() < 0.8:
+                if chance.random() < 0.1:
+                    (place / name).symlink_to(self.path(workdir, chance))
+                else:
+                    (place / name).mkdir(exist_ok=True)
+        if chance.random() < 0.9:
+            (place / "HEAD").write_text("ref: refs/heads/main\n")
+        for name in ("commondir", "gitdir"):
+            if chance.random() < 0.5:
+                (place / name).write_bytes(self.text(workdir, chance, b""))
+        if chance.random() < 0.3:
+            worktree = self.path(workdir, chance)
+            (place / "config").write_text(
+                f"[core]\n\tworktree = {worktree}\n\thooksPath = {self.path(workdir, chance)}\n"
+            )
+
+    def text(self, workdir: Path, chance: random.Random, begin: bytes) -> bytes:
+        if chance.random() < 0.1:
+            begin = chance.choice((b"", b"gitdir:", b" gitdir: ", b"gitdir: \0", b"gitdir: ../", b"gitdir: \n"))
+        end = chance.choice((b"\n", b"\n", b"\n", b"", b"\r\n", b"\n\n", b" \n", b"/\n", b"/.\n", b"\0\n", b"\xff\n"))
+        return begin + os.fsencode(self.path(workdir, chance)) + end
+
+    def path(self, workdir: Path, chance: random.Random) -> str:
+        targets = [
+            *(f"{workdir}{place}" for place in PLACES),
+            *(
+                f"{self.base}/victim/.git{place}"
+                for place in ("", "/worktrees/theirs", "/worktrees", "/objects", "/config")
+            ),
+            f"{self.base}/victim",
+            f"{self.base}/theirs/.git",
+            f"{self.base}/own/repo/.git/worktrees/wt",
+            f"{self.base}/own/repo/.git",
+            str(self.home),
+            "/",
+            "/etc",
+        ]
+        target = chance.choice(targets)
+        form = chance.random()
+        if form < 0.3:
+            return os.path.relpath(target, f"{workdir}{chance.choice(PLACES)}")
+        if form < 0.4:
+            return target.replace("/", "//", 1) + chance.choice(("/..", "/.", "/../work", "/worktrees/x", "\n"))
+        return target

@@ -1,0 +1,209 @@
+"""adapters/git/refs.py and branches.py: what a session does to its copy of refs and settings, and what comes home of it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from adapters.git import layouts
+from adapters.git.boxed import host, run_inside
+
+from omac.adapters.git.layout import GitChoices, look, prepare
+from omac.adapters.git.refs import is_name, parsed
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def _refs(workdir: Path, home: Path) -> dict[str, str]:
+    lines = host("git", "for-each-ref", "--format=%(refname) %(objectname)", cwd=workdir, home=home).splitlines()
+    return dict(line.split(" ", 1) for line in lines if " " in line)
+
+
+def _left(base: Path) -> list[str]:
+    return [str(path) for path in base.rglob("omac*")]
+
+
+def test_deleting_a_packed_ref_comes_home(tmp_path: Path, home: Path) -> None:
+    """While the program runs the host has it; afterwards it is gone there too, and so is the older value below a loose one."""
+    workdir = layouts.linked_packed(tmp_path, home)
+    assert (tmp_path / "repo/.git/refs/heads/other").exists()
+    assert not (tmp_path / "repo/.git/refs/heads/spare").exists()
+    inside = run_inside(workdir, "git branch -D spare other; git tag -d v1; git for-each-ref", home=home)
+    assert inside.status == 0
+    assert "refs/heads/spare" not in inside.output
+    assert _refs(workdir, home).keys() == {"refs/heads/main", "refs/heads/topic", "refs/heads/work"}
+    assert inside.findings == []
+    assert _left(tmp_path) == []
+
+
+def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> None:
+    """It is not deleted: the report says so."""
+    workdir = layouts.linked_packed(tmp_path, home)
+    layout = look(str(workdir), GitChoices(), str(home))
+    prepare(layout)
+    host("git", "update-ref", "-d", "refs/heads/spare", cwd=workdir, home=home)
+    host("git", "branch", "spare", "topic", cwd=workdir, home=home)
+    host("git", "pack-refs", "--all", cwd=workdir, home=home)
+    copy = Path(layout.sessions[0].folder) / "packed-refs"
+    copy.write_text("".join(line for line in copy.read_text().splitlines(keepends=True) if "spare" not in line))
+    from omac.adapters.git.sweep import sweep
+
+    findings = sweep(str(workdir), layout, 0)
+    assert any("refs/heads/spare" in finding.path and "could not be changed" in finding.what for finding in findings)
+    assert "refs/heads/spare" in _refs(workdir, home)
+
+
+def test_packing_inside_loses_nothing(tmp_path: Path, home: Path) -> None:
+    """`pack-refs` takes away the host's loose refs; they are there again afterwards."""
+    workdir = layouts.linked(tmp_path, home)
+    before = _refs(workdir, home)
+    run_inside(workdir, "git pack-refs --all", home=home)
+    assert _refs(workdir, home) == before
+
+
+def test_a_killed_session_loses_nothing(tmp_path: Path, home: Path) -> None:
+    """What it had packed is brought home by the next session in the worktree, which says so."""
+    workdir = layouts.linked(tmp_path, home)
+    before = _refs(workdir, home)
+    script = (
+        "import os, sys, time\n"
+        "from omac.adapters.git.layout import GitChoices, look, prepare\n"
+        f"layout = look({str(workdir)!r}, GitChoices(), {str(home)!r})\n"
+        "prepare(layout); print(layout.sessions[0].folder, flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as session:
+        assert session.stdout is not None
+        copy = Path(session.stdout.readline().strip())
+        beside = run_inside(workdir, "true", home=home)  # a session that lives is let alone
+        assert copy.exists()
+        assert beside.told == []
+        host("git", "pack-refs", "--all", cwd=workdir, home=home)
+        os.rename(tmp_path / "repo/.git/packed-refs", copy / "packed-refs")
+        assert "refs/heads/topic" not in host("git", "branch", "-a", cwd=workdir, home=home, check=False)
+        session.send_signal(signal.SIGKILL)
+    after = run_inside(workdir, "true", home=home)
+    assert "killed" in after.told[0]
+    assert _refs(workdir, home) == before
+    assert _left(tmp_path) == []
+
+
+def test_replacements_do_not_come_home(tmp_path: Path, home: Path) -> None:
+    """`git replace` cannot make a loose ref, and one that is packed inside stays there."""
+    workdir = layouts.linked(tmp_path, home)
+    script = "git replace HEAD HEAD~1; echo $(git rev-parse HEAD~1) refs/replace/$(git rev-parse HEAD) >> $(readlink $C/packed-refs)"
+    inside = run_inside(workdir, f"C=$(git rev-parse --git-common-dir); {script}; git log -1 --format=%s", home=home)
+    assert "third" in inside.output
+    assert "work" in host("git", "log", "-1", "--format=%s", cwd=workdir, home=home)
+
+
+@pytest.mark.parametrize(
+    "builder", [layouts.linked, layouts.linked_packed, layouts.nested, layouts.bare_main, layouts.plain, layouts.packed]
+)
+def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, home: Path) -> None:
+    """Changed and deleted branches and tags of others are as they were; the own one and new ones are as inside."""
+    workdir = builder(tmp_path, home)
+    before = _refs(workdir, home)
+    script = """
+        git commit -q --allow-empty -m own; git branch new; git branch -f topic HEAD; git branch -D spare; git tag -f v1 HEAD
+        git update-ref refs/heads/other HEAD; git update-ref refs/heads/deep/er HEAD; git branch -m new newer
+        echo $(git rev-parse HEAD) > $(git rev-parse --git-path refs/heads/other)
+    """
+    inside = run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    after = _refs(workdir, home)
+    own = host("git", "symbolic-ref", "HEAD", cwd=workdir, home=home).strip()
+    head = host("git", "rev-parse", "HEAD", cwd=workdir, home=home).strip()
+    assert after[own] == head != before[own]
+    assert after["refs/heads/deep/er"] == after["refs/heads/newer"] == head
+    kept = {name: value for name, value in after.items() if name in before and name != own}
+    assert kept == {name: value for name, value in before.items() if name != own}
+    assert {finding.path.split()[-1] for finding in inside.findings} >= {
+        "refs/heads/topic",
+        "refs/heads/spare",
+        "refs/tags/v1",
+    }
+    assert after["refs/omac/set-aside/heads/topic"] == head
+    twin = run_inside(workdir, script, home=home)
+    assert _refs(workdir, home)["refs/heads/topic"] != before["refs/heads/topic"], twin.output
+
+
+def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path) -> None:
+    """Writing HEAD by hand does not make another's branch one's own."""
+    workdir = layouts.linked(tmp_path, home)
+    before = _refs(workdir, home)
+    script = "echo ref: refs/heads/main > $(git rev-parse --git-path HEAD); git commit -q --allow-empty -m x"
+    for _ in range(2):
+        run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    assert _refs(workdir, home)["refs/heads/main"] == before["refs/heads/main"]
+    run_inside(workdir, script, home=home)
+    assert _refs(workdir, home)["refs/heads/main"] != before["refs/heads/main"]
+
+
+def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
+    """Tracking set inside is set on the host; a renamed branch keeps its own; a deleted one leaves none."""
+    layouts.bare_main(tmp_path, home)
+    host("git", "clone", "-q", str(tmp_path / "repo.git"), "clone", cwd=tmp_path, home=home)
+    host("git", "worktree", "add", "-q", "-b", "mine", str(tmp_path / "wt2"), cwd=tmp_path / "clone", home=home)
+    host("git", "branch", "--track", "old", "origin/spare", cwd=tmp_path / "clone", home=home)
+    script = "set -e; git switch -q -c t --track origin/topic; git branch -m old moved; git branch --track gone origin/main; git branch -D gone"
+    inside = run_inside(tmp_path / "wt2", script, home=home)
+    assert inside.status == 0, inside.output
+    assert inside.findings == []
+    for branch, upstream in (("t", "origin/topic"), ("moved", "origin/spare")):
+        assert (
+            host("git", "rev-parse", "--abbrev-ref", f"{branch}@{{u}}", cwd=tmp_path / "clone", home=home).strip()
+            == upstream
+        )
+    assert "old" not in host("git", "config", "--get-regexp", "^branch", cwd=tmp_path / "clone", home=home)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "core.fsmonitor evil",
+        "branch.work.remote ext::evil",
+        "branch.work.remote ../evil",
+        "branch.work.merge --evil",
+        "branch.work.mergeoptions evil",
+        "alias.x !evil",
+        "remote.origin.url evil",
+        "include.path evil",
+        "extensions.worktreeConfig true",
+    ],
+)
+def test_other_settings_stay_inside(setting: str, tmp_path: Path, home: Path) -> None:
+    """They hold in the sandbox, are reported by name, and never reach the host."""
+    workdir = layouts.linked(tmp_path, home)
+    config = tmp_path / "repo/.git/config"
+    before = config.read_bytes()
+    inside = run_inside(workdir, f"git config {setting} && git config {setting.split()[0]}", home=home)
+    assert inside.status == 0, inside.output
+    assert config.read_bytes() == before
+    assert [finding.path.split()[-1].lower() for finding in inside.findings] == [setting.split()[0].lower()]
+    assert "evil" not in inside.findings[0].what
+
+
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        ("refs/heads/a", True),
+        ("refs/remotes/origin/é", True),
+        ("refs/replace/a", False),
+        ("HEAD", False),
+        ("refs/heads/../../config", False),
+        ("refs/heads/a b", False),
+        ("refs/heads/a\nb", False),
+        ("refs/heads/.a", False),
+        ("refs/heads/a.lock", False),
+        ("refs/heads//a", False),
+    ],
+)
+def test_names(name: str, fine: bool) -> None:
+    """What cannot be a ref's name is none, and is never handed to git."""
+    assert is_name(name) is fine
+    assert bool(parsed(f"{'a' * 40} {name}\n".encode())) is (fine or "\n" in name)

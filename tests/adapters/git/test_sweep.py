@@ -1,0 +1,246 @@
+"""adapters/git/sweep.py: what a program left is found, the dangerous put out of the way, the rest left working."""
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from adapters.git import layouts
+from adapters.git.boxed import Outcome, host, run_inside
+
+from omac.adapters.git.layout import GitChoices, look
+from omac.adapters.git.sweep import sweep
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, home: Path) -> Path:
+    return layouts.plain(tmp_path, home)
+
+
+def _found(outcome: Outcome) -> dict[str, str]:
+    """What was said, by the name of the path, and where it went."""
+    return {os.path.basename(finding.path): finding.renamed or finding.what for finding in outcome.findings}
+
+
+def test_ordinary_work_is_not_reported(workdir: Path, home: Path) -> None:
+    """Commits, files, links in the tree and folders: nothing to say, nothing moved."""
+    inside = run_inside(
+        workdir, "mkdir d; echo x > d/f; ln -s d/f l; git add .; git commit -q -m x; git gc -q", home=home
+    )
+    assert inside.status == 0, inside.output
+    assert inside.findings == []
+
+
+def test_a_harmless_clone_stays(workdir: Path, home: Path) -> None:
+    """A repository that was cloned into the tree is reported, and works on the host."""
+    inside = run_inside(workdir, "git clone -q . n; cd n; git commit -q --allow-empty -m inner", home=home)
+    assert _found(inside) == {".git": "is a nested repository that is new"}
+    assert "inner" in host("git", "log", "--format=%s", cwd=workdir / "n", home=home)
+
+
+def test_a_harmless_bare_clone_stays(workdir: Path, home: Path) -> None:
+    """The same for one without a worktree."""
+    inside = run_inside(workdir, "git clone -q --bare . n.git", home=home)
+    assert list(_found(inside)) == ["n.git"]
+    assert inside.renamed() == []
+    assert "third" in host("git", "log", "--format=%s", cwd=workdir / "n.git", home=home)
+
+
+def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
+    """`git worktree add` below a plain clone works there and on the host; the next session protects it."""
+    inside = run_inside(
+        workdir, "git worktree add -q .worktrees/x -b x; cd .worktrees/x; git commit -q --allow-empty -m x", home=home
+    )
+    assert inside.status == 0, inside.output
+    assert inside.renamed() == []
+    assert "is a new worktree's" in _found(inside)["x"]
+    assert host("git", "status", "--short", cwd=workdir / ".worktrees/x", home=home) == ""
+    assert f"{workdir}/.worktrees/x/.git" in {
+        entry.path for entry in look(str(workdir), GitChoices(), str(home)).entries
+    }
+
+
+def test_a_submodule_added_inside_stays(tmp_path: Path, workdir: Path, home: Path) -> None:
+    """Its git folder is reported, and the host's git takes it up once its settings know it."""
+    host("git", "clone", "-q", "--bare", str(workdir), str(workdir / "library"), cwd=tmp_path, home=home)
+    script = "git -c protocol.file.allow=always submodule --quiet add ./library sub; git commit -q -m sub"
+    inside = run_inside(workdir, script, home=home)
+    assert inside.renamed() == []
+    assert "is a new submodule" in _found(inside)["sub"]
+    host("git", "submodule", "init", cwd=workdir, home=home)
+    assert "sub" in host("git", "submodule", "status", cwd=workdir, home=home)
+
+
+EVIL = "core.fsmonitor 'touch $CANARY'"
+SUBMODULES = {
+    "config": f"git -C libs/sub config {EVIL}",
+    "config-file": f"git config -f .git/modules/libs/sub/config {EVIL}; git config -f .git/modules/libs/sub/c2 {EVIL};"
+    " mv -f .git/modules/libs/sub/c2 .git/modules/libs/sub/config",
+    "moved": f"cp -r .git/modules/libs .git/modules/l2; git config -f .git/modules/l2/sub/config {EVIL};"
+    " mv .git/modules/libs .git/modules/l3; mv .git/modules/l2 .git/modules/libs",
+    "parent": f"mv libs l2; mkdir -p libs/sub; git init -q libs/sub; git -C libs/sub config {EVIL}; git -C libs/sub add .",
+    "pointer": f"git init -q e; git -C e config {EVIL}; git -C e config core.worktree $W/libs/sub; rm -f libs/sub/.git;"
+    " echo gitdir: ../../e/.git > libs/sub/.git",
+    "new": f"git init -q --bare .git/modules/evil; git config -f .git/modules/evil/config {EVIL};"
+    " git config -f .git/modules/evil/config core.bare false; git config -f .git/modules/evil/config core.worktree $W/n;"
+    " mkdir n; echo gitdir: ../.git/modules/evil > n/.git; cd n; echo x > x; git add x",
+    "worktree": f"git worktree add -q n; git config extensions.worktreeConfig true; git -C n config --worktree {EVIL};"
+    f" git config -f .git/worktrees/n/config.worktree {EVIL}; rm -rf e; cp -r .git e; git config -f e/config {EVIL};"
+    " echo ../../../e > .git/worktrees/n/commondir",
+}
+
+
+@pytest.mark.parametrize("name", SUBMODULES)
+@pytest.mark.parametrize("protected", [True, False])
+def test_submodules_and_worktrees(name: str, protected: bool, tmp_path: Path, home: Path) -> None:
+    """Their git folders, pointers and the folders around these: what was planted is not run, and would be without."""
+    workdir = layouts.with_submodule(tmp_path, home)
+    canary = tmp_path / "canary"
+    run_inside(
+        workdir,
+        SUBMODULES[name],
+        home=home,
+        swept=protected,
+        instead=None if protected else tmp_path,
+        environment={"W": str(workdir), "CANARY": str(canary)},
+    )
+    canary.unlink(missing_ok=True)
+    for folder in (workdir, workdir / "libs/sub", workdir / "n"):
+        if folder.is_dir():
+            host("git", "status", cwd=folder, home=home, check=False, environment={"CANARY": str(canary)})
+            host("git", "add", "-A", cwd=folder, home=home, check=False, environment={"CANARY": str(canary)})
+    assert canary.exists() is not protected
+
+
+def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) -> None:
+    """Settings that became dangerous are put back as they were, what was written is kept beside; harmless ones stay."""
+    config = workdir / ".git" / "config"
+    before = config.read_bytes()
+    layout = look(str(workdir), GitChoices(), str(home))
+    host("git", "config", "branch.main.remote", "origin", cwd=workdir, home=home)
+    assert [finding.renamed for finding in sweep(str(workdir), layout, time.time_ns())] == [""]
+    host("git", "config", "core.sshCommand", "evil", cwd=workdir, home=home)
+    renamed = [finding.renamed for finding in sweep(str(workdir), layout, time.time_ns()) if finding.renamed]
+    assert renamed == [f"{config}.omac-disarmed"]
+    assert config.read_bytes() == before
+    assert b"evil" in Path(renamed[0]).read_bytes()
+
+
+def test_nothing_is_overwritten(workdir: Path, home: Path) -> None:
+    """A name that is taken is passed over."""
+    script = "git init -q n; git -C n config core.editor evil; echo kept > n/.git.omac-disarmed; mkdir n/.git.omac-disarmed-1"
+    inside = run_inside(workdir, script, home=home)
+    assert inside.renamed() == [f"{workdir}/n/.git.omac-disarmed-2"]
+    assert (workdir / "n/.git.omac-disarmed").read_text() == "kept\n"
+
+
+def test_links_among_git_files(workdir: Path, home: Path) -> None:
+    """A link is renamed where git passes over it: refs and logs are listed without a complaint."""
+    script = (
+        "ln -s /etc/passwd .git/refs/heads/evil; ln -s /etc/passwd .git/logs/refs/heads/evil; mkfifo .git/MERGE_MSG"
+    )
+    inside = run_inside(workdir, script, home=home)
+    assert len(inside.renamed()) == 3
+    assert "evil" not in host("git", "for-each-ref", cwd=workdir, home=home)
+    assert "warning" not in host("git", "reflog", "--all", cwd=workdir, home=home)
+    assert host("git", "fsck", cwd=workdir, home=home) == ""
+
+
+def test_unfinished_rebase(workdir: Path, home: Path) -> None:
+    """One without commands is reported and goes on; one that would run something is put away."""
+    inside = run_inside(workdir, "echo clash > t; git add t; git commit -q -m c; git rebase topic", home=home)
+    assert list(_found(inside)) == ["rebase-merge"]
+    assert inside.renamed() == []
+    host("git", "rebase", "--abort", cwd=workdir, home=home)
+    inside = run_inside(workdir, "git rebase -x false HEAD~2", home=home)
+    assert inside.renamed() == [f"{workdir}/.git/rebase-merge.omac-disarmed"]
+
+
+def test_set_user_id(workdir: Path, home: Path) -> None:
+    """The bits are taken from a new file; one that was there before keeps them."""
+    (workdir / "old").write_text("")
+    (workdir / "old").chmod(0o4755)
+    time.sleep(0.03)
+    inside = run_inside(workdir, "cp /bin/true new; chmod 6755 new", home=home)
+    assert stat.S_IMODE((workdir / "new").stat().st_mode) == 0o755
+    assert stat.S_IMODE((workdir / "old").stat().st_mode) == 0o4755
+    assert list(_found(inside)) == ["new"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".envrc",
+        ".env",
+        ".mcp.json",
+        "opencode.json",
+        ".vscode/tasks.json",
+        ".vscode/settings.json",
+        ".idea/workspace.xml",
+    ]
+    + [
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".claude/hooks/x.sh",
+        ".codex/config.toml",
+        ".opencode/plugin/x.ts",
+    ]
+    + ["deep/er/.cursor/mcp.json", ".devcontainer/devcontainer.json", ".githooks/pre-commit"],
+)
+def test_what_other_programs_obey(path: str, workdir: Path, home: Path) -> None:
+    """New and changed ones are reported, where they are; those that were there and stayed are not."""
+    first = run_inside(workdir, f"mkdir -p $(dirname {path}); echo 1 > {path}", home=home)
+    assert [finding.path for finding in first.findings] == [f"{workdir}/{path}"]
+    time.sleep(0.03)
+    assert run_inside(workdir, "echo x > f", home=home).findings == []
+    changed = run_inside(workdir, f"echo 2 > {path}", home=home)
+    assert [finding.renamed for finding in changed.findings] == [""]
+
+
+@pytest.mark.parametrize("path", [".vscode/notes.md", ".claude/agents/x.md", "src/env", "claude/settings.json"])
+def test_what_they_do_not_obey(path: str, workdir: Path, home: Path) -> None:
+    """Files that only look like it are not reported."""
+    assert run_inside(workdir, f"mkdir -p $(dirname {path}); echo 1 > {path}", home=home).findings == []
+
+
+def test_hostile_trees(tmp_path: Path, workdir: Path, home: Path) -> None:
+    """Deep, locked and looping trees and odd names end in a report, not in an error; nothing outside is touched."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / ".git").mkdir()
+    script = r"""
+        python3 -c 'import os
+for _ in range(600): os.mkdir("d"); os.chdir("d")'
+        ln -s / root; ln -s . loop; ln -s ../outside out; mkdir locked; touch locked/x; chmod 0 locked
+        mkfifo pipe; touch "$(printf 'new\nline')"; mkdir n n/.git; ln -s loop n/.git/HEAD; mkdir m; mkfifo m/.git
+        mkdir o; printf 'gitdir: \000' > o/.git; mkdir p; echo gitdir: /etc > p/.git; mkdir -p q; ln -s / q/.git
+    """
+    inside = run_inside(workdir, script, home=home)
+    said = _found(inside)
+    assert "deeper than" in said["d"]
+    assert "FIFO" in said["pipe"]
+    assert f"{workdir}/p/.git.omac-disarmed" in inside.renamed()
+    assert f"{workdir}/q/.git.omac-disarmed" in inside.renamed()
+    assert (tmp_path / "outside" / ".git").is_dir()
+
+
+def test_speed(workdir: Path, home: Path) -> None:
+    """A tree of 10,000 files is looked through in a small part of a second."""
+    for folder in range(100):
+        (workdir / f"d{folder}").mkdir()
+        for name in range(100):
+            (workdir / f"d{folder}" / f"f{name}").touch()
+    layout = look(str(workdir), GitChoices(), str(home))
+    since_ns = time.time_ns() + 1_000_000_000
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        assert sweep(str(workdir), layout, since_ns) == []
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.1
