@@ -15,12 +15,12 @@ class Harness:
 
     Paths are relative to the home directory; those of folders end in "/". `folders` is what it keeps there: logins,
     settings, sessions. `pinned` is the part of it that runs code, or tells later sessions what to do: a session may
-    read it and not change it. `renewed` it writes anew at every start, into what is pinned: each session has that for
-    itself. `home_variable` names another place for the first of `folders`; `auth_variables` say who it is to its
-    model's server, and which server that is.
+    read it and not change it. `added_to` are such folders to which it adds something at every start: what is there is
+    pinned, what is added is gone with the session. `home_variable` names another place for the first of `folders`;
+    `auth_variables` say who it is to its model's server, and which server that is.
     """
 
-    __slots__ = ("aliases", "auth_variables", "base", "folders", "home_variable", "name", "pinned", "renewed", "serve")
+    __slots__ = ("added_to", "aliases", "auth_variables", "base", "folders", "home_variable", "name", "pinned", "serve")
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Harness:
         *,
         folders: tuple[str, ...] = (),
         pinned: tuple[str, ...] = (),
-        renewed: tuple[str, ...] = (),
+        added_to: tuple[str, ...] = (),
         home_variable: str = "",
         auth_variables: tuple[str, ...] = (),
     ) -> None:
@@ -41,7 +41,7 @@ class Harness:
         self.serve = serve
         self.folders = folders
         self.pinned = pinned
-        self.renewed = renewed
+        self.added_to = added_to
         self.home_variable = home_variable
         self.auth_variables = auth_variables
 
@@ -115,9 +115,8 @@ HARNESSES = (
             ".codex/plugins/",
             ".codex/prompts/",
             ".codex/rules/",
-            ".codex/skills/",
         ),
-        renewed=(".codex/skills/.system/",),
+        added_to=(".codex/skills/",),
         home_variable="CODEX_HOME",
         auth_variables=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     ),

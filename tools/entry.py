@@ -26,8 +26,11 @@ def main() -> NoReturn:
             os._exit(sandbox_run.main(sys.argv[3:]))
         case ["hook", "pre-tool-use"]:
             gc.disable()
-            from omac.tools import hook
-
+            try:
+                from omac.tools import hook
+            except BaseException as problem:  # agents take any status but 2 for consent
+                os.write(2, f"omac: the write guard cannot be loaded: {problem}\n".encode(errors="replace"))
+                os._exit(2)
             os._exit(hook.main(sys.argv[3:]))
         case _:
             from omac.tools.main import main as everything_else

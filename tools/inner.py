@@ -70,11 +70,18 @@ class Inner:
     async def _stop_with_it(self, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGCHLD) as children:
             task_status.started()
+            self._stop_if_it_has()  # before anybody listened, maybe
             async for _ in children:
-                stopped = os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)  # noqa: ASYNC222  # WNOHANG
-                if stopped is not None and _in_foreground(self._terminal):
-                    os.kill(os.getpid(), signal.SIGSTOP)  # goes on when the shell continues the job
-                    self._child.send_signal(signal.SIGCONT)
+                self._stop_if_it_has()
+
+    def _stop_if_it_has(self) -> None:
+        try:
+            stopped = os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return  # it has ended
+        if stopped is not None and _in_foreground(self._terminal):
+            os.kill(os.getpid(), signal.SIGSTOP)  # goes on when the shell continues the job
+            self._child.send_signal(signal.SIGCONT)
 
     def _take_terminal_back(self) -> None:
         if self._terminal is None:

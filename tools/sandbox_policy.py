@@ -69,65 +69,83 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     """
     home = os.path.realpath(places.home(host, "") or _registered_home())
     trees = _trees(asked, home)
-    workdir = trees[0]
     state = os.path.realpath(places.state(host, home))
-    choices = choices_of(asked, host, home, trees)
-    made = Plan(state, asked.harness, choices)
-    granted = _granted(choices, home)
-    for entry in (*(Entry(one, WRITE, "") for one in trees), *granted):
-        _refuse_own(entry.path, state)
-    if not choices.ephemeral_cache:
-        made.cache = (tree.cache_of if asked.explain else tree.open_cache)(workdir, host)
-    found = program.resolve(asked.command, host, workdir) if asked.command else None
-    made.argv = list(found.argv) if found else []
-    entries = _visible(asked, host, home, made)
-    entries += [Entry(one, WRITE, "working directory" if one == workdir else "--root") for one in trees]
-    entries += granted
-    entries += baseline.uncovered(entries, [*(found.entries if found else ()), *program.own_installation(host)])
-    entries += protected.protected_entries(home, entries)
-    warnings = _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)
-    entries += [Entry(path, DENY, "--deny") for path in choices.deny]
-    configuration = os.path.realpath(places.configuration(host, home))
-    around = governing(entries, configuration)
-    if around is not None and around.access == WRITE and os.path.isdir(configuration):
-        entries.append(Entry(configuration, READ, "omac's own settings"))
-    made.use(choices.backend)
+    made = Plan(state, asked.harness, choices_of(asked, host, home, trees))
+    granted = _granted(made.choices, home)
+    for path in (*trees, *(one.path for one in granted)):
+        _refuse_own(path, state, "omac's own and in no sandbox", "omac status")
+        _refuse_own(path, tree.root_of(host), "where each project's tools have a cache of their own", "omac cache list")
+    if not made.choices.ephemeral_cache:
+        made.cache = (tree.cache_of if asked.explain else tree.open_cache)(trees[0], host)
+    entries, warnings = _entries(asked, host, home, made, trees, granted)
+    environment = _environment(asked, host, home, made, trees[0])
+    made.use(made.choices.backend)
     made.policy = Policy(
-        workdir,
+        trees[0],
         ordered(baseline.placed(entries)),
-        _environment(asked, host, home, made, workdir),
+        environment,
         hidden=_hidden(host, state),
-        network=choices.network,
-        ports=choices.ports,
-        limits=choices.limits,
+        network=made.choices.network,
+        ports=made.choices.ports,
+        limits=made.choices.limits,
         fence=tuple(path for one in made.layouts.values() for path in one.fence),
-        warnings=(*choices.warnings, *warnings),
+        warnings=(*made.choices.warnings, *warnings, *variables.told(environment)),
     )
     return made
 
 
-def _visible(asked: Asked, host: Mapping[str, str], home: str, made: Plan) -> list[Entry]:
-    """What of the host can be seen beside the working directory."""
-    entries = [*baseline.system_entries(host, os.geteuid()), baseline.home_entry(home)]
-    if asked.harness:
-        kept, warnings = baseline.harness_entries(harness_named(asked.harness), home, host)
-        entries += kept
-        made.choices.warnings += tuple(warnings)
-    copies, warnings = identity.entries(home, host, agent=asked.ssh_agent)
-    entries += copies
-    made.choices.warnings += tuple(warnings)
-    if asked.ssh_agent:
-        entries.append(identity.agent_entry(host))
-    if made.cache:
-        entries += tree.entries(made.cache)
-    else:
-        entries.append(Entry(EPHEMERAL, PRIVATE, "tool caches, gone with the sandbox"))
+def _entries(
+    asked: Asked, host: Mapping[str, str], home: str, made: Plan, trees: list[str], granted: list[Entry]
+) -> tuple[list[Entry], list[str]]:
+    """All entries, in the order in which they count, and what a person should know about them."""
+    kept, warnings = _of_harness(asked, host, home)
+    writable = [*trees, *(one.path for one in (*granted, *kept) if one.access == WRITE)]
+    found = program.resolve(asked.command, host, trees[0], writable) if asked.command else None
+    made.argv = list(found.argv) if found else []
+    copies, told = identity.entries(home, host, agent=asked.ssh_agent, writable=writable)
+    entries = [*baseline.system_entries(host, os.geteuid(), writable), baseline.home_entry(home), *kept, *copies]
+    entries += _handed_in(asked, host)
+    entries += [Entry(one, WRITE, "--root" if at else "working directory") for at, one in enumerate(trees)]
+    entries += granted
+    entries += _caches(made, host)
+    own = program.own_installation(host)
+    entries += baseline.uncovered(entries, [*(found.entries if found else ()), *own])
+    entries += protected.protected_entries(home, entries)
+    warnings += [*told, *(found.warnings(entries) if found else ()), *baseline.exposed(own, entries)]
+    warnings += _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)
+    entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
+    configuration = os.path.realpath(places.configuration(host, home))
+    around = governing(entries, configuration)
+    if around is not None and around.access == WRITE and os.path.isdir(configuration):
+        entries.append(Entry(configuration, READ, "omac's own settings"))
+    return entries, warnings
+
+
+def _of_harness(asked: Asked, host: Mapping[str, str], home: str) -> tuple[list[Entry], list[str]]:
+    if not asked.harness:
+        return [], []
+    return baseline.harness_entries(harness_named(asked.harness), home, host)
+
+
+def _handed_in(asked: Asked, host: Mapping[str, str]) -> list[Entry]:
+    """Sockets and the token by which it reaches what is outside."""
+    entries = [identity.agent_entry(host)] if asked.ssh_agent else []
     if asked.control_token:
         entries.append(Entry(f"{RUN}/control.token", COPY, "the way to omac", content=_content(asked.control_token)))
     if asked.facade_socket:
         source = os.path.realpath(asked.facade_socket)
         entries.append(Entry(f"{RUN}/facade.sock", WRITE, "the way to the skills", source=source))
     return entries
+
+
+def _caches(made: Plan, host: Mapping[str, str]) -> list[Entry]:
+    """This project's tool cache, and no other's, whatever was granted around them."""
+    if made.cache:
+        return [*tree.entries(made.cache)]
+    return [
+        Entry(tree.root_of(host), DENY, "tool caches of other workdirs"),
+        Entry(EPHEMERAL, PRIVATE, "tool caches, gone with the sandbox"),
+    ]
 
 
 def _granted(choices: Choices, home: str) -> list[Entry]:
@@ -213,9 +231,9 @@ def _refuse_home(path: str, flag: str, home: str) -> None:
         )
 
 
-def _refuse_own(path: str, state: str) -> None:
-    if below(path, state):
-        raise Refusal("misuse", f"{path} is in {state}, which is omac's own and in no sandbox", fix=["omac status"])
+def _refuse_own(path: str, own: str, what: str, instead: str) -> None:
+    if below(path, own):
+        raise Refusal("misuse", f"{path} is in {own}, which is {what}", fix=[instead])
 
 
 def _content(path: str) -> bytes:

@@ -1,8 +1,8 @@
 """Settings that ordinary commands write (`push -u`, `switch --track`, `branch -m`), and which of them come home.
 
-In a linked worktree `config` is a link to a copy beside the session's refs: git can write it inside, and the host's stays as it
-is. When the program has ended, what it set for branches is set on the host: `remote` (a remote that the host has, or "."),
-`merge` (a branch), `rebase`, `description`. Nothing else comes home, for other settings run programs.
+In a linked worktree `config` is a link to a copy beside the session's refs: git can write it inside, and the host's
+stays as it is. When the program has ended, what it set for branches is set on the host: `remote` (one that the host
+has, or "."), `merge` (a branch), `rebase`, `description`. Nothing else comes home, for other settings run programs.
 """
 
 from __future__ import annotations

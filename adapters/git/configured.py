@@ -1,6 +1,6 @@
 """What trusted configuration makes git run or read: files that may lie in the tree, and must then stay as they are.
 
-The user's own files count too: `core.hooksPath = .githooks` in `~/.gitconfig` makes a folder of every worktree dangerous.
+The user's own files count too: `core.hooksPath = .githooks` in `~/.gitconfig` makes that folder of every worktree one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Settings:
         self.warnings: list[str] = []
 
     def add(self, path: str, home: str, *, link: bool = False) -> None:
-        """Read one file and its includes; `link`: it may be a symbolic link. Raises Refusal where git could not read it."""
+        """Read a file and its includes; `link`: it may be a link. Raises Refusal where git could not read it."""
         if path in self.files or len(self.files) >= INCLUDES_MAX:
             return
         real = os.path.realpath(path) if link else path

@@ -2,8 +2,9 @@
 
 A git folder that can be written as a whole (plain clone, submodule, --separate-git-dir, bare): `config`,
 `config.worktree`, `hooks`, `info/attributes`, `objects/info/alternates`, `refs/replace` and a `commondir` that says "."
-are pinned. A program of the host that replaces such a file while the sandbox runs (`git config` does) takes its pin away
-with it: `sweep` compares the configuration afterwards.
+are pinned. So git cannot write its settings there: `branch -m` renames, and then says that it could not. A program of
+the host that replaces such a file while the sandbox runs (`git config` does) takes its pin away with it: `sweep`
+compares the settings afterwards.
 
 The common folder of a linked worktree is not shown: a private folder stands in its place, with one entry for each thing
 that git needs. Lock files can be made there, nothing made there reaches the host, and no pin can be lost.
@@ -17,7 +18,7 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
-from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry
+from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below
 
 DEPTH_MAX = 12  # of submodules' names and nesting
 ADMINS_MAX = 200  # linked worktrees of one repository, whose files are pinned one by one
@@ -37,6 +38,7 @@ class Folders:
         self.fence: list[str] = []
         self.whole: list[str] = []  # git folders that can be written as a whole
         self.admins: list[str] = []  # admin folders of linked worktrees
+        self.warnings: list[str] = []
 
     def state(self) -> tuple[list[str], list[str], list[str]]:
         """What `restore` takes back to."""
@@ -65,7 +67,7 @@ class Folders:
         self._worktrees(git)
 
     def linked(self, git: str, common: str, session: str, *, refs: bool) -> None:
-        """The admin folder `git` and the `common` folder of a linked worktree, both outside the workdir. Raises Refusal.
+        """The admin folder `git` and the `common` folder of a linked worktree, outside the workdir. Raises Refusal.
 
         `session`: the folder that `refs.py` fills; `refs`: the loose refs are the session's too, not only the packed.
         """
@@ -146,7 +148,14 @@ class Folders:
 
     def _objects_and_replacements(self, git: str, *, refs: bool) -> None:
         pins = self._pins
-        pins.pin(f"{git}/objects/info/alternates", "git: names other places for objects", made="file")
+        alternates = f"{git}/objects/info/alternates"
+        pins.pin(alternates, "git: names other places for objects", made="file")
+        for line in (pointers.read(alternates, pointers.CONFIG_BYTES_MAX) or b"").splitlines():
+            place = os.path.normpath(os.path.join(f"{git}/objects", os.fsdecode(line)))
+            if line and not line.startswith(b"#") and not below(place, pins.workdir):
+                self.warnings.append(
+                    f"{git} takes objects from {place}, which its word does not grant: omac sandbox run --read {place}"
+                )
         if refs:
             pins.pin(f"{git}/refs/replace", "git: shows one object for another", made="folder")
 
@@ -174,15 +183,11 @@ class Folders:
             return
         if os.path.realpath(path) != path:
             raise pointers.unsafe(
-                f"{why} names {path}, which passes through a symbolic link in the workdir, so it could be led elsewhere",
+                f"{why} names {path}, which passes through a symbolic link, so it could be led elsewhere",
                 f"git -C {workdir} config --show-origin --get-all {why}" if "." in why else f"readlink -f {path}",
             )
-        if not any(_within(path, f"{git}/hooks") for git in self.whole):
+        if not any(below(path, f"{git}/hooks") for git in self.whole):
             pins.pin(path, f"git: {why} names it", made=made)
-
-
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder + "/")
 
 
 def _names(folder: str) -> list[str]:

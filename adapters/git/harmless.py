@@ -8,24 +8,29 @@ from __future__ import annotations
 from omac.adapters.git import config
 from omac.adapters.git.configured import general_key
 
-_SECTIONS = frozenset(
-    ("advice", "author", "branch", "color", "column", "commit", "committer", "extensions", "feature", "fetch", "index")
-    + (
-        "init",
-        "log",
-        "maintenance",
-        "merge",
-        "pack",
-        "pull",
-        "push",
-        "rebase",
-        "rerere",
-        "stash",
-        "status",
-        "tag",
-        "user",
+_SECTIONS = (
+    frozenset(  # of keys without a subsection, but for branch
+        ("advice", "author", "branch", "color", "column", "commit", "committer", "extensions", "feature", "fetch")
     )
-)  # of keys without a subsection, but for branch
+    | frozenset(
+        (
+            "index",
+            "init",
+            "log",
+            "maintenance",
+            "merge",
+            "pack",
+            "pull",
+            "push",
+            "rebase",
+            "rerere",
+            "stash",
+            "status",
+            "tag",
+        )
+    )
+    | frozenset(("user",))
+)
 _CORE = frozenset(
     (
         "abbrev",

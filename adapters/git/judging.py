@@ -14,6 +14,7 @@ from omac.domain.refusal import Refusal
 
 ENTRIES_MAX = 50_000  # of one git folder, its objects not counted
 DEPTH_MAX = 40
+DISARMED = ".omac-disarmed"  # what follows the name of what was put out of the way
 TODO_FILES = ("rebase-merge/git-rebase-todo", "rebase-merge/done", "rebase-apply/git-rebase-todo", "sequencer/todo")
 _SPECIAL = (stat.S_IFLNK, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFBLK, stat.S_IFCHR)
 
@@ -45,6 +46,14 @@ def verdict(git: str, workdir: str) -> list[str]:
     return reasons if complete else [*reasons, "it has too many files to look at"]
 
 
+def is_disarmed(path: str) -> bool:
+    """Whether the name of a path is one that the sweep gives, and that git passes over where it is."""
+    name = path.rpartition("/")[2]
+    if "/refs/" in path or "/logs/" in path:
+        return DISARMED in name and name.endswith(".lock")
+    return DISARMED in name
+
+
 def live_hooks(git: str, since_ns: int) -> list[str]:
     """The hooks that git would run, changed at or after `since_ns`."""
     found = []
@@ -56,7 +65,12 @@ def live_hooks(git: str, since_ns: int) -> list[str]:
         for entry in scan:
             status = entry.stat(follow_symlinks=False)
             runs = stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_mode & 0o111)
-            if runs and not entry.name.endswith(".sample") and status.st_ctime_ns >= since_ns:
+            if (
+                runs
+                and not entry.name.endswith(".sample")
+                and DISARMED not in entry.name
+                and status.st_ctime_ns >= since_ns
+            ):
                 found.append(entry.name)
     return sorted(found)
 
@@ -107,7 +121,8 @@ def specials(folder: str, since_ns: int, *, skipped: tuple[str, ...] = ()) -> tu
                             waiting.append((full, depth + 1))
                     elif not entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
-                        if stat.S_IFMT(status.st_mode) in _SPECIAL and status.st_ctime_ns >= since_ns:
+                        special = stat.S_IFMT(status.st_mode) in _SPECIAL and status.st_ctime_ns >= since_ns
+                        if special and not is_disarmed(full):
                             found.append((full, kind_of(status.st_mode)))
         finally:
             os.close(descriptor)

@@ -38,17 +38,16 @@ class GitChoices:
 class Known:
     """A git folder that the sandbox can write, as it was before: what the sweep compares with.
 
-    `config`: content by path, None where there was no file; `node`: (device, inode) of the folder; `hooks` that of its
-    hooks; `todos`: the unfinished operations that were there; `refs`: only with `git.refs = branch` and where the sandbox has the
-    refs themselves; `own` the branch that may change then.
+    `config`: content by path, None where there was no file; `node`: (device, inode) of the folder; `todos`: the
+    unfinished operations that were there. Only with `git.refs = branch`, and where the sandbox has the refs themselves:
+    `refs`, and `own`, the branch that may change.
     """
 
-    __slots__ = ("config", "git", "hooks", "node", "own", "refs", "todos")
+    __slots__ = ("config", "git", "node", "own", "refs", "todos")
 
     def __init__(self, git: str) -> None:
         self.git = git
         self.node = node_of(git)
-        self.hooks = node_of(f"{git}/hooks")
         self.todos = frozenset(name for name in TODOS if mode_of(f"{git}/{name}"))
         self.config = {
             path: pointers.read(path, pointers.CONFIG_BYTES_MAX)
@@ -64,10 +63,10 @@ TODOS = ("rebase-merge", "rebase-apply", "sequencer")
 class Layout:
     """The git part of a policy.
 
-    `entries` come beside the workdir's own; among the folders of `fence` no link, FIFO or socket may be made; `warnings` are
-    for a person. The rest is for `prepare` and `sweep`: `repositories` that were found, the `known` git folders by path,
-    the `sessions` of refs, `pointers`: content of the `.git` files that were there, and `seen`: (device, inode) of every `.git`
-    and bare repository.
+    `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
+    are for a person. The rest is for `prepare` and `sweep`: `repositories` that were found, the `known` git folders by
+    path, the `sessions` of refs, `pointers`: content of the `.git` files that were there, and `seen`: (device, inode)
+    of every `.git` and bare repository.
     """
 
     __slots__ = ("entries", "fence", "known", "pointers", "repositories", "seen", "sessions", "warnings", "workdir")
@@ -124,7 +123,7 @@ def look(workdir: str, choices: GitChoices, home: str) -> Layout:
     _narrow(layout, folders, choices)
     layout.entries = tuple(pins.entries.values())
     layout.fence = tuple(folders.fence)
-    layout.warnings = tuple(warnings)
+    layout.warnings = (*warnings, *folders.warnings)
     return layout
 
 
@@ -160,7 +159,7 @@ def _require_known(choices: GitChoices) -> None:
         if value not in known:
             why = ""
             if (name, value) == ("objects", "quarantine"):
-                why = ": commits made inside would be named by refs of the host whose objects the host does not have"
+                why = ": the host's status, log, fetch and gc would fail with 'bad object' while a session runs"
             raise Refusal(
                 "git-unsupported", f"git.{name} = {value} is not supported{why}; it may be {' or '.join(known)}"
             )
@@ -242,7 +241,7 @@ def _surroundings(workdir: str) -> list[str]:
             raise pointers.unsafe(f"the workdir {workdir} lies in git's own folder {parent}")
         if mode_of(f"{parent}/.git"):
             return [
-                f"{workdir} is a folder of the repository {parent}, which is not granted: git finds no repository inside. "
+                f"{workdir} is a folder of the repository {parent}, which is not granted: git finds none inside. "
                 f"For git: omac sandbox run --workdir {parent}"
             ]
         if parent == os.path.dirname(parent):

@@ -1,6 +1,6 @@
-"""Entries that hold things in place: a mount on a path can be neither renamed nor removed, nor can its parents if they have one.
+"""Entries that hold things in place: what is a mount can be neither renamed nor removed.
 
-A pinned file inside a folder that can be written is worth nothing if the folder can be moved away and another put in its
+A pinned file in a folder that can be written is worth nothing if the folder can be moved away and another put in its
 place, so every folder on the way to it is bound onto itself.
 """
 
@@ -22,14 +22,14 @@ class Pins:
         self.entries: dict[str, Entry] = {}
 
     def grant(self, path: str, reason: str, *, made: str = "") -> None:
-        """Make a path outside the workdir, or a folder that holds pinned things, writable. Raises Refusal for a link."""
+        """Make a path outside the workdir, or a folder around pinned things, writable. Raises Refusal for a link."""
         if path == self.workdir or path in self.entries or not self._there(path, made):
             return
         self._hold_parents(path)
         self.entries[path] = Entry(path, WRITE, reason, made=made if mode_of(path) == 0 else "")
 
     def pin(self, path: str, reason: str, *, made: str = "", content: bytes = b"", access: str = READ) -> None:
-        """Keep a path as it is; one that is missing is `made` ("file" or "folder"), or else left out. Raises Refusal."""
+        """Keep a path as it is; a missing one is `made` ("file" or "folder"), or else left out. Raises Refusal."""
         if path == self.workdir or not self._there(path, made):
             return
         self._hold_parents(path)

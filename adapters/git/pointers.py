@@ -1,6 +1,6 @@
 """The small files by which git's folders name each other: `.git`, `commondir`, `gitdir` (gitrepository-layout(5)).
 
-Whoever can write a worktree can write such a file, so what one says is a claim: `repository.py` decides what is believed.
+Whoever can write a worktree can write such a file, so it is a claim: `repository.py` decides what is believed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def unsafe(message: str, *fix: str) -> Refusal:
 
 
 def _path(file: str, content: bytes) -> str:
-    """The path that is a file's content, as git takes it: line ends go, what is relative starts at the file's folder."""
+    """The path that is a file's content, as git takes it: without line ends, relative to the file's folder."""
     raw = content.rstrip(b"\r\n")
     if not raw or b"\0" in raw or b"\n" in raw or len(raw) > PATH_BYTES_MAX:
         raise unsafe(f"{file} does not hold a path")

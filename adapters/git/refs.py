@@ -1,17 +1,17 @@
 """A session's copy of refs of a linked worktree's repository, and how it comes home.
 
 Loose refs are files in `refs/`, which the sandbox has; packed refs are one file, `packed-refs`, that git replaces by
-renaming another over it. The common folder is not writable, so inside the sandbox `packed-refs` is a link to a copy in the
-admin folder: `omac-refs-PID/packed-refs`. With `git.refs = branch` all of `refs/` is such a copy.
+renaming another over it. The common folder is not writable, so inside the sandbox `packed-refs` is a link to a copy in
+the admin folder: `omac-refs-PID/packed-refs`. With `git.refs = branch` all of `refs/` is such a copy.
 
-When the program has ended, `bring_home` repeats on the host what was done to the copy, with git's own `update-ref`, each
-change only where the host's value is still the one that the session began with:
+When the program has ended, `bring_home` repeats on the host what was done to the copy, with git's own `update-ref`,
+each change only where the host's value is still the one that the session began with:
 
 * A packed ref deleted inside (`branch -d`, `tag -d`) is deleted on the host then, not before. Where a loose ref hid
   an older packed one, the host sees the older value from the deletion until then.
 * Refs packed inside (`gc`, `pack-refs`) are made on the host again.
-* With `git.refs = branch`, only the worktree's own branch, `refs/stash` and names that are new count. Any other change is set aside as
-  `refs/omac/set-aside/...`, so no commit is lost, and reported.
+* With `git.refs = branch`, only the worktree's own branch, `refs/stash` and names that are new count, and the host sees
+  them at the end only. Any other change is set aside as `refs/omac/set-aside/...`, so no commit is lost, and reported.
 
 A session that was killed leaves its copy; the next one in this worktree brings home what it added, and deletes nothing.
 """
@@ -38,10 +38,11 @@ _HEX = frozenset("0123456789abcdef")
 class Session:
     """The copy for one common folder: `folder` is in the admin folder `admin`; `own` is its branch, "" when detached.
 
-    `base` is what the copy said when it was made, `config` the settings then; `narrowed` is `git.refs = branch`.
+    `packed` and `config` are the host's files when the copy was made, `base` what refs it had then; `narrowed` is
+    `git.refs = branch`.
     """
 
-    __slots__ = ("admin", "base", "common", "config", "folder", "lock", "narrowed", "own")
+    __slots__ = ("admin", "base", "common", "config", "folder", "lock", "narrowed", "own", "packed")
 
     def __init__(self, common: str, admin: str, *, narrowed: bool) -> None:
         self.common = common
@@ -51,6 +52,7 @@ class Session:
         self.own = own_branch(common, admin)
         self.base: dict[str, str] = {}
         self.config = b""
+        self.packed = b""
         self.lock = -1
 
 
@@ -76,15 +78,16 @@ def branch_of(git: str) -> str:
 
 
 def open_session(session: Session) -> list[str]:
-    """Make the copy, after bringing home what killed sessions left. Returns what a person should know. Raises OSError."""
+    """Make the copy, after bringing home what killed sessions left; what a person should know. Raises OSError."""
     told = _recover(session)
     packed = pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b""
-    session.base = parsed(packed)
+    session.packed = packed
     os.mkdir(session.folder, 0o700)
     session.lock = os.open(session.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     fcntl.flock(session.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if session.narrowed:
         symbolic: dict[str, str] = {}
+        session.base = parsed(packed)
         session.base.update(loose(f"{session.common}/refs", symbolic))
         lines = [f"{value} {name}\n" for name, value in sorted(session.base.items()) if name not in symbolic]
         packed = "".join(lines).encode(errors="surrogateescape")
@@ -105,12 +108,12 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
     if session.lock < 0:
         return []
     try:
-        ended = current(session.folder, narrowed=session.narrowed)
+        told: list[tuple[str, str]] = []
+        ended = _ended(session)
         if ended is None:
             return [
                 (session.folder, "the session's refs cannot be read; the host's are as they were, the copy is kept")
             ]
-        told: list[tuple[str, str]] = []
         commands: list[tuple[str, str]] = []
         for name in sorted(session.base.keys() | ended.keys()):
             old, new = session.base.get(name, ""), ended.get(name, "")
@@ -129,6 +132,18 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
     finally:
         os.close(session.lock)
         session.lock = -1
+
+
+def _ended(session: Session) -> dict[str, str] | None:
+    """What the session's copy says now; `base` itself where nothing was done to it, None where it cannot be read."""
+    if not session.narrowed:
+        try:
+            if pointers.read(f"{session.folder}/packed-refs", BYTES_MAX) == session.packed:
+                return session.base
+        except Refusal:
+            return None
+        session.base = parsed(session.packed)
+    return current(session.folder, narrowed=session.narrowed)
 
 
 def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]]:

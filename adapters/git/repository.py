@@ -25,7 +25,7 @@ BARE = "bare"  # the folder is the git folder
 
 
 class Repository:
-    """`root` is the worktree, `dot` its `.git` ("" for bare), `git` its own folder, `common` the shared one or `git`."""
+    """`root` is the worktree, `dot` its `.git` ("" for bare), `git` its own folder, `common` the shared one."""
 
     __slots__ = ("common", "dot", "git", "kind", "root")
 

@@ -1,7 +1,7 @@
 """What lies in the tree after the program ended and was not there before, or is not as it was.
 
-One walk by descriptors, about a microsecond an entry: it goes into every folder but git's own, follows no link, and stats only
-names that matter and what lies in a folder that has changed.
+One walk by descriptors, about a microsecond an entry: it goes into every folder but git's own, follows no link, and
+stats only names that matter and what lies in a folder that has changed.
 """
 
 from __future__ import annotations

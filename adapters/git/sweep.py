@@ -1,7 +1,8 @@
 """After the program ended: what no mount could prevent is found, and put out of the way before the host's git meets it.
 
 Dangerous is what makes the host's git run something, or write through a link: it is renamed to `NAME.omac-disarmed`
-(below `refs` and `logs` with `.lock` after that, which git passes over), never over anything. The rest is reported only.
+(below `refs` and `logs` with `.lock` after that, which git passes over), never over anything. The rest is reported
+only.
 
 * git folders that were there: settings, `commondir` and hooks that are not as they were, links and FIFOs among git's
   files, unfinished rebases that would run commands, new submodules and worktrees.
@@ -10,7 +11,8 @@ Dangerous is what makes the host's git run something, or write through a link: i
 * Refs: `refs.py` brings the session's copies home; with `git.refs = branch` others are set back where the sandbox had
   the refs themselves.
 
-"New" and "changed" go by ctime, which a program cannot set. Nothing is followed, and each walk has a bound that is named.
+"New" and "changed" go by ctime, which a program cannot set. Nothing is followed, and each walk has a bound that is
+named.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Finding:
 
 
 def sweep(workdir: str, layout: Layout, since_ns: int) -> list[Finding]:
-    """Look through what the program could write; `since_ns` is the time just before it started. Never raises OSError."""
+    """Look through what the program could write; `since_ns` is the time just before it started."""
     findings: list[Finding] = []
     since_ns -= MARGIN_NS
     for known in layout.known.values():
@@ -69,10 +71,9 @@ def sweep(workdir: str, layout: Layout, since_ns: int) -> list[Finding]:
 
 def disarm(path: str) -> str:
     """Rename what is dangerous, to a name that is free. Returns the new path, "" where that failed."""
-    suffix = ".omac-disarmed"
     end = ".lock" if "/refs/" in path or "/logs/" in path else ""
     for number in range(1000):
-        target = f"{path}{suffix}{f'-{number}' if number else ''}{end}"
+        target = f"{path}{judging.DISARMED}{f'-{number}' if number else ''}{end}"
         if os.path.lexists(target):
             continue
         try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store", "/gnu/store")
 OWN = ("/tmp", "/var/tmp", "/run")  # noqa: S108  # folders of the sandbox's own
+ITEMS_MAX = 200  # of a folder that is shown item by item
 LED_OUT_OF_ETC = (  # files that the name service or a library of certificates keeps elsewhere, behind a link in /etc
     "/etc/resolv.conf",
     "/etc/ssl/certs",
@@ -79,7 +80,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         path = _place(place, harness, home, environment)
         if _access_around(path, found) != WRITE:  # what lies in a folder that it may write needs no word of its own
             found += _kept(path, WRITE, f"what {harness.name} keeps", home, found)
-    for place in (*harness.pinned, *harness.renewed):
+    for place in (*harness.pinned, *harness.added_to):
         path = _place(place, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), found):
             continue
@@ -87,8 +88,9 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         if loose:  # an earlier session may have made it, and chosen where it leads to
             why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
             warnings.append(f"{loose[0]} is a link {why}; put what it leads to in its place")
-        elif place in harness.renewed:
-            found += _kept(path, PRIVATE, f"{harness.name} writes it anew at every start", home, found)
+        elif place in harness.added_to:
+            found += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, found)
+            found += _items(trail(path)[1], f"instructs {harness.name}")
         else:
             found += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, found)
     return placed(found), warnings
@@ -171,6 +173,19 @@ def _place(place: str, harness: Harness, home: str, environment: Mapping[str, st
         if place.startswith(prefix) and environment.get(variable, "").startswith("/"):
             return f"{environment[variable].rstrip('/')}/{place.removeprefix(prefix)}"
     return f"{home.rstrip('/')}/{place}"
+
+
+def _items(folder: str, reason: str) -> list[Entry]:
+    """READ for each item of a folder, links as they are; not for what begins with a dot."""
+    try:
+        with os.scandir(folder) as listing:
+            items = [(item.path, item.is_symlink()) for item in listing if not item.name.startswith(".")]
+    except OSError:
+        return []
+    return [
+        Entry(path, LINK, reason, target=os.readlink(path)) if is_link else Entry(path, READ, reason)
+        for path, is_link in items[:ITEMS_MAX]
+    ]
 
 
 def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]) -> list[Entry]:

@@ -76,6 +76,8 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
         for number in PASSED_ON:
             if _signal.getsignal(number) is not _signal.SIG_IGN:
                 self._before.append((number, _signal.signal(number, self._pass_on)))
+        if self._terminal.there:  # ^Z stops the program, and omac stops when it sees that: once, not twice
+            self._before.append((_signal.SIGTSTP, _signal.signal(_signal.SIGTSTP, _nothing)))
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before:
@@ -92,6 +94,10 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
                 os.kill(pid, number)
             except OSError:
                 pass  # it has just ended
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """A handler, and not SIG_IGN, which would be handed on to the program."""
 
 
 def ignored() -> None:

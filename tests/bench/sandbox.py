@@ -1,6 +1,6 @@
 """What a sandbox costs: launching nothing in one, and building in one, each beside the same without omac.
 
-Peers in the same run: bubblewrap with the very arguments that omac gives it, and, where they are on PATH, the sandboxes
+Peers in the same run: bubblewrap with the very arguments that omac gives it, computed beforehand, and, where they are on PATH, the sandboxes
 of other makers (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their folder node_modules/.bin on PATH).
 """
 
@@ -17,7 +17,9 @@ from pathlib import Path
 
 from bench.report import Figure, median, publish
 
+from omac.adapters.git.layout import prepare
 from omac.adapters.sandbox import bubblewrap, seccomp
+from omac.adapters.sandbox.placeholders import Placeholders
 from omac.tools.sandbox_options import parse
 from omac.tools.sandbox_policy import plan
 
@@ -37,21 +39,21 @@ git add . && git -c user.name=A -c user.email=a@example.org commit -qm build
 def main() -> bool:
     """Measure all; True when the bounds hold."""
     with _world() as (top, environment):
-        figures = [*launching(top / "work", environment), building(top, environment)]
+        figures = [
+            *launching("run true", top / "work", environment, _others(top / "work", environment)),
+            *launching("run true in a linked worktree", _linked_worktree(top, environment), environment, {}),
+            building(top, environment),
+        ]
     return publish("sandbox", figures)
 
 
-def launching(work: Path, environment: dict[str, str]) -> list[Figure]:
+def launching(
+    what: str, work: Path, environment: dict[str, str], others: dict[str, Callable[[], None]]
+) -> list[Figure]:
     """`true` in each sandbox, in turn, as a whole process; the record made durable included."""
     calls = {"omac": _process([OMAC, "sandbox", "run", "--", "true"], work, environment)}
     calls["bubblewrap"] = _equal_policy(work, environment)
-    if srt := shutil.which("srt"):
-        calls["sandbox-runtime"] = _process([srt, "true"], work, environment)
-    if codex := shutil.which("codex"):
-        calls["codex"] = _process([codex, "sandbox", "linux", "true"], work, environment)
-        if not _works(calls["codex"]):
-            calls["codex"] = _process([codex, "sandbox", "true"], work, environment)
-    calls = {name: call for name, call in calls.items() if name in ("omac", "bubblewrap") or _works(call)}
+    calls |= others
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(ROUNDS + 1):
         for name, call in calls.items():
@@ -69,19 +71,27 @@ def launching(work: Path, environment: dict[str, str]) -> list[Figure]:
         bound = "<= 8x, aim 5x" if name == "bubblewrap" else "< 1x"
         holds = ours / peer <= most
         figures.append(
-            Figure(f"run true, to {name}", f"{ours:.1f} ms", f"{peer:.1f} ms", f"{ours / peer:.2f}x", bound, holds)
+            Figure(f"{what}, to {name}", f"{ours:.1f} ms", f"{peer:.1f} ms", f"{ours / peer:.2f}x", bound, holds)
         )
     return figures
+
+
+def _others(work: Path, environment: dict[str, str]) -> dict[str, Callable[[], None]]:
+    """The sandboxes of other makers that are there and work."""
+    calls = {}
+    if srt := shutil.which("srt"):
+        calls["sandbox-runtime"] = _process([srt, "true"], work, environment)
+    if codex := shutil.which("codex"):
+        calls["codex"] = _process([codex, "sandbox", "linux", "true"], work, environment)
+        if not _works(calls["codex"]):
+            calls["codex"] = _process([codex, "sandbox", "true"], work, environment)
+    return {name: call for name, call in calls.items() if _works(call)}
 
 
 def building(top: Path, environment: dict[str, str]) -> Figure:
     """CPU time of clone, 2,000 files, add, commit and compile: inside against outside, as the median of pairs."""
     work, origin = top / "work", top / "work" / "origin"
-    subprocess.run(["git", "init", "-q", str(origin)], check=True, env=environment)
-    (origin / "README").write_text("origin\n")
-    git = ["git", "-C", str(origin), "-c", "user.name=A", "-c", "user.email=a@example.org"]
-    subprocess.run([*git, "add", "."], check=True, env=environment)
-    subprocess.run([*git, "commit", "-qm", "first"], check=True, env=environment)
+    _repository(origin, environment)
     script = BUILD.format(origin=origin, files=FILES)
     inside = _process([OMAC, "sandbox", "run", "--", "sh", "-c", script], work, environment)
     outside = _process(["sh", "-c", script], work, environment)
@@ -91,14 +101,34 @@ def building(top: Path, environment: dict[str, str]) -> Figure:
     return Figure("build, CPU", f"{ours:.2f} s", f"{peer:.2f} s", f"{ratio:.3f}x", "<= 1.10x", ratio <= 1.10)
 
 
+def _linked_worktree(top: Path, environment: dict[str, str]) -> Path:
+    _repository(top / "main", environment)
+    git = ["git", "-C", str(top / "main"), "worktree", "add", "-q", str(top / "linked")]
+    subprocess.run(git, check=True, env=environment)
+    return top / "linked"
+
+
+def _repository(folder: Path, environment: dict[str, str]) -> None:
+    """One commit."""
+    subprocess.run(["git", "init", "-q", str(folder)], check=True, env=environment)
+    (folder / "README").write_text("origin\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "add", "."], check=True, env=environment)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True, env=environment)
+
+
 def _equal_policy(work: Path, environment: dict[str, str]) -> Callable[[], None]:
     """bubblewrap alone, with the arguments, the filter and the variables that omac would give it."""
     with contextlib.chdir(work):
         planned = plan(parse(["--", "true"]), environment)
+    Placeholders(planned.state).make(planned.policy)
+    for layout in planned.layouts.values():
+        prepare(layout)
+    filter_program = seccomp.program(os.uname().machine)
 
     def call() -> None:
         files = bubblewrap.Files()
-        line = ["/usr/bin/bwrap", *bubblewrap.arguments(planned.policy, files, seccomp.program(os.uname().machine))]
+        line = ["/usr/bin/bwrap", *bubblewrap.arguments(planned.policy, files, filter_program)]
         try:
             subprocess.run(
                 [*line, "--", *planned.argv],

@@ -36,13 +36,12 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
 @pytest.mark.parametrize("harness", HARNESSES)
 def test_what_is_pinned_cannot_also_be_its_own(harness: Harness) -> None:
     """A place is kept or pinned, not both; all are in the home, written once and without a way out of it."""
-    places = (*harness.folders, *harness.pinned, *harness.renewed)
+    places = (*harness.folders, *harness.pinned, *harness.added_to)
     assert len({place.rstrip("/") for place in places}) == len(places)
     assert harness.folders
     assert all(place == posixpath.normpath(place) + "/" * place.endswith("/") for place in places)
     assert not any(place.startswith(("/", "..", "~")) for place in places)
-    for place in harness.renewed:
-        assert any(place.startswith(pinned) for pinned in harness.pinned if pinned.endswith("/"))
+    assert all(place.endswith("/") for place in harness.added_to)
 
 
 @pytest.mark.parametrize(

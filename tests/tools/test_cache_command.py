@@ -161,6 +161,9 @@ def test_clear_all(house: House, user: Callable[[Path], None]) -> None:
     """But for what is in use: that is said, and the status says that not all was done."""
     house.project("shop")
     user(house.project("used"))
+    assert house.clear(dry_run=True) == 1
+    told = {Path(row["workdir"]).name: row["action"] for row in house.rows()}
+    assert told == {"shop": "would be removed", "used": "in use"}
     assert house.clear() == 1
     actions = {Path(row["workdir"]).name: row["action"] for row in house.rows()}
     assert actions == {"shop": "removed", "used": "in use"}
@@ -213,6 +216,7 @@ def test_gc_by_age(house: House) -> None:
         "": ("removed", "no marker"),
     }
     assert house.there() == {"new"}
+    (house.folder / "home/.cache/omac/.locks/0123456789ab.lock").touch()  # of a launch that was cut off
     assert house.gc("7d") == 0
     assert house.there() == set()
     assert list((house.folder / "home/.cache/omac/.locks").iterdir()) == []

@@ -113,7 +113,8 @@ PARTS = (
     "two", "outside", "repo", "there", *LINKS, *LINKS, "e\u0301", "~", " ", "a b", "tmp", "config", "x\u2028y", "\\",
 )  # fmt: skip
 STARTS = (
-    "", "", "", "", *["{tree}"] * 6, "{main}", "{sibling}", "{folder}", "/", "//", "/tmp", "/tmp", "/proc/self/cwd",
+    "", "", "", "", *["{tree}"] * 6, "{tree}/l0", "{tree}/l1", "l0", "l1/..",
+    "{main}", "{sibling}", "{folder}", "/", "//", "/tmp", "/tmp", "/proc/self/cwd",
     "/proc/self/root", "~", "~root", " ", "\ufeff", "\u3000", "file://", "/dev/fd", "/etc",
 )  # fmt: skip
 ENDS = (*[""] * 12, "/", " ", "\n", "\0", "/.")

@@ -131,6 +131,7 @@ def test_hostile_trees_are_removed(
     caches.look(identity)
     assert caches.take_away(identity, "token")
     assert caches.ids() == []
+    assert os.listdir(Path(caches.path) / ".locks") == []
     assert caches.empty_trash() == []
     assert sorted(os.listdir(caches.path)) == [".locks", ".trash"]
     assert not os.listdir(Path(caches.path) / ".trash")

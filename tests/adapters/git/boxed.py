@@ -1,4 +1,4 @@
-"""A workdir in a sandbox made of a layout's entries alone: the git part, seen from outside, with a real bwrap and a real git."""
+"""A workdir in a sandbox made of a layout's entries alone, with a real bwrap and a real git."""
 
 import os
 import subprocess
@@ -72,7 +72,7 @@ def run_inside(
     instead: Path | None = None,
     environment: dict[str, str] | None = None,
 ) -> Outcome:
-    """Run a shell script in the sandbox of `workdir`; `instead`: without the layout's entries, this folder is writable."""
+    """Run a shell script in the sandbox of `workdir`; `instead`: no layout, this folder is writable and that is all."""
     layout = look(str(workdir), choices or GitChoices(), str(home)) if swept or not instead else Layout(str(workdir))
     entries = ordered([*layout.entries, Entry(str(workdir), WRITE, "the workdir")])
     if instead:
@@ -90,7 +90,7 @@ def run_inside(
             "/usr/bin/python3",
             "-ISEc",
             FENCE,
-            _list([str(workdir), "/tmp", "/dev"]),
+            _list([str(workdir), "/dev"]),
             _list(fence),
             "/bin/sh",
             "-c",

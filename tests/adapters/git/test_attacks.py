@@ -4,14 +4,13 @@ Every attack is shown to work where nothing protects, so that its failure means 
 """
 
 import os
-import stat
 import subprocess
 from pathlib import Path
 
 import pytest
-from adapters.git import layouts
-from adapters.git.boxed import ENVIRONMENT, host, run_inside
+from adapters.git.boxed import host, run_inside
 
+from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices
 
 # In the scripts: $W the workdir, $G its git folder, $C the common folder, $EVIL a command that the host must not run,
@@ -23,7 +22,8 @@ EVIL_FOLDER = (
 GITLINK = "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),{0}"
 
 EXECUTING = {
-    "hook": "mkdir -p $C/hooks; printf '#!/bin/sh\\n%s\\n' \"$EVIL\" > $C/hooks/pre-commit; chmod +x $C/hooks/pre-commit",
+    "hook": "mkdir -p $C/hooks; printf '#!/bin/sh\\n%s\\n' \"$EVIL\" > $C/hooks/pre-commit; "
+    "chmod +x $C/hooks/pre-commit",
     "hooks-moved": "mv $C/hooks $C/h2; mkdir $C/hooks; printf '#!/bin/sh\\n%s\\n' \"$EVIL\" > $C/hooks/post-commit;"
     " chmod +x $C/hooks/post-commit",
     "config": 'git config core.fsmonitor "$EVIL"; git -C $C config core.fsmonitor "$EVIL"; '
@@ -45,10 +45,12 @@ EXECUTING = {
     "nested-pointer": EVIL_FOLDER.format("$W/e")
     + "; mkdir n; echo gitdir: ../e > n/.git; git -C n config core.worktree $W/n",
     "nested-link": EVIL_FOLDER.format("$W/e") + "; mkdir n; ln -s ../e n/.git",
-    "nested-hook": "git init -q n; mkdir -p n/.git/hooks; printf '#!/bin/sh\\n%s\\n' \"$EVIL\" > n/.git/hooks/pre-commit;"
+    "nested-hook": "git init -q n; mkdir -p n/.git/hooks; "
+    "printf '#!/bin/sh\\n%s\\n' \"$EVIL\" > n/.git/hooks/pre-commit;"
     " chmod +x n/.git/hooks/pre-commit",
     "nested-include": "git init -q n; " + EVIL_CONFIG.format("n/evil") + "; git -C n config include.path ../evil",
-    "nested-filter": "git init -q n; cd n; echo '* filter=f' > .gitattributes; echo x > x; git add .; git commit -q -m x; touch -d 2001-01-01 x;"
+    "nested-filter": "git init -q n; cd n; echo '* filter=f' > .gitattributes; echo x > x; git add .; "
+    "git commit -q -m x; touch -d 2001-01-01 x;"
     ' git config filter.f.clean "$EVIL; cat"',
     "nested-alias": 'git init -q n; git -C n config alias.canary "!$EVIL"',
     "nested-commondir": EVIL_FOLDER.format("$W/e") + "; git init -q n; echo ../../e > n/.git/commondir",
@@ -56,7 +58,8 @@ EXECUTING = {
     " git -C n config core.worktree $W/n",
     "bare-redirected": EVIL_FOLDER.format("$W/e") + "; git -C e config core.worktree $W/n; mkdir n;"
     " echo ref: refs/heads/x > n/HEAD; echo ../e > n/commondir",
-    "rebase-todo": "mkdir $G/rebase-merge; cd $G/rebase-merge; git rev-parse HEAD | tee onto orig-head > stopped-sha; echo refs/heads/x > head-name;"
+    "rebase-todo": "mkdir $G/rebase-merge; cd $G/rebase-merge; "
+    "git rev-parse HEAD | tee onto orig-head > stopped-sha; echo refs/heads/x > head-name;"
     ' touch interactive done; echo 1 > msgnum; echo 1 > end; echo "exec $EVIL" > git-rebase-todo',
 }
 LAYOUTS = {
@@ -186,3 +189,49 @@ def _harmed(scene: Scene, before: list[str]) -> bool:
     said = scene.run("commit", "--allow-empty", "-m", "x", cwd=scene.workdir) + scene.run("tag", "z", cwd=scene.workdir)
     now = sorted(os.listdir(scene.base))
     return "hangs" in said or scene.victim.read_text() != "precious\n" or now != before
+
+
+SHOWING = {
+    "alternates": "mkdir -p $C/objects/info; echo $W/o > $C/objects/info/alternates; mkdir o; "
+    "cp -r $C/objects/?? o/; rm -rf $C/objects/??",
+    "attributes": "mkdir -p $C/info; echo '* -diff' > $C/info/attributes; echo '* -diff' > $C/info/a; "
+    "mv -f $C/info/a $C/info/attributes",
+    "replace": "git replace HEAD HEAD~1; mkdir -p $C/refs/replace; "
+    "git rev-parse HEAD~1 > $C/refs/replace/$(git rev-parse HEAD)",
+}
+
+
+@pytest.mark.parametrize("layout", ["plain", "linked", "separate"])
+@pytest.mark.parametrize("name", ["attributes", "replace"])
+@pytest.mark.parametrize("protected", [True, False])
+def test_the_host_sees_what_is_there(name: str, layout: str, protected: bool, tmp_path: Path) -> None:
+    """Attributes beside the tree and replaced objects cannot hide anything from the host's diff and log."""
+    scene = Scene(tmp_path, LAYOUTS[layout])
+    before = scene.run("show", "HEAD", cwd=scene.workdir)
+    scene.attack(SHOWING[name], protected=protected)
+    assert (scene.run("show", "HEAD", cwd=scene.workdir) == before) is protected
+
+
+@pytest.mark.parametrize("layout", ["plain", "linked", "separate"])
+@pytest.mark.parametrize("protected", [True, False])
+def test_objects_come_from_nowhere_else(layout: str, protected: bool, tmp_path: Path) -> None:
+    """No other place for objects can be named: what is deleted is seen to be."""
+    scene = Scene(tmp_path, LAYOUTS[layout])
+    scene.attack(SHOWING["alternates"], protected=protected)
+    assert ("fatal" in scene.run("show", "HEAD", cwd=scene.workdir)) is protected
+
+
+@pytest.mark.parametrize(
+    "command", ["ln -s x {}", "mkfifo {}", "python3 -c 'import socket; socket.socket(1).bind(\"{}\")'"]
+)
+def test_the_fence(command: str, tmp_path: Path) -> None:
+    """In git's folders of a linked worktree no link, FIFO or socket can be made; in the tree they can."""
+    scene = Scene(tmp_path, layouts.linked)
+    for folder in (scene.git, scene.common / "refs", scene.common / "logs", scene.common / "objects"):
+        inside = run_inside(
+            scene.workdir, f"cd {folder}; {command.format('x9')}; mkdir -p d; mv d d2; rmdir d2", home=scene.home
+        )
+        assert not os.path.lexists(folder / "x9")
+        assert inside.renamed() == []
+    run_inside(scene.workdir, command.format("x9"), home=scene.home)
+    assert os.path.lexists(scene.workdir / "x9")

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from adapters.git import layouts
 from adapters.git.boxed import host
 
+from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, look
 from omac.domain.confinement import below
 from omac.domain.refusal import Refusal
@@ -19,7 +19,7 @@ PLACES = ("", "/.git", "/a", "/a/.git", "/worktrees/x", "/a/worktrees/x", "/.git
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_grant_outside(seed: int, tmp_path: Path) -> None:
-    """Either a refusal, or entries in the workdir, its own repository's common folder, or nowhere; no link is passed."""
+    """Either a refusal, or entries in the workdir or its own repository's common folder; no link is passed."""
     chance = random.Random(seed)
     arena = Arena(tmp_path)
     granted = 0
@@ -72,6 +72,8 @@ class Arena:
         """Some git folders, real or pretended, pointers, and links."""
         for _ in range(chance.randrange(1, 5)):
             place = Path(f"{workdir}{chance.choice(PLACES)}")
+            if os.path.realpath(place) != str(place):
+                continue  # a link planted before leads there: never write through it
             kind = chance.random()
             try:
                 if kind < 0.25 and place != workdir:
@@ -79,7 +81,7 @@ class Arena:
                     place.symlink_to(self.path(workdir, chance))
                 elif kind < 0.5 and place != workdir:
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_bytes(self.text(workdir, chance, b"gitdir: "))
+                    _write(place, self.text(workdir, chance, b"gitdir: "))
                 else:
                     self.folder(place, workdir, chance)
             except (OSError, ValueError):
@@ -89,20 +91,19 @@ class Arena:
         place.mkdir(parents=True, exist_ok=True)
         for name in ("objects", "refs"):
             if chance.random() < 0.8:
-                if chance.random() < 0.1:
+                if chance.random() < 0.1 and not (place / name).exists():
                     (place / name).symlink_to(self.path(workdir, chance))
                 else:
                     (place / name).mkdir(exist_ok=True)
         if chance.random() < 0.9:
-            (place / "HEAD").write_text("ref: refs/heads/main\n")
+            _write(place / "HEAD", b"ref: refs/heads/main\n")
         for name in ("commondir", "gitdir"):
             if chance.random() < 0.5:
-                (place / name).write_bytes(self.text(workdir, chance, b""))
+                _write(place / name, self.text(workdir, chance, b""))
         if chance.random() < 0.3:
             worktree = self.path(workdir, chance)
-            (place / "config").write_text(
-                f"[core]\n\tworktree = {worktree}\n\thooksPath = {self.path(workdir, chance)}\n"
-            )
+            settings = f"[core]\n\tworktree = {worktree}\n\thooksPath = {self.path(workdir, chance)}\n"
+            _write(place / "config", settings.encode(errors="surrogateescape"))
 
     def text(self, workdir: Path, chance: random.Random, begin: bytes) -> bytes:
         if chance.random() < 0.1:
@@ -132,3 +133,11 @@ class Arena:
         if form < 0.4:
             return target.replace("/", "//", 1) + chance.choice(("/..", "/.", "/../work", "/worktrees/x", "\n"))
         return target
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Never through a link: the last part is made anew."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    os.write(descriptor, content)
+    os.close(descriptor)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from adapters.git import layouts
 from adapters.git.boxed import host, run_inside
 
+from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, Layout, look
 from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, below
 from omac.domain.refusal import Refusal
@@ -273,7 +273,10 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
             target.write_text("")
     value = {"include.path": "../tools/it"}.get(setting, "tools/it")
     host("git", "config", setting, value, cwd=workdir, home=home)
-    plant = "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit; mv tools t2; mkdir tools; echo fine > f"
+    plant = (
+        "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit; mv tools t2; "
+        "mkdir tools; echo fine > f"
+    )
     run_inside(workdir, plant, home=home)
     assert (workdir / "f").read_text() == "fine\n"
     if there or setting not in ("core.fsmonitor", "filter.x.clean"):  # a command that is not there is only told of
@@ -282,7 +285,7 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
 
 
 def test_hooks_folder_of_the_user(tmp_path: Path, home: Path) -> None:
-    """`core.hooksPath = .githooks` in ~/.gitconfig makes that folder of every worktree one that must not be made."""
+    """`core.hooksPath = .githooks` in ~/.gitconfig: that folder cannot be made in any worktree."""
     workdir = layouts.plain(tmp_path, home)
     (home / ".gitconfig").write_text("[core]\n\thooksPath = .githooks\n")
     run_inside(workdir, "mkdir -p .githooks; echo evil > .githooks/pre-commit; echo fine > f", home=home)
@@ -313,3 +316,12 @@ def test_hooks_run_inside_only_when_asked_for(
     inside = run_inside(workdir, "git commit -q --allow-empty -m x", home=home, choices=GitChoices(hooks=hooks))
     assert inside.status == 0, inside.output
     assert (workdir / "ran").exists() is ran
+
+
+def test_objects_of_another_repository(tmp_path: Path, home: Path) -> None:
+    """A clone that shares objects is not granted what it names, and the warning has the flag that would."""
+    layouts.plain(tmp_path, home)
+    host("git", "clone", "-q", "--shared", "repo", "shared", cwd=tmp_path, home=home)
+    layout = _look(tmp_path / "shared", home)
+    assert f"--read {tmp_path}/repo/.git/objects" in layout.warnings[0]
+    assert all(below(entry.path, str(tmp_path / "shared")) for entry in layout.entries)

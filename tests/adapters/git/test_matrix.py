@@ -1,4 +1,4 @@
-"""Every ordinary git operation, in every layout: what is left on the host is what the same commands leave without a sandbox."""
+"""Every ordinary git operation in every layout: what it leaves on the host is what it leaves without a sandbox."""
 
 import os
 import shutil
@@ -16,11 +16,11 @@ from omac.adapters.git.layout import GitChoices
 OPERATIONS = {
     "edit": """
         echo x > n; git add n; git rm -q a; git mv b d; git commit -q -m new
-        echo y > n; git commit -q -a -m newer; git commit -q --amend -m amended; echo z > n; git commit -q --amend -a --no-edit
-        echo x >> n; git stash -q; git stash pop -q; git stash -q -m kept; echo y >> d; git stash -q; git stash drop -q
-        git reset -q --hard HEAD~1; git checkout -q topic -- t; git restore --staged t; git clean -q -f; echo x > n; git add n
-        git log --oneline --all; git reflog; git diff HEAD~1; git blame c; git worktree list; git show --stat
-    """,
+        echo y > n; git commit -q -a -m newer; git commit -q --amend -m amended; echo z > n; git commit -q --amend -a
+        --no-edit echo x >> n; git stash -q; git stash pop -q; git stash -q -m kept; echo y >> d; git stash -q; git
+        stash drop -q git reset -q --hard HEAD~1; git checkout -q topic -- t; git restore --staged t; git clean -q -f;
+        echo x > n; git add n git log --oneline --all; git reflog; git diff HEAD~1; git blame c; git worktree list; git
+    show --stat """,
     "join": """
         git rebase -q topic; git switch -q -c after; git merge -q topic
         git switch -q -c picked spare; git cherry-pick topic topic~1; git revert --no-edit HEAD
@@ -37,10 +37,11 @@ OPERATIONS = {
         git switch -q -c fresh; git switch -q -; git switch -q --detach topic; git switch -q new; git switch -q -c last
         git bisect start HEAD HEAD~2; git bisect run true; git bisect reset; git switch -q -c end; git branch -d last
     """,
-    "rename": "git branch new; git branch -m new newer; git branch -m other older; git branch -m spare spare/deep; git branch -c topic copy",
+    "rename": "git branch new; git branch -m new newer; git branch -m other older; "
+    "git branch -m spare spare/deep; git branch -c topic copy",
     "upkeep": """
-        git branch soon; git -c gc.autoDetach=false -c gc.auto=1 gc --auto -q; git gc -q; git pack-refs --all; git branch later
-        git tag packed; git pack-refs --all; git branch -q -D other soon; git gc --auto
+        git branch soon; git -c gc.autoDetach=false -c gc.auto=1 gc --auto -q; git gc -q; git pack-refs --all; git
+        branch later git tag packed; git pack-refs --all; git branch -q -D other soon; git gc --auto
     """,
 }
 LOOKING = (
@@ -73,7 +74,7 @@ def test_as_outside(
 
     Where the settings are pinned in place, git renames a branch and then says that it cannot write its settings.
     """
-    builder, where, own_config = LAYOUTS[name]
+    _builder, where, own_config = LAYOUTS[name]
     place, home, workdir = _fresh(name, built, tmp_path_factory)
     steps = OPERATIONS[operation]
     if operation == "rename" and not own_config:

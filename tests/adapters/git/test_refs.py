@@ -1,4 +1,4 @@
-"""adapters/git/refs.py and branches.py: what a session does to its copy of refs and settings, and what comes home of it."""
+"""adapters/git/refs.py and branches.py: what of a session's copy of refs and settings comes home."""
 
 import os
 import signal
@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from adapters.git import layouts
 from adapters.git.boxed import host, run_inside
 
+from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, look, prepare
 from omac.adapters.git.refs import is_name, parsed
 
@@ -30,7 +30,7 @@ def _left(base: Path) -> list[str]:
 
 
 def test_deleting_a_packed_ref_comes_home(tmp_path: Path, home: Path) -> None:
-    """While the program runs the host has it; afterwards it is gone there too, and so is the older value below a loose one."""
+    """While the program runs the host has it; afterwards it is gone, and so is the older value below a loose one."""
     workdir = layouts.linked_packed(tmp_path, home)
     assert (tmp_path / "repo/.git/refs/heads/other").exists()
     assert not (tmp_path / "repo/.git/refs/heads/spare").exists()
@@ -96,7 +96,10 @@ def test_a_killed_session_loses_nothing(tmp_path: Path, home: Path) -> None:
 def test_replacements_do_not_come_home(tmp_path: Path, home: Path) -> None:
     """`git replace` cannot make a loose ref, and one that is packed inside stays there."""
     workdir = layouts.linked(tmp_path, home)
-    script = "git replace HEAD HEAD~1; echo $(git rev-parse HEAD~1) refs/replace/$(git rev-parse HEAD) >> $(readlink $C/packed-refs)"
+    script = (
+        "git replace HEAD HEAD~1; "
+        "echo $(git rev-parse HEAD~1) refs/replace/$(git rev-parse HEAD) >> $(readlink $C/packed-refs)"
+    )
     inside = run_inside(workdir, f"C=$(git rev-parse --git-common-dir); {script}; git log -1 --format=%s", home=home)
     assert "third" in inside.output
     assert "work" in host("git", "log", "-1", "--format=%s", cwd=workdir, home=home)
@@ -110,8 +113,8 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
     workdir = builder(tmp_path, home)
     before = _refs(workdir, home)
     script = """
-        git commit -q --allow-empty -m own; git branch new; git branch -f topic HEAD; git branch -D spare; git tag -f v1 HEAD
-        git update-ref refs/heads/other HEAD; git update-ref refs/heads/deep/er HEAD; git branch -m new newer
+        git commit -q --allow-empty -m own; git branch new; git branch -f topic HEAD; git branch -D spare; git tag -f v1
+        HEAD git update-ref refs/heads/other HEAD; git update-ref refs/heads/deep/er HEAD; git branch -m new newer
         echo $(git rev-parse HEAD) > $(git rev-parse --git-path refs/heads/other)
     """
     inside = run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
@@ -150,7 +153,10 @@ def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
     host("git", "clone", "-q", str(tmp_path / "repo.git"), "clone", cwd=tmp_path, home=home)
     host("git", "worktree", "add", "-q", "-b", "mine", str(tmp_path / "wt2"), cwd=tmp_path / "clone", home=home)
     host("git", "branch", "--track", "old", "origin/spare", cwd=tmp_path / "clone", home=home)
-    script = "set -e; git switch -q -c t --track origin/topic; git branch -m old moved; git branch --track gone origin/main; git branch -D gone"
+    script = (
+        "set -e; git switch -q -c t --track origin/topic; git branch -m old moved; "
+        "git branch --track gone origin/main; git branch -D gone"
+    )
     inside = run_inside(tmp_path / "wt2", script, home=home)
     assert inside.status == 0, inside.output
     assert inside.findings == []

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from adapters.git import layouts
 from adapters.git.boxed import Outcome, host, run_inside
 
+from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, look
 from omac.adapters.git.sweep import sweep
 
@@ -85,11 +85,13 @@ SUBMODULES = {
     " mv -f .git/modules/libs/sub/c2 .git/modules/libs/sub/config",
     "moved": f"cp -r .git/modules/libs .git/modules/l2; git config -f .git/modules/l2/sub/config {EVIL};"
     " mv .git/modules/libs .git/modules/l3; mv .git/modules/l2 .git/modules/libs",
-    "parent": f"mv libs l2; mkdir -p libs/sub; git init -q libs/sub; git -C libs/sub config {EVIL}; git -C libs/sub add .",
+    "parent": f"mv libs l2; mkdir -p libs/sub; git init -q libs/sub; git -C libs/sub config {EVIL}; "
+    f"git -C libs/sub add .",
     "pointer": f"git init -q e; git -C e config {EVIL}; git -C e config core.worktree $W/libs/sub; rm -f libs/sub/.git;"
     " echo gitdir: ../../e/.git > libs/sub/.git",
     "new": f"git init -q --bare .git/modules/evil; git config -f .git/modules/evil/config {EVIL};"
-    " git config -f .git/modules/evil/config core.bare false; git config -f .git/modules/evil/config core.worktree $W/n;"
+    " git config -f .git/modules/evil/config core.bare false; "
+    "git config -f .git/modules/evil/config core.worktree $W/n;"
     " mkdir n; echo gitdir: ../.git/modules/evil > n/.git; cd n; echo x > x; git add x",
     "worktree": f"git worktree add -q n; git config extensions.worktreeConfig true; git -C n config --worktree {EVIL};"
     f" git config -f .git/worktrees/n/config.worktree {EVIL}; rm -rf e; cp -r .git e; git config -f e/config {EVIL};"
@@ -135,7 +137,10 @@ def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) 
 
 def test_nothing_is_overwritten(workdir: Path, home: Path) -> None:
     """A name that is taken is passed over."""
-    script = "git init -q n; git -C n config core.editor evil; echo kept > n/.git.omac-disarmed; mkdir n/.git.omac-disarmed-1"
+    script = (
+        "git init -q n; git -C n config core.editor evil; echo kept > n/.git.omac-disarmed; "
+        "mkdir n/.git.omac-disarmed-1"
+    )
     inside = run_inside(workdir, script, home=home)
     assert inside.renamed() == [f"{workdir}/n/.git.omac-disarmed-2"]
     assert (workdir / "n/.git.omac-disarmed").read_text() == "kept\n"
@@ -184,15 +189,15 @@ def test_set_user_id(workdir: Path, home: Path) -> None:
         ".vscode/tasks.json",
         ".vscode/settings.json",
         ".idea/workspace.xml",
-    ]
-    + [
         ".claude/settings.json",
         ".claude/settings.local.json",
         ".claude/hooks/x.sh",
         ".codex/config.toml",
         ".opencode/plugin/x.ts",
-    ]
-    + ["deep/er/.cursor/mcp.json", ".devcontainer/devcontainer.json", ".githooks/pre-commit"],
+        "deep/er/.cursor/mcp.json",
+        ".devcontainer/devcontainer.json",
+        ".githooks/pre-commit",
+    ],
 )
 def test_what_other_programs_obey(path: str, workdir: Path, home: Path) -> None:
     """New and changed ones are reported, where they are; those that were there and stayed are not."""
@@ -244,3 +249,10 @@ def test_speed(workdir: Path, home: Path) -> None:
         assert sweep(str(workdir), layout, since_ns) == []
         times.append(time.perf_counter() - began)
     assert min(times) < 0.1
+
+
+def test_what_was_disarmed_stays_so(workdir: Path, home: Path) -> None:
+    """The next sweep does not rename it again."""
+    inside = run_inside(workdir, "ln -s /etc/passwd .git/MERGE_MSG; ln -s /etc/passwd .git/refs/heads/evil", home=home)
+    assert len(inside.renamed()) == 2
+    assert run_inside(workdir, "true", home=home).findings == []

@@ -102,7 +102,7 @@ def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
             os.chown(one, NOBODY, NOBODY)
         before = _files(world.home)
         plants = []
-        for place in harness.pinned:
+        for place in (*harness.pinned, *harness.added_to):
             path = f"~/{place.rstrip('/')}"
             plants.append(f"echo evil > {path}; mkdir -p {path}; echo evil > {path}/evil.json; mv {path} {path}.old;")
             plants.append(f"rm -rf {path}; ln -s /tmp {path};")
@@ -127,14 +127,16 @@ def test_a_variable_moves_what_a_harness_keeps(world: Box) -> None:
     assert sorted(os.listdir(elsewhere)) == ["auth.json"]
 
 
-def test_what_a_client_writes_anew_it_has_to_itself(world: Box) -> None:
-    """Codex brings skills along: it can put them where it does, and nobody finds there what a session left."""
+def test_what_a_client_adds_is_gone_with_the_session(world: Box) -> None:
+    """Codex adds skills of its own at every start: it can, and no session finds there what another one left."""
     world.give(world.home / ".codex/skills/mine/SKILL.md", "mine")
     world.give(world.home / ".codex/skills/.system/x", "old")
-    script = "cd ~/.codex/skills; ls .system; echo new > .system/x && cat .system/x; echo x > mine/SKILL.md; cat mine/*"
-    done = world.run("sh", "-c", script, options=("--harness", "codex"))
-    assert done.out == "new\nmine"
+    script = "cd ~/.codex/skills; rm -rf .system; mkdir .system evil; echo new > .system/x; cat .system/x mine/SKILL.md"
+    done = world.run("sh", "-c", f"{script}; echo x > mine/SKILL.md; rm -rf mine; ls", options=("--harness", "codex"))
+    assert done.out == "new\nmineevil\nmine\n"
     assert (world.home / ".codex/skills/.system/x").read_text() == "old"
+    assert (world.home / ".codex/skills/mine/SKILL.md").read_text() == "mine"
+    assert sorted(os.listdir(world.home / ".codex/skills")) == [".system", "mine"]
 
 
 def test_a_folder_behind_a_link_is_found(world: Box) -> None:

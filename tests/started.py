@@ -1,0 +1,25 @@
+"""A real `omac start` for tests: a shell, outside any sandbox, that lives no longer than its omac."""
+
+from pathlib import Path
+
+from real_omac import Omac, Serving
+
+BARE = ("start", "--no-sandbox")
+WAIT = "while kill -0 $PPID 2>/dev/null; do sleep 0.05; done"  # as long as omac is there
+LOOP = f"echo up; {WAIT}"
+SHOW = f"env; echo ready; {WAIT}"
+
+
+def started(omac: Omac, project: Path, script: str, *options: str) -> Serving:
+    """A shell with this script, outside any sandbox, in a project; its standard input never ends."""
+    return omac.start(*BARE, "--workdir", str(project), *options, "--", "sh", "-c", script)
+
+
+def told(run: Serving) -> dict[str, str]:
+    """The environment that a command printed, up to a line that says "ready"."""
+    found = {}
+    while (line := run.line().rstrip("\n")) != "ready":
+        name, equals, value = line.partition("=")
+        if equals:
+            found[name] = value
+    return found
