@@ -114,9 +114,16 @@ def _bubblewrap() -> str:
 
 def _require_landlock(plan: Plan) -> None:
     """Say what this kernel cannot keep out, where the policy counts on it."""
-    if plan.policy.network == "none":
-        return  # nothing of the host's network is there
+    policy = plan.policy
     abi = landlock.abi()
+    if policy.fence and abi < landlock.FENCE_ABI:
+        policy.fence = ()
+        sys.stderr.write(
+            "omac: on this kernel it can make links among git's files while it runs (Linux 5.19 can refuse that); "
+            "they are put out of the way when it ends: run no git there meanwhile\n"
+        )
+    if policy.network == "none":
+        return  # nothing of the host's network is there
     missing = []
     if abi < landlock.NETWORK_ABI:
         missing.append("it can listen on any TCP port (Linux 6.7 can refuse that)")

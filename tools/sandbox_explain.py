@@ -24,7 +24,7 @@ def explain(plan: Plan, json: bool) -> int:
     ports = f"; listens on {', '.join(map(str, policy.ports))}" if policy.ports else ""
     print(f"network  {policy.network}{ports}")
     for name, by in _limits(plan).items():
-        print(f"limit    {name}={policy.limits[name]:g} by {by}")
+        print(f"limit    {name}={_exactly(policy.limits[name])} by {by}")
     print(f"gets     {' '.join(sorted(policy.environment))}")
     print()
     width = min(max((len(entry.path) for entry in policy.entries), default=0), 72)
@@ -52,7 +52,7 @@ def _document(plan: Plan) -> dict[str, object]:
         "backend": plan.backend,
         "network": policy.network,
         "ports": list(policy.ports),
-        "limits": {name: {"value": f"{policy.limits[name]:g}", "by": by} for name, by in _limits(plan).items()},
+        "limits": {name: {"value": _exactly(policy.limits[name]), "by": by} for name, by in _limits(plan).items()},
         "environment": sorted(policy.environment),
         "paths": [
             {"path": entry.path, "access": entry.access, "reason": entry.reason}
@@ -64,6 +64,10 @@ def _document(plan: Plan) -> dict[str, object]:
         "fence": list(policy.fence),
         "warnings": list(policy.warnings),
     }
+
+
+def _exactly(amount: float) -> str:
+    return str(int(amount)) if amount == int(amount) else str(amount)
 
 
 def _limits(plan: Plan) -> dict[str, str]:

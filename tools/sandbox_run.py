@@ -57,8 +57,9 @@ def _run(asked: Asked) -> int:
 
     if asked.run:
         from omac.adapters.sandbox.orphans import die_with_parent
+        from omac.adapters.sandbox.terminal import ORPHANED
 
-        die_with_parent(15)  # SIGTERM, for the program; when it has ended, what it left is swept
+        die_with_parent(ORPHANED)  # the program ends, what it left is swept
     host = dict(os.environ)
     planned = plan(asked, host)
     if asked.explain:

@@ -142,7 +142,7 @@ def open_root(environment: Mapping[str, str], make: bool) -> Root | None:
     path = os.path.join(above, home, "omac")
     passed: list[int] = []
     try:
-        if make:
+        if make and environment.get("XDG_CACHE_HOME", "").startswith("/"):  # a home that is missing is not ours to make
             os.makedirs(above, 0o700, exist_ok=True)
         passed.append(os.open(above, FOLDER_FLAGS))
         _require_safe(os.fstat(passed[0]), above, own=False)

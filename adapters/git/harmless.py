@@ -8,81 +8,20 @@ from __future__ import annotations
 from omac.adapters.git import config
 from omac.adapters.git.configured import general_key
 
-_SECTIONS = (
-    frozenset(  # of keys without a subsection, but for branch
-        ("advice", "author", "branch", "color", "column", "commit", "committer", "extensions", "feature", "fetch")
-    )
-    | frozenset(
-        (
-            "index",
-            "init",
-            "log",
-            "maintenance",
-            "merge",
-            "pack",
-            "pull",
-            "push",
-            "rebase",
-            "rerere",
-            "stash",
-            "status",
-            "tag",
-        )
-    )
-    | frozenset(("user",))
+_SECTIONS = frozenset(  # of keys without a subsection, but for branch
+    "advice author branch color column commit committer extensions feature fetch index log maintenance merge pack pull"  # noqa: SIM905
+    " push rebase rerere stash status tag user".split()
 )
 _CORE = frozenset(
-    (
-        "abbrev",
-        "autocrlf",
-        "bare",
-        "bigfilethreshold",
-        "checkstat",
-        "commentchar",
-        "commitgraph",
-        "compression",
-        "eol",
-        "filemode",
-        "fscache",
-        "hidedotfiles",
-        "ignorecase",
-        "logallrefupdates",
-        "longpaths",
-        "loosecompression",
-        "multipackindex",
-        "notesref",
-        "precomposeunicode",
-        "preloadindex",
-        "protecthfs",
-        "protectntfs",
-        "quotepath",
-        "repositoryformatversion",
-        "safecrlf",
-        "sharedrepository",
-        "sparsecheckout",
-        "sparsecheckoutcone",
-        "splitindex",
-        "symlinks",
-        "trustctime",
-        "untrackedcache",
-        "whitespace",
-    )
+    "abbrev autocrlf bare bigfilethreshold checkstat commentchar commitgraph compression eol filemode fscache"  # noqa: SIM905
+    " hidedotfiles ignorecase logallrefupdates longpaths loosecompression multipackindex notesref"
+    " precomposeunicode preloadindex protecthfs protectntfs quotepath repositoryformatversion safecrlf"
+    " sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache"
+    " whitespace".split()
 )
 _REMOTE = frozenset(
-    (
-        "url",
-        "pushurl",
-        "fetch",
-        "push",
-        "mirror",
-        "tagopt",
-        "prune",
-        "prunetags",
-        "skipdefaultupdate",
-        "skipfetchall",
-        "promisor",
-        "partialclonefilter",
-    )
+    "url pushurl fetch push mirror tagopt prune prunetags skipdefaultupdate skipfetchall promisor"  # noqa: SIM905
+    " partialclonefilter".split()
 )
 _SUBMODULE = frozenset(("url", "active", "branch", "ignore", "fetchrecursesubmodules"))
 _UPDATES = ("checkout", "rebase", "merge", "none")

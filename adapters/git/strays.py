@@ -151,7 +151,8 @@ class Strays:
     def _pointer(self, path: str, target: str, *, same: bool) -> None:
         """A `.git` file: where it leads must be a folder that was looked at, or is harmless."""
         known = self._layout.known
-        if target in known or os.path.dirname(os.path.dirname(target)) in known:
+        common, _, name = target.rpartition("/worktrees/")
+        if target in known or (common in known and name and "/" not in name):
             if not same:
                 self.reported.append((path, f"is new, and leads to {target}"))  # the folder was judged by itself
         elif below(target, self._workdir) or any(below(target, git) for git in known):

@@ -143,8 +143,8 @@ def _mounts(entry: Entry, policy: Policy, files: Files) -> list[str]:
 def _masked(path: str, files: Files, masks: list[str]) -> list[str]:
     """Nothing is seen of what is there; what is not there needs no mask.
 
-    A folder can be passed through, to what an entry names below it, and so that programs that look for something in it are
-    told that it is not there.
+    A folder can be passed through, to what an entry names below it, and so that programs that look for something in it
+    are told that it is not there.
     """
     try:
         mode = os.lstat(path).st_mode

@@ -1,7 +1,7 @@
 """A policy for the host's own file system: what mounts would have shown or hidden, said by rules that only allow.
 
-Empty folders of the sandbox's own become one temporary folder; copies of files lie in it. What is denied below something
-readable is left out by naming all that lies beside it. What cannot be said so stays as it is, and is refused where it
+Empty folders of the sandbox's own become one temporary folder; copies of files lie in it. What is denied below
+something readable is left out by naming all that lies beside it. What cannot be said so stays, and is refused where it
 is to be enforced (`landlock_only.refusals`).
 """
 
@@ -15,41 +15,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-GIT_CONFIG = ".gitconfig"  # in a home
 DEPTH_MAX = 8  # of folders between something readable and what is denied in it
 
 
 def flattened(policy: Policy, temporary: str) -> Policy:
-    """The same for Landlock alone. `temporary` is an empty folder of this launch's own, and made ready here."""
+    """The same for Landlock alone. `temporary` is an empty folder of this launch's own, and made ready here.
+
+    It is the home too, unless something of the home was granted for writing. What is shown in another place than its
+    own, a socket, is left out: there are none to connect to.
+    """
     denied = [entry.path for entry in policy.entries if entry.access == DENY]
     denied += [path for path in policy.hidden if governing(policy.entries, path) is not None]
     entries = [Entry(temporary, WRITE, "temporary files")]
     for entry in policy.entries:
+        if entry.source != entry.path or entry.access in (COPY, PRIVATE):
+            continue
         if entry.access == READ and not entry.made:
             entries += _around(entry, denied)
         elif entry.access == WRITE or entry.made or (entry.access == DENY and _writable(policy, entry.path)):
             entries.append(entry)
-    environment = dict(policy.environment) | {"TMPDIR": temporary}
-    home = environment.get("HOME", "")
-    for entry in policy.entries:
-        if entry.access == COPY:
-            path = f"{temporary}/{os.path.basename(entry.path)}"
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            os.write(descriptor, entry.content)
-            os.close(descriptor)
-            for name, value in environment.items():
-                if value == entry.path:
-                    environment[name] = path
-    if not any(below(entry.path, home) and entry.access == WRITE and entry.made for entry in policy.entries):
-        environment["HOME"] = temporary
-    for name, value in environment.items():
-        around = governing(policy.entries, value) if value.startswith("/") else None
-        if around is not None and around.access == PRIVATE and name not in ("HOME", "TMPDIR"):
-            environment[name] = temporary + value
     return Policy(
         policy.workdir,
         ordered(entries),
-        environment,
+        _environment(policy, temporary),
         hidden=policy.hidden,
         network=policy.network,
         ports=policy.ports,
@@ -57,6 +45,47 @@ def flattened(policy: Policy, temporary: str) -> Policy:
         fence=policy.fence,
         warnings=policy.warnings,
     )
+
+
+def _environment(policy: Policy, temporary: str) -> dict[str, str]:
+    """The variables, which lead to where things are now; copies of files are put there."""
+    home = policy.environment.get("HOME", "")
+    needs_home = any(below(entry.path, home) and entry.access == WRITE and entry.made for entry in policy.entries)
+    moved = {}  # where each copy lies: below the home that there is, else below the temporary folder
+    for entry in policy.entries:
+        if entry.access == COPY:
+            in_home = below(entry.path, home) and not needs_home
+            moved[entry.path] = temporary + (entry.path.removeprefix(home) if in_home else entry.path)
+    for entry in policy.entries:
+        if entry.access == COPY:
+            content = entry.content
+            for before, after in moved.items():  # copies of settings name each other
+                content = content.replace(os.fsencode(before), os.fsencode(after))
+            _write(moved[entry.path], content)
+    shown_elsewhere = {entry.path for entry in policy.entries if entry.source != entry.path}
+    environment = {}
+    for name, value in policy.environment.items():
+        around = governing(policy.entries, value) if value.startswith("/") else None
+        if value in moved:
+            environment[name] = moved[value]
+        elif value in shown_elsewhere:
+            continue
+        elif around is not None and around.access == PRIVATE:
+            environment[name] = temporary + value
+        else:
+            environment[name] = value
+    environment["TMPDIR"] = temporary
+    environment["HOME"] = home if needs_home else temporary
+    return environment
+
+
+def _write(path: str, content: bytes) -> None:
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def _around(entry: Entry, denied: Iterable[str], depth: int = 0) -> list[Entry]:

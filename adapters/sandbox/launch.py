@@ -62,11 +62,14 @@ class Run:
         """
         files = bubblewrap.Files()
         info, info_of_child = os.pipe()
-        gate_of_child, gate = os.pipe()
+        gate_of_child, gate = _gate()
         streams = Streams()
         try:
             expected = bubblewrap.bound(self.policy)
-            line = [bwrap, *bubblewrap.arguments(self.policy, files, seccomp.program(machine))]
+            # A folder of a group hands its set-gid bit on, and git and cp keep it.
+            set_gid = bool(os.stat(self.policy.workdir).st_mode & stat.S_ISGID)
+            filter_program = seccomp.program(machine, set_gid=set_gid)
+            line = [bwrap, *bubblewrap.arguments(self.policy, files, filter_program)]
             line += ["--info-fd", str(info_of_child), "--block-fd", str(gate_of_child), "--", *self._inside()]
             kept = [info_of_child, gate_of_child, *files.descriptors]
             child = os.fork()
@@ -85,10 +88,12 @@ class Run:
                     held(self.init)
                     self.begun = True
                     os.write(gate, b"\n")
+                    begun(self.init)
                 except BaseException:
+                    if self.init:
+                        os.kill(self.init, 9)  # it does not yet end with bubblewrap
                     _kill(child)
                     raise
-                begun(self.init)
                 status = _wait(child)
             _gone(self.init)
             streams.finish()
@@ -115,7 +120,7 @@ class Run:
         from omac.adapters.sandbox.orphans import adopt_orphans, end_orphans
 
         adopt_orphans()
-        gate_of_child, gate = os.pipe()
+        gate_of_child, gate = _gate()
         streams = Streams()
         try:
             child = os.fork()
@@ -265,6 +270,16 @@ def _close_all_but(kept: list[int]) -> None:
         os.closerange(at, descriptor)
         at = descriptor + 1
     os.closerange(at, 1 << 20)
+
+
+def _gate() -> tuple[int, int]:
+    """A pipe whose end for reading never comes to an end: whoever waits there for a byte, and takes the end for one as
+    bubblewrap does, must not go on because omac is gone."""
+    only_read, gate = os.pipe()
+    try:
+        return os.open(f"/proc/self/fd/{only_read}", os.O_RDWR | os.O_CLOEXEC), gate
+    finally:
+        os.close(only_read)
 
 
 def _init(info: int, child: int) -> int:

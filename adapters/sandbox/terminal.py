@@ -18,6 +18,10 @@ FROM_KEYBOARD = (_signal.SIGINT, _signal.SIGQUIT)
 PASSED_ON = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, *FROM_KEYBOARD)
 
 
+ORPHANED = _signal.SIGPWR  # what the kernel shall send when whoever launched omac is gone
+ENDS_WITHIN_S = 5  # after that
+
+
 class Terminal:
     """The controlling terminal, if there is one. `foreground`: omac's process group has it."""
 
@@ -76,12 +80,22 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
         for number in PASSED_ON:
             if _signal.getsignal(number) is not _signal.SIG_IGN:
                 self._before.append((number, _signal.signal(number, self._pass_on)))
+        self._before.append((_signal.SIGPWR, _signal.signal(_signal.SIGPWR, self._end)))
         if self._terminal.there:  # ^Z stops the program, and omac stops when it sees that: once, not twice
             self._before.append((_signal.SIGTSTP, _signal.signal(_signal.SIGTSTP, _nothing)))
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before:
             _signal.signal(number, before)  # type: ignore[arg-type]  # what signal() gave
+
+    def _end(self, _number: int, _frame: object) -> None:
+        """Whoever launched omac is gone: the program is asked to end, and made to when it does not."""
+        self._pass_on(_signal.SIGTERM, None)
+        self._before.append((_signal.SIGALRM, _signal.signal(_signal.SIGALRM, self._kill)))
+        _signal.alarm(ENDS_WITHIN_S)
+
+    def _kill(self, _number: int, _frame: object) -> None:
+        self._pass_on(_signal.SIGKILL, None)
 
     def _pass_on(self, number: int, _frame: object) -> None:
         if number in FROM_KEYBOARD and self._terminal.foreground:

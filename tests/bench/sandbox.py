@@ -1,10 +1,12 @@
 """What a sandbox costs: launching nothing in one, and building in one, each beside the same without omac.
 
-Peers in the same run: bubblewrap with the very arguments that omac gives it, computed beforehand, and, where they are on PATH, the sandboxes
-of other makers (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their folder node_modules/.bin on PATH).
+Peers in the same run: bubblewrap with the very arguments that omac gives it, computed beforehand, and, where they are
+on PATH, the sandboxes of other makers (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their folder
+node_modules/.bin on PATH, with rg and socat).
 """
 
 import contextlib
+import ctypes
 import os
 import resource
 import shutil
@@ -26,12 +28,15 @@ from omac.tools.sandbox_policy import plan
 ROUNDS = 40
 BUILD_ROUNDS = 9
 FILES = 2_000
+SET_CHILD_SUBREAPER = 36
 OMAC = str(Path(sys.executable).parent / "omac")
 BUILD = """\
 set -e
-rm -rf copy && git clone -q {origin} copy && cd copy
+git clone -q {origin} copy
+cd copy
 i=0; while [ $i -lt {files} ]; do echo "value_$i = $i" > module_$i.py; i=$((i+1)); done
-git add . && git -c user.name=A -c user.email=a@example.org commit -qm build
+git add .
+git -c user.name=A -c user.email=a@example.org commit -qm build
 /usr/bin/python3 -m compileall -q .
 """
 
@@ -77,7 +82,8 @@ def launching(
 
 
 def _others(work: Path, environment: dict[str, str]) -> dict[str, Callable[[], None]]:
-    """The sandboxes of other makers that are there and work."""
+    """The sandboxes of other makers that are there and work. They get a real home: one of them wants none in /tmp."""
+    environment = environment | {"HOME": os.environ["HOME"]}
     calls = {}
     if srt := shutil.which("srt"):
         calls["sandbox-runtime"] = _process([srt, "true"], work, environment)
@@ -85,7 +91,10 @@ def _others(work: Path, environment: dict[str, str]) -> dict[str, Callable[[], N
         calls["codex"] = _process([codex, "sandbox", "linux", "true"], work, environment)
         if not _works(calls["codex"]):
             calls["codex"] = _process([codex, "sandbox", "true"], work, environment)
-    return {name: call for name, call in calls.items() if _works(call)}
+    working = {name: call for name, call in calls.items() if _works(call)}
+    for name in calls.keys() - working.keys():
+        print(f"{name} is there and does not work", file=sys.stderr)
+    return working
 
 
 def building(top: Path, environment: dict[str, str]) -> Figure:
@@ -93,9 +102,17 @@ def building(top: Path, environment: dict[str, str]) -> Figure:
     work, origin = top / "work", top / "work" / "origin"
     _repository(origin, environment)
     script = BUILD.format(origin=origin, files=FILES)
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # bubblewrap does not wait for what it started
     inside = _process([OMAC, "sandbox", "run", "--", "sh", "-c", script], work, environment)
     outside = _process(["sh", "-c", script], work, environment)
-    pairs = [(_cpu(inside), _cpu(outside)) for _ in range(BUILD_ROUNDS + 1)][1:]
+    pairs = []
+    for _ in range(BUILD_ROUNDS + 1):
+        taken = []
+        for call in (inside, outside):
+            taken.append(_cpu(call))
+            shutil.rmtree(work / "copy")  # the sandbox could not: it is a repository, and pinned in the next run
+        pairs.append(taken)
+    pairs = pairs[1:]  # the first warmed up
     ratio = median([one / other for one, other in pairs])
     ours, peer = median([one for one, _ in pairs]), median([other for _, other in pairs])
     return Figure("build, CPU", f"{ours:.2f} s", f"{peer:.2f} s", f"{ratio:.3f}x", "<= 1.10x", ratio <= 1.10)
@@ -158,8 +175,12 @@ def _works(call: Callable[[], None]) -> bool:
 
 
 def _cpu(call: Callable[[], None]) -> float:
+    """Seconds, of all that the call started."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     call()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -213,6 +213,36 @@ def test_explain_says_all_and_does_nothing(world: Box) -> None:
     assert not world.state.exists() or not list(world.state.iterdir())
     text = world.host(*world.omac("sandbox", "run", "--explain")).out
     assert f"write    {world.workdir}" in text
+    caches = world.home / ".cache"
+    assert f"write    {caches}/omac/" in text
+    assert not caches.exists()
+    assert world.run("true").status == 0
+    assert caches.exists()
+
+
+def test_folders_in_memory_are_no_larger_than_the_memory(mine: Box) -> None:
+    """What a private folder holds takes memory: under a limit it holds no more than that."""
+    size = ("stat", "-f", "-c", "%b %S", "/tmp")
+    blocks, bytes_each = map(int, mine.run(*size, options=("--limit", "memory=64M")).out.split())
+    assert blocks * bytes_each == 64 << 20
+    blocks, bytes_each = map(int, mine.run(*size).out.split())
+    assert blocks * bytes_each == 4 << 30
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by a mount of its own")
+def test_limits_are_those_of_the_backend_there_is() -> None:
+    """Without bubblewrap there is no user namespace by which processes could be counted, and none is counted on."""
+    hidden = 'mount --bind /dev/null "$(command -v bwrap)" && '
+    nobody = 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
+    with box(NOBODY) as world:
+        line = world.omac("sandbox", "run", "--explain", "--limit", "pids=50000", "--", "true")
+        for first, counted in (
+            (hidden, "which counts all that this user runs, in the sandbox and outside"),
+            ("", "in the sandbox's own user namespace"),
+        ):
+            command = ["unshare", "--mount", "sh", "-c", first + nobody, "sh", *line]
+            told = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
+            assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in told.stdout, told
 
 
 @pytest.mark.parametrize(
@@ -346,7 +376,7 @@ def _command(world: Box, *command: str) -> str:
 def test_interrupting_at_the_keyboard(mine: Box, typed: Typed) -> None:
     """^C is for the program: one that handles it goes on, and omac with it; one that does not ends with 130."""
     handles = (
-        "import os,signal,time; signal.signal(2, lambda *a: os.write(1, b'handled\\n')); print('rea'+'dy', flush=True); "
+        "import os,signal,time; signal.signal(2, lambda *a: os.write(1, b'handled\\n')); print('rea'+'dy', flush=1); "
         "time.sleep(1.5); print('went'+' on')"
     )
     typed.type(_command(mine, "/usr/bin/python3", "-c", handles))
@@ -387,7 +417,12 @@ def test_a_shell_inside_has_its_own_jobs(mine: Box, typed: Typed) -> None:
     typed.type("\x1a")
     typed.expect("Stopped")
     typed.expect("bash-")  # its prompt
-    typed.type("kill -9 %1; wait; exit 6\n")
+    typed.type("fg\n")
+    typed.expect("sleep 60\r\n")
+    time.sleep(0.3)
+    typed.type("\x03")
+    typed.expect("bash-")
+    typed.type("exit 6\n")
     typed.expect("exit")
     typed.type("echo out''side $?\n")
     typed.expect("outside 6")
@@ -407,3 +442,15 @@ def test_the_size_of_the_window(mine: Box, typed: Typed) -> None:
     inject = "import fcntl,termios,sys; fcntl.ioctl(0, termios.TIOCSTI, b'x')"
     typed.type(_command(mine, "/usr/bin/python3", "-c", inject))
     typed.expect("Error")
+
+
+def test_folders_of_a_group(mine: Box) -> None:
+    """In a project that hands its group on, what a program makes may do so too; a set-uid bit never."""
+    mine.workdir.chmod(0o2770)
+    script = "mkdir sub && chmod 2770 sub && touch file && chmod 4755 file"
+    done = mine.run("sh", "-c", script)
+    assert (mine.workdir / "sub").stat().st_mode & 0o7777 == 0o2770
+    assert done.status != 0
+    assert (mine.workdir / "file").stat().st_mode & 0o6000 == 0
+    mine.workdir.chmod(0o700)
+    assert mine.run("chmod", "2755", "file").status != 0

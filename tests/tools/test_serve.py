@@ -583,8 +583,8 @@ def test_an_agent_in_its_sandbox(omac: Omac) -> None:
     assert json.loads(unlock)["reason"] == "unauthorized"
     assert json.loads(dirs) == {"dirs": [{"dir": str(project), "state": "active"}]}
     narrow = json.loads(status)
-    (launch,) = narrow.pop("sandboxes")  # its own, whose arguments it knows
-    assert launch["dir"] == str(project)
+    own = narrow.pop("sandboxes")  # it knows its own arguments; the record of it may be on its way still
+    assert {launch["dir"] for launch in own} <= {str(project)}
     assert str(project) in str(narrow)
     assert str(other) not in str(narrow)
     assert str(omac.state) not in str(narrow)

@@ -110,7 +110,7 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
         (["emacs"], 2, ["unknown harness 'emacs'", "claude"]),
         (["--"], 2, ["no command after --"]),
         (["--allow", "/x", "--", "true"], 2, ["--allow is about the sandbox"]),
-        (["--workdir", "/nonexistent", "--", "true"], 2, ["--workdir /nonexistent"]),
+        (["--workdir", "/no-such-place", "--", "true"], 2, ["--workdir /no-such-place"]),
         (["--workdir", "/etc/hostname", "--", "true"], 2, ["/etc/hostname"]),
         (["--unapproved", "maybe", "--", "true"], 2, ["--unapproved takes refuse, confine or allow"]),
         (["claude", "bash"], 2, ["unexpected extra argument"]),

@@ -15,12 +15,13 @@ from omac.adapters.git.layout import GitChoices
 # Each begins on a branch with a commit that topic has not. A command that fails ends its script.
 OPERATIONS = {
     "edit": """
-        echo x > n; git add n; git rm -q a; git mv b d; git commit -q -m new
-        echo y > n; git commit -q -a -m newer; git commit -q --amend -m amended; echo z > n; git commit -q --amend -a
-        --no-edit echo x >> n; git stash -q; git stash pop -q; git stash -q -m kept; echo y >> d; git stash -q; git
-        stash drop -q git reset -q --hard HEAD~1; git checkout -q topic -- t; git restore --staged t; git clean -q -f;
-        echo x > n; git add n git log --oneline --all; git reflog; git diff HEAD~1; git blame c; git worktree list; git
-    show --stat """,
+        echo x > n; git add n; git rm -q a; git mv b d; git commit -q -m new; echo y > n; git commit -q -a -m newer
+        git commit -q --amend -m amended; echo z > n; git commit -q --amend -a --no-edit
+        echo x >> n; git stash -q; git stash pop -q; git stash -q -m kept; echo y >> d; git stash -q; git stash drop -q
+        git reset -q --hard HEAD~1; git checkout -q topic -- t; git restore --staged t; git clean -q -f
+        echo x > n; git add n; git log --oneline --all; git reflog; git diff HEAD~1; git blame c
+        git worktree list; git show --stat
+    """,
     "join": """
         git rebase -q topic; git switch -q -c after; git merge -q topic
         git switch -q -c picked spare; git cherry-pick topic topic~1; git revert --no-edit HEAD
@@ -40,8 +41,8 @@ OPERATIONS = {
     "rename": "git branch new; git branch -m new newer; git branch -m other older; "
     "git branch -m spare spare/deep; git branch -c topic copy",
     "upkeep": """
-        git branch soon; git -c gc.autoDetach=false -c gc.auto=1 gc --auto -q; git gc -q; git pack-refs --all; git
-        branch later git tag packed; git pack-refs --all; git branch -q -D other soon; git gc --auto
+        git branch soon; git -c gc.autoDetach=false -c gc.auto=1 gc --auto -q; git gc -q; git pack-refs --all
+        git branch later; git tag packed; git pack-refs --all; git branch -q -D other soon; git gc --auto
     """,
 }
 LOOKING = (

@@ -80,6 +80,9 @@ def test_a_submodule_added_inside_stays(tmp_path: Path, workdir: Path, home: Pat
 
 EVIL = "core.fsmonitor 'touch $CANARY'"
 SUBMODULES = {
+    "hidden": f"git init -q --bare .git/evil/x; git config -f .git/evil/x/config {EVIL};"
+    " git config -f .git/evil/x/config core.bare false; git config -f .git/evil/x/config core.worktree $W/n;"
+    " mkdir n; echo gitdir: ../.git/evil/x > n/.git; cd n; echo x > x; git add x",
     "config": f"git -C libs/sub config {EVIL}",
     "config-file": f"git config -f .git/modules/libs/sub/config {EVIL}; git config -f .git/modules/libs/sub/c2 {EVIL};"
     " mv -f .git/modules/libs/sub/c2 .git/modules/libs/sub/config",

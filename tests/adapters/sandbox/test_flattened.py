@@ -1,0 +1,75 @@
+"""A policy said without mounts: nothing more is shown than with them, and what must be there has its place."""
+
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.sandbox.flattened import flattened
+from omac.adapters.sandbox.landlock_only import refusals
+from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, governing, ordered
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    """`system` with a secret two folders down, `home`, `work` and an empty `temporary`."""
+    for name in ("system/deep", "home", "work", "temporary"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("system/open", "system/deep/secret", "system/deep/beside"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def policy(places: Path, *more: Entry, **environment: str) -> Policy:
+    """System, home and work as a sandbox has them."""
+    entries = [
+        Entry(f"{places}/system", READ, "s"),
+        Entry(f"{places}/system/deep/secret", DENY, "d"),
+        Entry(f"{places}/home", PRIVATE, "h"),
+        Entry(f"{places}/work", WRITE, "w"),
+        Entry(f"{places}/link", LINK, "l", target="system"),
+        *more,
+    ]
+    return Policy(f"{places}/work", ordered(entries), {"HOME": f"{places}/home", **environment})
+
+
+def test_what_is_denied_is_left_out(places: Path) -> None:
+    """All that lies beside it is named by itself, so that the rules, which only allow, do not allow it."""
+    found = flattened(policy(places), f"{places}/temporary")
+    assert refusals(found) == []
+    assert governing(found.entries, f"{places}/system/deep/secret") is None
+    for path in ("system/open", "system/deep/beside"):
+        entry = governing(found.entries, f"{places}/{path}")
+        assert entry is not None
+        assert entry.access == READ
+
+
+def test_what_cannot_be_said_is_refused(places: Path) -> None:
+    """Something denied or pinned in something writable stays in the policy, for the backend to refuse."""
+    for access in (DENY, READ):
+        (places / "work" / "kept").write_text("")
+        found = flattened(policy(places, Entry(f"{places}/work/kept", access, "k")), f"{places}/temporary")
+        assert len(refusals(found)) == 1
+
+
+def test_copies_lie_where_they_are_looked_for(places: Path) -> None:
+    """In the home that there is now, and elsewhere below the temporary folder; what names them names the new place."""
+    main = Entry(f"{places}/home/.gitconfig", COPY, "c", content=f"[include]\npath = {places}/run/more\n".encode())
+    more = Entry(f"{places}/run/more", COPY, "c", content=b"[user]\n")
+    found = flattened(policy(places, main, more, TOKEN=f"{places}/run/more"), f"{places}/temporary")
+    assert found.environment["HOME"] == found.environment["TMPDIR"] == f"{places}/temporary"
+    moved = found.environment["TOKEN"]
+    assert Path(moved).read_bytes() == b"[user]\n"
+    assert (places / "temporary" / ".gitconfig").read_text() == f"[include]\npath = {moved}\n"
+
+
+def test_variables_follow_and_sockets_are_left_out(places: Path) -> None:
+    """A variable that names something in a folder of the sandbox's own leads below the temporary one."""
+    socket = Entry("/run/omac/facade.sock", WRITE, "s", source=f"{places}/system/open")
+    found = flattened(
+        policy(places, socket, CACHE=f"{places}/home/cache", SOCKET="/run/omac/facade.sock", WORD="x"),
+        f"{places}/temporary",
+    )
+    assert found.environment["CACHE"] == f"{places}/temporary{places}/home/cache"
+    assert "SOCKET" not in found.environment
+    assert found.environment["WORD"] == "x"
+    assert refusals(found) == []
