@@ -18,6 +18,8 @@ from omac.tools.sandbox_options import HELP, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omac.adapters.sandbox.limits import Held
     from omac.journal.spool import Spool
     from omac.tools.sandbox_options import Asked
@@ -31,8 +33,7 @@ def main(words: list[str]) -> int:
     try:
         asked = parse(words)
         if asked.help:
-            print(HELP, end="", flush=True)
-            return 0
+            return _told(lambda: print(HELP, end=""))
         return _run(asked)
     except Refusal as refusal:
         _say(refusal.message)
@@ -48,8 +49,6 @@ def main(words: list[str]) -> int:
         return 128 + interrupted.number
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        return 141
 
 
 def _run(asked: Asked) -> int:
@@ -65,9 +64,7 @@ def _run(asked: Asked) -> int:
     if asked.explain:
         from omac.tools.sandbox_explain import explain
 
-        status = explain(planned, asked.json)
-        sys.stdout.flush()
-        return status
+        return _told(lambda: explain(planned, asked.json))
     for warning in planned.policy.warnings:
         _say(warning)
     try:
@@ -206,6 +203,16 @@ class Launch:
         for line in told:
             _say(line)
         return told
+
+
+def _told(tell: Callable[[], object]) -> int:
+    """The exit code of printing something: 141 where nobody reads it any more."""
+    try:
+        tell()
+        print(end="", flush=True)
+    except BrokenPipeError:
+        return 141
+    return 0
 
 
 def _unlimited(_pid: int) -> None:

@@ -58,10 +58,10 @@ def live_hooks(git: str, since_ns: int) -> list[str]:
     """The hooks that git would run, changed at or after `since_ns`."""
     found = []
     try:
-        scan = os.scandir(f"{git}/hooks")
+        descriptor = listable(f"{git}/hooks")
     except OSError:
         return []
-    with scan:
+    with os.fdopen(descriptor, closefd=True, mode="rb") if False else _Closing(descriptor), os.scandir(descriptor) as scan:
         for entry in scan:
             status = entry.stat(follow_symlinks=False)
             runs = stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_mode & 0o111)

@@ -67,10 +67,10 @@ class Strays:
     ) -> None:
         """Go into a folder of the folder on top of the stack."""
         if len(stack) >= DEPTH_MAX:
-            self.reported.append((path, f"lies deeper than {DEPTH_MAX} folders, and was not looked at"))
+            self.dangerous.append((path, f"lies deeper than {DEPTH_MAX} folders, and was not looked at"))
             return
         try:
-            descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
+            descriptor = judging.listable(name, parent)
         except OSError as error:
             self.reported.append((path, f"cannot be looked at: {error.strerror}"))
             return
@@ -99,7 +99,7 @@ class Strays:
                         self._file(entry, path, name, obeyed)
                     head = head or name == "HEAD"
                     store = store or name == "commondir"
-        if head and store and path != self._workdir and path not in self._layout.known:
+        if head and store and path not in self._layout.known:
             self._bare(path)
         return below_it
 
@@ -143,8 +143,8 @@ class Strays:
             try:
                 target = os.path.realpath(pointers.target(path))
             except Refusal:
-                if not same:
-                    self.reported.append((path, "is new, and does not name a git folder"))
+                if not same or os.lstat(path).st_ctime_ns >= self._since_ns:  # git may read it in another way
+                    self.dangerous.append((path, "is new, and names no git folder in a way that git writes"))
                 return
             self._pointer(path, target, same=same)
 

@@ -232,7 +232,7 @@ def _become(run: Run, line: list[str], streams: Streams, kept: list[int]) -> Non
         landlock.confine_network_and_scope(bind_ports=ports)
         for descriptor in kept:
             os.set_inheritable(descriptor, True)
-        os.execve(line[0], line, dict(run.policy.environment))
+        os.execve(line[0], line, dict(run.policy.environment))  # noqa: S606  # no shell is wanted
     except BaseException as problem:
         os.write(2, f"omac: the sandbox cannot be started: {problem}\n".encode(errors="backslashreplace"))
     finally:
@@ -255,7 +255,7 @@ def _confine(run: Run, enter: Callable[[], None], streams: Streams, gate: int) -
         os.close(gate)
         os.chdir(run.policy.workdir)
         enter()
-        os.execve(run.argv[0], run.argv, dict(run.policy.environment))
+        os.execve(run.argv[0], run.argv, dict(run.policy.environment))  # noqa: S606  # no shell is wanted
     except BaseException as problem:
         os.write(2, f"omac: {run.argv[0]} cannot be started: {problem}\n".encode(errors="backslashreplace"))
         status = 127 if isinstance(problem, FileNotFoundError) else 126

@@ -1,4 +1,4 @@
-"""The long form of the fuzz tests: what decides about grants and writes, with far more examples than `./test` has time for.
+"""The long form of the fuzz tests: what decides about grants and writes, with many more examples than `./test` can try.
 
 The number is 100,000 for each, or OMAC_SOAK_EXAMPLES.
 """

@@ -117,7 +117,7 @@ def test_a_daemon_ends_with_omac(world: Box) -> None:
 
 
 def test_omac_inside_reaches_nothing(world: Box) -> None:
-    """omac can be started inside; it finds neither the journal nor the spool of the one outside, and approves nothing."""
+    """omac can be started inside; it finds neither the journal nor the spool of the one outside."""
     world.run("true")
     before = sorted(path.name for path in (world.state / "spool").iterdir())
     script = f"{sys.executable} -c 'from omac.tools.entry import main; main()' sandbox run -- true; find / -name spool"
