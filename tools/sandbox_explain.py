@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from omac.domain.confinement import COPY, LINK
 from omac.domain.digest import sha256_hex
+from omac.domain.redaction import printable
 from omac.journal.spool import encoded
 
 TYPE_CHECKING = False
@@ -14,27 +17,30 @@ if TYPE_CHECKING:
 def explain(plan: Plan, json: bool) -> int:
     """Print every path, its access and the reason; the exit code."""
     if json:
-        print(encoded(_document(plan)))
+        _print(encoded(_document(plan)))
         return 0
+    from shlex import join
+
     policy = plan.policy
-    print(f"workdir  {policy.workdir}")
+    _tell(f"workdir  {policy.workdir}")
     if plan.argv:
-        print(f"command  {' '.join(plan.argv)}")
-    print(f"backend  {plan.backend}")
+        _tell(f"command  {join(plan.argv)}")
+    _tell(f"backend  {plan.backend}")
     ports = f"; listens on {', '.join(map(str, policy.ports))}" if policy.ports else ""
-    print(f"network  {policy.network}{ports}")
+    _tell(f"network  {policy.network}{ports}")
     for name, by in _limits(plan).items():
-        print(f"limit    {name}={_exactly(policy.limits[name])} by {by}")
-    print(f"gets     {' '.join(sorted(policy.environment))}")
-    print()
+        _tell(f"limit    {name}={_exactly(policy.limits[name])} by {by}")
+    _tell(f"gets     {' '.join(sorted(policy.environment))}")
+    _tell("")
     width = min(max((len(entry.path) for entry in policy.entries), default=0), 72)
     for entry in policy.entries:
         shown = f"{entry.path} -> {entry.target}" if entry.access == LINK else entry.path
-        print(f"{entry.access:8} {shown:{width}}  {entry.reason}")
+        _tell(f"{entry.access:8} {shown:{width}}  {entry.reason}")
     for path in policy.hidden:
-        print(f"{'never':8} {path:{width}}  omac's own")
+        _tell(f"{'never':8} {path:{width}}  omac's own")
     for warning in policy.warnings:
-        print(f"\nnote: {warning}")
+        _tell("")
+        _tell(f"note: {warning}")
     return 0
 
 
@@ -73,3 +79,13 @@ def _exactly(amount: float) -> str:
 def _limits(plan: Plan) -> dict[str, str]:
     """By what each limit is enforced."""
     return dict(plan.enforcement.by) if plan.enforcement else {}
+
+
+def _tell(line: str) -> None:
+    """For people: a path shows its control characters, and no terminal obeys them."""
+    _print(printable(line))
+
+
+def _print(line: str) -> None:
+    """In UTF-8, whatever the locale."""
+    sys.stdout.buffer.write(f"{line}\n".encode())

@@ -48,7 +48,7 @@ Options:
   --harness NAME       opencode, claude, codex, copilot or pi: that agent's own folders and credentials
   --allow PATH         may read and change it; repeat for more
   --read PATH          may read it
-  --deny PATH          may do neither, whatever else says so
+  --deny PATH          may do neither, whatever else says so; the path must be there already
   --network host|none  host (default): as you, but listening on ports that are named only; none: no network at all
   --open-port PORT     may listen on this TCP port
   --env NAME[=VALUE]   gets this variable, yours or the one given
@@ -154,12 +154,17 @@ def _near(name: str) -> str:
 
 
 def absolute(path: str, home: str) -> str:
-    """A path as typed, `~` and the current directory filled in, links and `..` resolved."""
+    """A path as typed, `~` and the current directory filled in, links and `..` resolved. Raises Refusal."""
     return os.path.realpath(unresolved(path, home))
 
 
 def unresolved(path: str, home: str) -> str:
-    """A path as typed, made absolute, but with its links and `..` as they are."""
+    """A path as typed, made absolute, but with its links and `..` as they are. Raises Refusal (directory-missing)."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
-    return os.path.join(os.getcwd(), path)
+    if path.startswith("/"):
+        return path
+    try:
+        return os.path.join(os.getcwd(), path)
+    except FileNotFoundError:
+        raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None

@@ -78,13 +78,15 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     if not made.choices.ephemeral_cache:
         made.cache = (tree.cache_of if asked.explain else tree.open_cache)(trees[0], host)
     entries, warnings = _entries(asked, host, home, made, trees, granted)
+    hidden = _hidden(host, state)
+    entries += _held(entries, hidden)
     environment = _environment(asked, host, home, made, trees[0])
     made.use(made.choices.backend)
     made.policy = Policy(
         trees[0],
         ordered(baseline.placed(entries)),
         environment,
-        hidden=_hidden(host, state),
+        hidden=hidden,
         network=made.choices.network,
         ports=made.choices.ports,
         limits=made.choices.limits,
@@ -116,9 +118,31 @@ def _entries(
     entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
     configuration = os.path.realpath(places.configuration(host, home))
     around = governing(entries, configuration)
-    if around is not None and around.access == WRITE and os.path.isdir(configuration):
-        entries.append(Entry(configuration, READ, "omac's own settings"))
+    if around is not None and around.access == WRITE and os.path.isdir(os.path.dirname(configuration)):
+        missing = "" if os.path.lexists(configuration) else "folder"
+        entries.append(Entry(configuration, READ, "omac's own settings", made=missing))
     return entries, warnings
+
+
+def _held(entries: list[Entry], hidden: tuple[str, ...]) -> list[Entry]:
+    """The folders between what may be written and what is kept from it in there, bound onto themselves: a mount stays
+    with what it is on, but not with its path, if a folder above can be moved away and another put in its place."""
+    last = ordered(entries)
+    named = {entry.path for entry in last}
+    writable = tuple(entry.path + "/" for entry in last if entry.access == WRITE)
+    kept = [path for path in (*hidden, *(one.path for one in last if one.access != WRITE)) if path.startswith(writable)]
+    found: dict[str, Entry] = {}
+    for path in kept:
+        folder = os.path.dirname(path)
+        while folder not in named and folder not in found:
+            around = governing(last, folder)
+            there = os.path.isdir(folder)
+            if around is None or around.access != WRITE or not (there or path in hidden):
+                break
+            made = "" if there else "folder"
+            found[folder] = Entry(folder, WRITE, "what is kept in it stays in its place", made=made)
+            folder = os.path.dirname(folder)
+    return list(found.values())
 
 
 def _of_harness(asked: Asked, host: Mapping[str, str], home: str) -> tuple[list[Entry], list[str]]:

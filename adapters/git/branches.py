@@ -68,7 +68,7 @@ def _set(common: str, key: str, values: list[str] | None) -> str:
     import subprocess
 
     change = ["--unset-all", key] if values is None else ["--replace-all", key, values[0]]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = config.of_git(os.environ)
     try:
         done = subprocess.run(
             ["git", "config", "--file", f"{common}/config", *change],

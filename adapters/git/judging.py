@@ -58,10 +58,11 @@ def live_hooks(git: str, since_ns: int) -> list[str]:
     """The hooks that git would run, changed at or after `since_ns`."""
     found = []
     try:
-        descriptor = listable(f"{git}/hooks")
+        make_listable(f"{git}/hooks")
+        scan = os.scandir(f"{git}/hooks")
     except OSError:
         return []
-    with os.fdopen(descriptor, closefd=True, mode="rb") if False else _Closing(descriptor), os.scandir(descriptor) as scan:
+    with scan:
         for entry in scan:
             status = entry.stat(follow_symlinks=False)
             runs = stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_mode & 0o111)
@@ -102,13 +103,16 @@ def specials(folder: str, since_ns: int, *, skipped: tuple[str, ...] = ()) -> tu
     """
     found: list[tuple[str, str]] = []
     seen = 0
+    complete = True
     waiting = [(folder, 0)]
     while waiting:
         path, depth = waiting.pop()
         try:
+            make_listable(path)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue
+        store = path.endswith("/objects") and "/refs/" not in path and "/logs/" not in path
         try:
             with os.scandir(descriptor) as scan:
                 for entry in scan:
@@ -116,8 +120,8 @@ def specials(folder: str, since_ns: int, *, skipped: tuple[str, ...] = ()) -> tu
                     full = f"{path}/{entry.name}"
                     if entry.is_dir(follow_symlinks=False):
                         if depth >= DEPTH_MAX:
-                            return found, False
-                        if full not in skipped and not path.endswith("/objects"):
+                            complete = False
+                        elif full not in skipped and not store:
                             waiting.append((full, depth + 1))
                     elif not entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
@@ -128,7 +132,20 @@ def specials(folder: str, since_ns: int, *, skipped: tuple[str, ...] = ()) -> tu
             os.close(descriptor)
         if seen > ENTRIES_MAX:
             return found, False
-    return found, True
+    return found, complete
+
+
+def make_listable(path: str, parent: int | None = None) -> None:
+    """Give a folder of the user's own its owner's permissions back: git passes through what it cannot list, and finds
+    what lies in it. Relative to the open folder `parent`. Raises OSError."""
+    folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        found = os.fstat(folder)
+        passed = found.st_mode & 0o100 or parent is None  # of git's own folders, all are looked at
+        if found.st_uid == os.geteuid() and passed and found.st_mode & 0o500 != 0o500:
+            os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | 0o700)
+    finally:
+        os.close(folder)
 
 
 def kind_of(mode: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.git import configured, pointers, refs
+from omac.adapters.git import config, configured, pointers, refs
 from omac.adapters.git.folders import Folders
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
@@ -204,7 +204,10 @@ def _require_format(common: str) -> None:
     import subprocess
 
     try:
-        said = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=5, check=False).stdout
+        environment = config.of_git(os.environ)
+        said = subprocess.run(
+            ["git", "--version"], capture_output=True, text=True, timeout=5, check=False, env=environment, cwd="/"
+        ).stdout
         version = tuple(int(part) for part in said.split()[2].split(".")[:2])
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
         said, version = "no git", (0, 0)

@@ -71,4 +71,8 @@ def _path(file: str, content: bytes) -> str:
     raw = content.rstrip(b"\r\n")
     if not raw or b"\0" in raw or b"\n" in raw or len(raw) > PATH_BYTES_MAX:
         raise unsafe(f"{file} does not hold a path")
-    return os.path.normpath(os.path.join(os.path.dirname(file), os.fsdecode(raw))).replace("//", "/")
+    written = os.path.join(os.path.dirname(file), os.fsdecode(raw))
+    path = os.path.normpath(written).replace("//", "/")
+    if ".." in written.split("/") and os.path.realpath(written) != os.path.realpath(path):
+        raise unsafe(f"{file} leads to {path} for a reader, and elsewhere for git, through a symbolic link before a '..'")
+    return path

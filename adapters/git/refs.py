@@ -23,7 +23,7 @@ import fcntl
 import os
 import stat
 
-from omac.adapters.git import branches, pointers
+from omac.adapters.git import branches, config, pointers
 from omac.adapters.git.repository import is_folder, mode_of
 from omac.domain.refusal import Refusal
 
@@ -261,7 +261,7 @@ def _git(common: str, commands: list[str]) -> str:
     import subprocess
 
     argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false"]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    environment = config.of_git(os.environ)
     try:
         done = subprocess.run(
             [*argv, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin"],
@@ -322,4 +322,7 @@ def _write(path: str, content: bytes) -> None:
 def _remove(folder: str) -> None:
     import shutil
 
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        pass  # a program made it too deep to be removed; it is in nobody's way

@@ -70,7 +70,8 @@ class Strays:
             self.dangerous.append((path, f"lies deeper than {DEPTH_MAX} folders, and was not looked at"))
             return
         try:
-            descriptor = judging.listable(name, parent)
+            judging.make_listable(name, parent)
+            descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
         except OSError as error:
             self.reported.append((path, f"cannot be looked at: {error.strerror}"))
             return

@@ -27,6 +27,7 @@ from omac.domain.refusal import Refusal
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 FINDINGS_MAX = 500
+NAME_BYTES_MAX = 200  # of a name that is disarmed; 255 is what there is room for
 
 
 class Finding:
@@ -48,20 +49,23 @@ def sweep(workdir: str, layout: Layout, since_ns: int) -> list[Finding]:
     findings: list[Finding] = []
     since_ns -= MARGIN_NS
     for known in layout.known.values():
-        _git_folder(known, layout, since_ns, findings)
-    for session in layout.sessions:
-        for name in ("refs", "logs"):
-            _specials(f"{session.common}/{name}", since_ns, findings)
-        findings += [Finding(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
-    for known in layout.known.values():
-        if known.refs is not None:
-            findings += [
-                Finding(f"{known.git}: {ref}", what) for ref, what in refs.set_back(known.git, known.refs, known.own)
-            ]
+        with _told(known.git, findings):
+            _git_folder(known, layout, since_ns, findings)
     strays = Strays(workdir, layout, since_ns)
-    strays.walk()
+    with _told(workdir, findings):
+        strays.walk()
     findings += [Finding(path, what) for path, what in strays.reported]
     findings += [Finding(path, what, disarm(path)) for path, what in strays.dangerous]
+    for session in layout.sessions:
+        with _told(session.common, findings):
+            for name in ("refs", "logs"):
+                _specials(f"{session.common}/{name}", since_ns, findings)
+            findings += [Finding(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
+    for known in layout.known.values():
+        if known.refs is not None:
+            with _told(known.git, findings):
+                set_back = refs.set_back(known.git, known.refs, known.own)
+                findings += [Finding(f"{known.git}: {ref}", what) for ref, what in set_back]
     if len(findings) > FINDINGS_MAX:
         more = len(findings) - FINDINGS_MAX
         findings.sort(key=lambda finding: not finding.renamed)
@@ -69,11 +73,30 @@ def sweep(workdir: str, layout: Layout, since_ns: int) -> list[Finding]:
     return findings
 
 
+class _told:  # noqa: N801  # used as a statement: with _told(...):
+    """What a program has left to make a look at one place fail does not keep omac from looking at the others."""
+
+    def __init__(self, path: str, findings: list[Finding]) -> None:
+        self._path = path
+        self._findings = findings
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> bool:
+        if not isinstance(problem, Exception):
+            return False
+        self._findings.append(Finding(self._path, f"could not be looked at as a whole: {problem!r}"[:500]))
+        return True
+
+
 def disarm(path: str) -> str:
     """Rename what is dangerous, to a name that is free. Returns the new path, "" where that failed."""
     end = ".lock" if "/refs/" in path or "/logs/" in path else ""
+    folder, _, name = path.rpartition("/")
+    kept = f"{folder}/{os.fsdecode(os.fsencode(name)[:NAME_BYTES_MAX])}"  # a name that is full has no room for more
     for number in range(1000):
-        target = f"{path}{judging.DISARMED}{f'-{number}' if number else ''}{end}"
+        target = f"{kept}{judging.DISARMED}{f'-{number}' if number else ''}{end}"
         if os.path.lexists(target):
             continue
         try:
@@ -153,6 +176,7 @@ def _new_folders(folder: str, layout: Layout, findings: list[Finding], depth: in
     """Git folders of submodules that were not there before."""
     if depth > judging.DEPTH_MAX or not is_folder(folder):
         return
+    judging.make_listable(folder)
     for name in sorted(os.listdir(folder)):
         path = f"{folder}/{name}"
         if path in layout.known or not is_folder(path):
@@ -170,7 +194,10 @@ def _new_folders(folder: str, layout: Layout, findings: list[Finding], depth: in
 def _new_worktrees(git: str, layout: Layout, findings: list[Finding]) -> None:
     """Admin folders of worktrees that were not there before: git takes settings from them, or through them."""
     folder = f"{git}/worktrees"
-    for name in sorted(os.listdir(folder)) if is_folder(folder) else ():
+    if not is_folder(folder):
+        return
+    judging.make_listable(folder)
+    for name in sorted(os.listdir(folder)):
         admin = f"{folder}/{name}"
         if admin in layout.known or not is_folder(admin):
             continue

@@ -223,10 +223,15 @@ class _Needs:
     def _base_of_venv(self, folder: str) -> None:
         """Note the interpreter's installation that a virtual environment was made from."""
         try:
-            with open(f"{folder}/pyvenv.cfg", encoding="utf-8", errors="replace") as file:
-                text = file.read(4096)
+            descriptor = os.open(f"{folder}/pyvenv.cfg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return
+        try:
+            text = os.read(descriptor, 4096).decode("utf-8", "replace")
+        except OSError:
+            return
+        finally:
+            os.close(descriptor)
         for line in text.splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "home" and value.strip().startswith("/"):

@@ -16,34 +16,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CANNOT_RUN, NOT_FOUND = 126, 127  # as every shell says it
-SIGNALS = (
+SIGNALS = (  # that omac has bubblewrap ignore; what was ignored before omac began stays ignored, as under nohup(1)
+    _signal.SIGHUP,
     _signal.SIGINT,
     _signal.SIGQUIT,
+    _signal.SIGTERM,
+    _signal.SIGUSR1,
+    _signal.SIGUSR2,
     _signal.SIGTSTP,
     _signal.SIGTTIN,
     _signal.SIGTTOU,
-    _signal.SIGPIPE,  # Python ignores these two, and what is ignored stays so across exec
-    _signal.SIGXFSZ,
 )
+IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 _SOURCE = "import sys; sys.path.append(sys.argv[1]); from omac.adapters.sandbox.stage import main; main(sys.argv[2:])"
 
 
 def command(argv: Sequence[str], fence: tuple[str, ...], *, python: str = sys.executable) -> list[str]:
     """What bubblewrap runs so that in the end `argv` runs, whose first word is the program's path as it is inside.
 
-    `python` and omac's own installation must be readable inside. `fence` is for `landlock.fence`.
+    `python` and omac's own installation must be readable inside. `fence` is for `landlock.fence`. To be called while
+    signals are as they were when omac began.
     """
+    usual = [str(int(one)) for one in SIGNALS if _signal.getsignal(one) is not _signal.SIG_IGN]
     home = __file__
     for _ in range(4):  # omac/adapters/sandbox/stage.py
         home = os.path.dirname(home)
-    return [python, "-I", "-S", "-c", _SOURCE, home, str(len(fence)), *fence, *argv]
+    return [python, "-I", "-S", "-c", _SOURCE, home, ",".join(usual), str(len(fence)), *fence, *argv]
 
 
 def main(arguments: list[str]) -> None:
     """Become the program, or end with CANNOT_RUN or NOT_FOUND and one line that says why."""
-    count = int(arguments[0])
-    fence, argv = arguments[1 : count + 1], arguments[count + 1 :]
-    for number in SIGNALS:
+    usual, count = [int(number) for number in arguments[0].split(",") if number], int(arguments[1])
+    fence, argv = arguments[2 : count + 2], arguments[count + 2 :]
+    for number in (*usual, *IGNORED_BY_PYTHON):
         _signal.signal(number, _signal.SIG_DFL)
     _take_back_locale()
     if fence:

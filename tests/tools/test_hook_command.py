@@ -105,8 +105,10 @@ def test_hooks_are_off(place: Ground, omac: Path, capsys: pytest.CaptureFixture[
 
 def test_refusals(place: Ground, omac: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which file, which agent and which program must be clear."""
-    with pytest.raises(Refusal, match="--project and --user"):
-        install("claude", True, True, place.environment)
+    for command, verb in ((install, "install"), (uninstall, "uninstall")):
+        with pytest.raises(Refusal, match="--project and --user") as refused:
+            command("claude", True, True, place.environment)
+        assert list(refused.value.fix) == [f"omac hook {verb} claude --user"]
     with pytest.raises(Refusal, match="'pi'"):
         install("pi", False, True, place.environment)
     with pytest.raises(Refusal, match="'pi'"):

@@ -1,5 +1,7 @@
 """The command line of `omac sandbox run`: what is taken, and what is refused with a word on how to say it."""
 
+from pathlib import Path
+
 import pytest
 
 from omac.domain.refusal import Refusal
@@ -66,3 +68,16 @@ def test_paths_are_canonical(tmp_path: object) -> None:
     assert absolute("~", "/home/me") == "/home/me"
     assert absolute("~/a/../b", "/home/me") == "/home/me/b"
     assert absolute("~other", "/home/me").endswith("/~other")
+
+
+def test_a_current_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is refused by name where a path begins in it; absolute paths do not need it."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(Refusal, match="current directory was removed") as refused:
+        absolute(".", "/home/me")
+    assert (refused.value.reason, list(refused.value.fix)) == ("directory-missing", ["cd"])
+    assert absolute("/usr/../etc", "/home/me") == "/etc"
+    assert absolute("~/a", "/home/me") == "/home/me/a"

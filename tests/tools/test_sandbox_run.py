@@ -384,12 +384,35 @@ def test_interrupting_at_the_keyboard(mine: Box, typed: Typed) -> None:
     typed.type("\x03")
     typed.expect("handled")
     typed.expect("went on")
-    typed.type(_command(mine, "sh", "-c", "echo re''ady; sleep 60"))
+    waits = "import signal,time; signal.signal(2, signal.SIG_DFL); print('rea'+'dy', flush=True); time.sleep(60)"
+    typed.type(_command(mine, "/usr/bin/python3", "-c", waits))
     typed.expect("ready")
     typed.type("\x03")
     typed.expect("$ ")  # what is typed before the shell is back may be thrown away
     typed.type("echo status=$?\n")
     typed.expect("status=130")
+
+
+def test_signals_with_a_terminal(mine: Box, typed: Typed) -> None:
+    """With a terminal, too, the program's signals are usual: what ends omac without one ends it with one."""
+    typed.type(_command(mine, "sh", "-c", "grep SigIgn /proc/self/status; echo re''ady; exec sleep 60"))
+    typed.expect("SigIgn:\t0000000000000000")
+    typed.expect("ready")
+    pid = next(
+        int(folder.name) for folder in Path("/proc").glob("[0-9]*")
+        if b"exec sleep 60" in _words(folder) and b"run" in _words(folder).split(b"\0")
+    )  # fmt: skip
+    os.kill(pid, signal.SIGTERM)
+    typed.expect("$ ")
+    typed.type("echo status=$?\n")
+    typed.expect("status=143")
+
+
+def _words(folder: Path) -> bytes:
+    try:
+        return (folder / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_job_control(mine: Box, typed: Typed) -> None:

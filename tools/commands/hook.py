@@ -32,7 +32,7 @@ another tree, where `git add` in yours does not find it.
 def install(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent ask the write guard. Raises Refusal."""
     wanted = settings.agent_named(agent)
-    file = _file(wanted, project, user, environment)
+    file = _file("install", wanted, project, user, environment)
     said = calls.command(_program(environment))
     hooks_off = False
 
@@ -55,7 +55,7 @@ def install(agent: str, project: bool, user: bool, environment: Mapping[str, str
 
 def uninstall(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent no longer ask the write guard. Raises Refusal."""
-    file = _file(settings.agent_named(agent), project, user, environment)
+    file = _file("uninstall", settings.agent_named(agent), project, user, environment)
     changed = settings.change(file, calls.without_calls, create=False)
     say(f"{file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
@@ -67,9 +67,11 @@ def role() -> int:
     return 0
 
 
-def _file(agent: settings.Agent, project: bool, user: bool, environment: Mapping[str, str]) -> settings.SettingsFile:
+def _file(
+    verb: str, agent: settings.Agent, project: bool, user: bool, environment: Mapping[str, str]
+) -> settings.SettingsFile:
     if project and user:
-        fix = [f"omac hook install {agent.name} --user"]
+        fix = [f"omac hook {verb} {agent.name} --user"]
         raise Refusal("misuse", "--project and --user name two files; one is changed at a time", fix=fix)
     if not project:
         return settings.of_user(agent, environment)

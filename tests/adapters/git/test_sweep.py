@@ -231,7 +231,7 @@ for _ in range(600): os.mkdir("d"); os.chdir("d")'
     """
     inside = run_inside(workdir, script, home=home)
     said = _found(inside)
-    assert "deeper than" in said["d"]
+    assert said["d"].endswith("d.omac-disarmed")  # what is too deep to be looked at
     assert "FIFO" in said["pipe"]
     assert f"{workdir}/p/.git.omac-disarmed" in inside.renamed()
     assert f"{workdir}/q/.git.omac-disarmed" in inside.renamed()

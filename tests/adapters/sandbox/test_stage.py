@@ -67,15 +67,26 @@ def test_signals_are_usual_again() -> None:
     """What omac ignores around a sandbox and Python for itself acts again; what else a caller ignores stays so."""
     line = stage.command((sys.executable, "-I", "-S", "-c", TOLD), ())
     bare = [sys.executable, "-I", "-S", "-c", f"import os, signal; {{}} os.execv({line[0]!r}, {line!r})"]
-    ignore = " ".join(f"signal.signal({number:d}, signal.SIG_IGN);" for number in (*IGNORED, signal.SIGHUP))
+    ignore = " ".join(f"signal.signal({number:d}, signal.SIG_IGN);" for number in (*IGNORED, signal.SIGALRM))
     done = subprocess.run([*bare[:-1], bare[-1].format(ignore)], capture_output=True, text=True, timeout=30)
     told = int(done.stdout.split()[1], 16)
     python_ignores = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1  # the one that tells is Python too
-    assert told == 1 << signal.SIGHUP - 1 | python_ignores
+    assert told == 1 << signal.SIGALRM - 1 | python_ignores
     shell = stage.command(("/bin/sh", "-c", "grep SigIgn /proc/self/status"), ())
     bare[-1] = f"import os, signal; {ignore} os.execv({shell[0]!r}, {shell!r})"
     told = int(subprocess.run(bare, capture_output=True, text=True, timeout=30).stdout.split()[1], 16)
-    assert told == 1 << signal.SIGHUP - 1
+    assert told == 1 << signal.SIGALRM - 1
+
+
+def test_what_was_ignored_before_stays_ignored() -> None:
+    """As under nohup(1): a signal that omac itself was started to ignore is none that it made ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        line = stage.command(("/bin/sh", "-c", "grep SigIgn /proc/self/status"), ())
+        done = subprocess.run(line, capture_output=True, text=True, timeout=30)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert int(done.stdout.split()[1], 16) == 1 << signal.SIGHUP - 1
 
 
 def test_descriptors_end_here() -> None:

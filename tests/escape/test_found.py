@@ -1,0 +1,237 @@
+"""Ways out that were found by trying: none is open any more, and what is decent and looks like one still works.
+
+Each plant is judged by what the host's git, or omac itself, then runs or writes, as root and as an unprivileged user.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_sandbox import NOBODY, Box, Done, box, readable_package
+
+USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
+DATES = {"GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}
+
+# $W: the project; $E: where a git folder is hidden; $EVIL: a command that the host must not run
+HIDDEN = (
+    'git init -q --bare "$E"; rm -rf "$E/hooks"; git config -f "$E/config" core.bare false;'
+    ' git config -f "$E/config" core.worktree $W/n; git config -f "$E/config" core.fsmonitor "$EVIL"; mkdir -p n;'
+    " git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),n; "
+)
+NESTED = (
+    "git init -q $E; git -C $E commit -q --allow-empty -m x;"
+    " git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),$E; "
+)
+ARMED = NESTED + 'git -C $E config core.fsmonitor "$EVIL"; '
+BARE = "git init -q --bare .; rm -rf hooks; git config core.bare false; git config core.worktree $PWD; "
+DEEP = "a/" * 230 + "n"
+
+# name: (where it hides, the plant)
+PLANTS = {
+    "two folders deep in .git": (".git/foo/evil", HIDDEN + "echo gitdir: ../.git/foo/evil > n/.git"),
+    "a newline in its name": (".git/ev\nil", HIDDEN + 'printf "gitdir: ../.git/ev\\nil\\n" > n/.git'),
+    "a pointer with a long end": (
+        ".git/evil",
+        HIDDEN + "(echo gitdir: ../.git/evil; head -c 9000 /dev/zero | tr '\\0' '\\n') > n/.git",
+    ),
+    "through a link and back": (
+        ".git/x/.git",
+        HIDDEN + "mkdir -p .git/x/sub; ln -s .git/x/sub lnk; echo gitdir: ../lnk/../.git > n/.git",
+    ),
+    "deeper than anybody looks": (DEEP, "mkdir -p $E; " + ARMED),
+    "in a folder that cannot be listed": ("d/n", ARMED + "chmod 0111 d"),
+    "behind worktrees that cannot be listed": ("n", ARMED + "mkdir .git/worktrees; chmod 0 .git/worktrees"),
+    "behind submodules that cannot be listed": ("n", ARMED + "mkdir -p .git/modules; chmod 0111 .git/modules"),
+}
+LINK = "rm -f .git/logs/refs/heads/{0}; ln -s $HOME/.bashrc .git/logs/refs/heads/{0}"
+LONG = "b" * 245
+# logs that are links to a file of the user's, to which the host's next commit would append
+LINKS = {
+    "behind a folder that is too deep": "for b in $(seq 40); do mkdir -p .git/zz$b/" + "a/" * 45 + "; done; "
+    "git checkout -qb topic; " + LINK.format("topic"),
+    "of a branch whose name says objects": "git checkout -qb objects/a/b; " + LINK.format("objects/a/b"),
+    "of a branch whose name is full": f"git checkout -qb {LONG}; " + LINK.format(LONG),
+}
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's world."""
+    with box(request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_the_hosts_git_runs_nothing(world: Box, name: str) -> None:
+    """A repository that is hidden and leaves settings runs nothing at the next `git status`; left alone, it would."""
+    hidden, script = PLANTS[name]
+    repository(world)
+    attacked(world, script, hidden)
+    git(world, "status")
+    assert not canary(world).exists()
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_without_a_sandbox_it_would_run(world: Box, name: str) -> None:
+    """The same plants, made where nobody looks afterwards: they are attacks."""
+    hidden, script = PLANTS[name]
+    repository(world)
+    world.host("bash", "-c", script, extra=DATES | told(world, hidden))
+    canary(world).unlink(missing_ok=True)
+    git(world, "status")
+    assert canary(world).exists()
+
+
+def test_a_decent_repository_stays(world: Box) -> None:
+    """The twin: a repository in the project that sets nothing is left as it is."""
+    repository(world)
+    attacked(world, NESTED, "n")
+    assert (world.workdir / "n" / ".git" / "HEAD").exists()
+    assert "x" in git(world, "log", "--format=%s", cwd=world.workdir / "n").out
+
+
+@pytest.mark.parametrize("around", ["nothing", "a repository"])
+def test_a_project_that_becomes_a_git_folder_itself(world: Box, around: str) -> None:
+    """HEAD, objects and refs at the top of a project without a .git: the host's git does not obey their settings."""
+    project = world.workdir / "sub"
+    if around == "a repository":
+        repository(world)
+    world.give(project / "file", "x")
+    attacked(world, BARE + 'git config core.fsmonitor "$EVIL"', "", workdir=project)
+    git(world, "status", cwd=project)
+    assert not canary(world).exists()
+    world.host("bash", "-c", "rm -rf HEAD* config objects refs; " + BARE + 'git config core.fsmonitor "$EVIL"',
+               extra=told(world, ""), cwd=project)  # fmt: skip
+    git(world, "status", cwd=project)
+    assert canary(world).exists()
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_the_host_appends_through_no_log(world: Box, name: str) -> None:
+    """A log of a branch that is a link is put out of the way before the host commits; commits are logged again."""
+    repository(world)
+    precious = world.give(world.home / ".bashrc", "safe\n")
+    attacked(world, LINKS[name], "")
+    world.give(world.workdir / "f", "changed")
+    assert git(world, "commit", "-qam", "by the host").status == 0
+    assert precious.read_text() == "safe\n"
+    assert "by the host" in git(world, "reflog").out
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_without_a_sandbox_the_host_would(world: Box, name: str) -> None:
+    """The same links, with nobody who looks."""
+    repository(world)
+    precious = world.give(world.home / ".bashrc", "safe\n")
+    world.host("bash", "-c", LINKS[name], extra=DATES)
+    world.give(world.workdir / "f", "changed")
+    git(world, "commit", "-qam", "by the host")
+    assert "by the host" in precious.read_text()
+
+
+def test_omac_runs_no_git_of_the_projects(world: Box) -> None:
+    """A folder of the project is in PATH: a `git` there is not what omac runs at the end; what it had to do is done."""
+    main = world.home / "main"
+    main.mkdir()
+    os.chown(main, world.uid, world.uid)
+    repository(world, main)
+    git(world, "branch", "extra", cwd=main)
+    git(world, "pack-refs", "--all", cwd=main)
+    world.workdir.rmdir()
+    git(world, "worktree", "add", "-q", str(world.workdir), "-b", "work", cwd=main)
+    path = {"PATH": f"{world.workdir}/.venv/bin:/usr/bin:/bin"}
+    fake = "mkdir -p .venv/bin; printf '#!/bin/sh\\n%s\\n' \"$EVIL\" > .venv/bin/git; chmod +x .venv/bin/git; "
+    attacked(world, fake + "/usr/bin/git branch -qD extra", "", extra=path)
+    assert not canary(world).exists()
+    assert "extra" not in git(world, "branch", cwd=main).out
+    world.host("git", "--version", extra=path)
+    assert canary(world).exists()
+
+
+def test_what_is_kept_cannot_be_moved_away(world: Box) -> None:
+    """With a folder around the state directory granted, that one and omac's settings stay where omac looks for them."""
+    for name in (".local", ".config"):
+        world.give(world.home / name / "x")
+    options = ("--allow", str(world.home / ".local"), "--allow", str(world.home / ".config"))
+    state = world.home / ".local" / "state" / "omac"
+    script = (
+        "cd ~/.local; mv state old; mkdir -p state/omac; echo forged > state/omac/journal.db;"
+        "mkdir -p ~/.config/omac; echo '[git]' > ~/.config/omac/settings.toml; echo fine > ~/.local/mine"
+    )
+    world.run("bash", "-c", script, options=options, extra={"OMAC_STATE_DIR": str(state)})
+    assert not (state / "journal.db").exists()
+    assert list((state / "spool").iterdir())
+    assert not (world.home / ".config" / "omac" / "settings.toml").exists()
+    assert (world.home / ".local" / "mine").read_text() == "fine\n"
+
+
+def test_a_fifo_for_a_virtual_environments_settings(world: Box) -> None:
+    """A launch does not wait for somebody to write into what an agent left; the program runs."""
+    world.run("bash", "-c", "mkdir -p .venv/bin; cp /bin/true .venv/bin/python; mkfifo .venv/pyvenv.cfg")
+    assert world.run(".venv/bin/python", seconds=10).status == 0
+
+
+HELD = """\
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+from omac.adapters.sandbox.launch import Run
+from omac.adapters.sandbox.terminal import Terminal
+from omac.domain.confinement import LINK, READ, WRITE, Entry, Policy, ordered
+from omac.domain.refusal import Refusal
+work = os.getcwd()
+links = [Entry(f"/{name}", LINK, "", target=f"usr/{name}") for name in ("bin", "lib", "lib64")]
+policy = Policy(work, ordered([Entry("/usr", READ, ""), *links, Entry(work, WRITE, "")]), {"PATH": "/usr/bin"})
+def held(_pid):
+    if sys.argv[2] == "refused":
+        raise Refusal("path-changed", "it is not what was meant")
+run = Run(policy, ["/bin/sh", "-c", "echo ran > ran"], Terminal())
+try:
+    run.under_bubblewrap("/usr/bin/bwrap", os.uname().machine, lambda: None, held, lambda pid: None)
+except Refusal:
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize("verdict", ["refused", "fine"])
+def test_what_is_held_back_does_not_run(world: Box, verdict: str) -> None:
+    """When what was mounted is not what was meant, the program never runs, not even while omac lets go; else it does."""
+    done = world.host("/usr/bin/python3", "-c", HELD, readable_package(), verdict)
+    assert done.status == 0, done
+    assert (world.workdir / "ran").exists() == (verdict == "fine")
+
+
+def repository(world: Box, folder: Path | None = None) -> None:
+    """A repository with one commit."""
+    place = folder or world.workdir
+    git(world, "init", "-q", "-b", "main", cwd=place)
+    world.give(place / "f", "x")
+    git(world, "add", ".", cwd=place)
+    assert git(world, "commit", "-qm", "one", cwd=place).status == 0
+
+
+def git(world: Box, *words: str, cwd: Path | None = None) -> Done:
+    """The host's git, used by this user."""
+    return world.host("git", *words, cwd=cwd, extra=DATES)
+
+
+def canary(world: Box) -> Path:
+    """What exists when the attacker's command has run on the host."""
+    return world.home / "canary"
+
+
+def told(world: Box, hidden: str) -> dict[str, str]:
+    """What a plant is told."""
+    return {"EVIL": f"touch {canary(world)}", "W": str(world.workdir), "E": hidden}
+
+
+def attacked(
+    world: Box, script: str, hidden: str, *, workdir: Path | None = None, extra: dict[str, str] | None = None
+) -> Done:
+    """Run a plant in the sandbox; it may fail in any way."""
+    options = tuple(word for name, value in told(world, hidden).items() for word in ("--env", f"{name}={value}"))
+    try:
+        return world.run("bash", "-c", script, options=options, workdir=workdir, extra=DATES | (extra or {}))
+    except subprocess.TimeoutExpired as late:
+        raise AssertionError(f"omac hangs after {late.timeout} s") from None
