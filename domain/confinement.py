@@ -105,10 +105,13 @@ def below(path: str, folder: str) -> bool:
 
 
 def governing(entries: Iterable[Entry], path: str) -> Entry | None:
-    """The entry that decides about a canonical path (rule 2); None: it is not there (rule 1)."""
+    """The entry that decides about a canonical path (rule 2); None: it is not there (rule 1).
+
+    Of two for the same path the later one counts, as of `ordered`.
+    """
     found: Entry | None = None
     for entry in entries:
-        if below(path, entry.path) and (found is None or len(entry.path) > len(found.path)):
+        if below(path, entry.path) and (found is None or len(entry.path) >= len(found.path)):
             found = entry
     return found
 

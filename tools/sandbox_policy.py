@@ -12,6 +12,7 @@ from omac.adapters.cache import tree
 from omac.adapters.git import identity, layout
 from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox import baseline, program, protected
+from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain import environment as variables
 from omac.domain import places, tool_cache
 from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
@@ -39,7 +40,18 @@ class Plan:
     """Everything that is needed to launch, or to explain. `layouts` are by the folder they were found in; `backend` is
     what was asked for, or what is used instead."""
 
-    __slots__ = ("argv", "backend", "cache", "choices", "enforcement", "harness", "layouts", "policy", "state")
+    __slots__ = (
+        "argv",
+        "backend",
+        "cache",
+        "choices",
+        "enforcement",
+        "harness",
+        "layouts",
+        "placeholders",
+        "policy",
+        "state",
+    )
 
     def __init__(self, state: str, harness: str, choices: Choices) -> None:
         self.state = state
@@ -47,6 +59,7 @@ class Plan:
         self.choices = choices
         self.backend = ""
         self.layouts: dict[str, Layout] = {}
+        self.placeholders = Placeholders(state)
         self.cache: ToolCache | None = None
         self.argv: list[str] = []
         self.policy: Policy
@@ -65,12 +78,14 @@ class Plan:
 def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     """The policy for what was asked, and what goes with it. Raises Refusal.
 
-    Makes the tool cache and takes its lock, unless this is only to be explained; nothing else is changed.
+    Makes the tool cache and takes locks, unless this is only to be explained; nothing else is changed.
     """
     home = os.path.realpath(places.home(host, "") or _registered_home())
     trees = _trees(asked, home)
     state = os.path.realpath(places.state(host, home))
     made = Plan(state, asked.harness, choices_of(asked, host, home, trees))
+    if not asked.explain:
+        made.placeholders.hold()
     granted = _granted(made.choices, home)
     for path in (*trees, *(one.path for one in granted)):
         _refuse_own(path, state, "omac's own and in no sandbox", "omac status")
@@ -116,6 +131,11 @@ def _entries(
     warnings += [*told, *(found.warnings(entries) if found else ()), *baseline.exposed(own, entries)]
     warnings += _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)
     entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
+    warnings += [
+        f"--deny {path}: there is nothing yet, so nothing is hidden; what appears there can be read"
+        for path in made.choices.deny
+        if not os.path.lexists(path)
+    ]
     configuration = os.path.realpath(places.configuration(host, home))
     around = governing(entries, configuration)
     if around is not None and around.access == WRITE and os.path.isdir(os.path.dirname(configuration)):
@@ -191,10 +211,16 @@ def _add_git(made: Plan, entries: list[Entry], trees: list[str], home: str) -> l
     warnings: list[str] = []
     asked = layout.GitChoices(made.choices.git_hooks, made.choices.git_refs, "shared")
     for one in trees:
-        if one not in made.layouts and os.path.isdir(one):
-            made.layouts[one] = seen = layout.look(one, asked, home)
-            entries += seen.entries
-            warnings += seen.warnings
+        within = any(one != other and below(one, other) for other in trees)  # it is looked at from there
+        if one not in made.layouts and not within and os.path.isdir(one):
+            made.layouts[one] = layout.look(one, asked, home)
+    for one, seen in made.layouts.items():
+        for repository in seen.repositories:
+            # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.
+            if any(one != other and below(repository.common, other) for other in made.layouts):
+                layout.leave_out(seen, repository.common)
+        entries += seen.entries
+        warnings += seen.warnings
     return warnings
 
 

@@ -12,9 +12,10 @@ import os
 import sys
 import time
 
-from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain.refusal import Refusal
 from omac.tools.sandbox_options import HELP, parse
+
+FINDINGS_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def main(words: list[str]) -> int:
     """Run the command line after `omac sandbox run`; the exit code."""
     from omac.adapters.sandbox.terminal import Interrupted
 
+    _open_standard()
     try:
         asked = parse(words)
         if asked.help:
@@ -49,6 +51,18 @@ def main(words: list[str]) -> int:
         return 128 + interrupted.number
     except KeyboardInterrupt:
         return 130
+
+
+def _open_standard() -> None:
+    """A standard stream that is closed leads nowhere, before its number is given to something else."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdout is None or sys.stderr is None:
+        sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for as long as the process
+        sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _run(asked: Asked) -> int:
@@ -74,6 +88,7 @@ def _run(asked: Asked) -> int:
             raise
         _say(refusal.message)
         try:
+            planned.placeholders.hold()
             planned.use("landlock")
             return Launch(planned, asked.run).run()
         except Refusal as second:
@@ -98,18 +113,17 @@ class Launch:
         self._request(backend.name)
         try:
             since = time.time_ns()
-            placeholders = Placeholders(self._plan.state)
             held: Held | None = None
             try:
                 held = self._limited()
-                placeholders.make(self._plan.policy)
+                self._plan.placeholders.make(self._plan.policy)
                 self._prepare_git()
                 limit = held.add if held else _unlimited
                 status = backend.run(self._plan, self._meanwhile, limit, self._begun)
             finally:
                 for folder in held.end() if held else ():
                     _say(f"the cgroup {folder} is still there: something in it has not ended")
-                placeholders.end()
+                self._plan.placeholders.end()
                 findings = self._sweep(since)
         except Refusal as refusal:
             self._record("sandbox.denied", self._denied(refusal))
@@ -117,7 +131,10 @@ class Launch:
         except BaseException as problem:
             self._record("sandbox.exited", {"status": None, "findings": [], "lost": type(problem).__name__})
             raise
-        self._record("sandbox.exited", {"status": status, "findings": findings, "lost": ""})
+        try:
+            self._record("sandbox.exited", {"status": status, "findings": _first(findings), "lost": ""})
+        except Refusal as refusal:  # it has run: its status is what its caller waits for
+            _say(f"it ended with status {status}, which is not on record: {refusal.message}")
         return status
 
     def _limited(self) -> Held | None:
@@ -213,6 +230,16 @@ def _told(tell: Callable[[], object]) -> int:
     except BrokenPipeError:
         return 141
     return 0
+
+
+def _first(findings: list[str]) -> list[str]:
+    """As many as a record has room for."""
+    room = FINDINGS_CHARACTERS_MAX
+    for at, finding in enumerate(findings):
+        room -= min(len(finding), 4096)
+        if room < 0:
+            return [*findings[:at], f"{len(findings) - at} more"]
+    return findings
 
 
 def _unlimited(_pid: int) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _NAME = _LETTERS | frozenset("0123456789-")
 _SPACE = " \t\r"
+_HEADS_MAX = 64  # of one line, which git lets have any number: reading them takes time quadratic in it
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
 _ESCAPED = str.maketrans({"\t": "\\t", "\b": "\\b", "\n": "\\n", "\\": "\\\\", '"': '\\"'})
@@ -40,7 +41,11 @@ def parse(text: str) -> list[tuple[str, str]]:
     while number < len(lines):
         rest = lines[number].lstrip(_SPACE)
         number += 1
+        heads = 0
         while rest.startswith("["):
+            heads += 1
+            if heads > _HEADS_MAX:
+                raise ValueError(f"line {number}: more than {_HEADS_MAX} sections begin here")
             section, rest = _section(rest, number)
             rest = rest.lstrip(_SPACE)
         if not rest or rest[0] in "#;":

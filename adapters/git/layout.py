@@ -127,6 +127,14 @@ def look(workdir: str, choices: GitChoices, home: str) -> Layout:
     return layout
 
 
+def leave_out(layout: Layout, common: str) -> None:
+    """Nothing is said of what lies in `common`, a shared git folder that another layout grants as a whole."""
+    layout.entries = tuple(entry for entry in layout.entries if not below(entry.path, common))
+    layout.fence = tuple(path for path in layout.fence if not below(path, common))
+    layout.sessions = [session for session in layout.sessions if session.common != common]
+    layout.known = {path: known for path, known in layout.known.items() if not below(path, common)}
+
+
 def prepare(layout: Layout) -> list[str]:
     """Make what the session needs of its own, after the `made` paths and before the mounts; what a person should know.
 

@@ -74,5 +74,7 @@ def _path(file: str, content: bytes) -> str:
     written = os.path.join(os.path.dirname(file), os.fsdecode(raw))
     path = os.path.normpath(written).replace("//", "/")
     if ".." in written.split("/") and os.path.realpath(written) != os.path.realpath(path):
-        raise unsafe(f"{file} leads to {path} for a reader, and elsewhere for git, through a symbolic link before a '..'")
+        raise unsafe(
+            f"{file} leads to {path} for a reader, and elsewhere for git, through a symbolic link before a '..'"
+        )
     return path

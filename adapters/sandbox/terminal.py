@@ -85,8 +85,8 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
             self._before.append((_signal.SIGTSTP, _signal.signal(_signal.SIGTSTP, _nothing)))
 
     def __exit__(self, *_: object) -> None:
-        for number, before in self._before:
-            _signal.signal(number, before)  # type: ignore[arg-type]  # what signal() gave
+        for number, before in self._before:  # what the program left is still to be looked at: nothing breaks that off
+            _signal.signal(number, before if number == _signal.SIGTSTP else _nothing)  # type: ignore[arg-type]  # as it was
 
     def _end(self, _number: int, _frame: object) -> None:
         """Whoever launched omac is gone: the program is asked to end, and made to when it does not."""

@@ -4,11 +4,14 @@ Each plant is judged by what the host's git, or omac itself, then runs or writes
 """
 
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from real_omac import eventually
 from real_sandbox import NOBODY, Box, Done, box, readable_package
 
 USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
@@ -173,6 +176,69 @@ def test_a_fifo_for_a_virtual_environments_settings(world: Box) -> None:
     assert world.run(".venv/bin/python", seconds=10).status == 0
 
 
+def test_more_findings_than_a_record_holds(world: Box) -> None:
+    """The end of a launch is recorded, and the program's status passed on, however much it left to be told."""
+    name = "a" * 150
+    done = world.run("bash", "-c", f"for i in $(seq 600); do mkfifo {name}$i; done; exit 3")
+    assert done.status == 3
+    assert any("sandbox.exited" in path.read_text() for path in (world.state / "spool").iterdir())
+
+
+def test_settings_that_take_long_to_read(world: Box) -> None:
+    """A nested repository with a million brackets in its settings holds up neither this end nor the next launch."""
+    repository(world)
+    attacked(world, NESTED + "python3 -c \"open('n/.git/config', 'w').write('[a]' * 340000)\"", "n")
+    assert world.run("true", seconds=5).status == 0
+
+
+def test_a_root_in_a_root(world: Box) -> None:
+    """A linked worktree below a folder, both given: one look at it, and commits work."""
+    main = world.home / "main"
+    main.mkdir()
+    os.chown(main, world.uid, world.uid)
+    repository(world, main)
+    git(world, "worktree", "add", "-q", str(world.workdir / "w"), "-b", "work", cwd=main)
+    script = "cd w; echo x > x; git add x; git commit -qm inside"
+    done = world.run("bash", "-c", script, options=("--root", str(world.workdir / "w")), extra=DATES)
+    assert (done.status, done.err) == (0, "")
+    assert "inside" in git(world, "log", "--format=%s", "work", cwd=main).out
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
+    """The program gets /dev/null for them, and nothing that omac has open; its status is passed on."""
+    script = (
+        "import os, sys; shown = [os.readlink(f'/proc/self/fd/{number}') for number in (0, 1, 2)];"
+        " open('fds', 'w').write('\\n'.join(shown)); sys.exit(3)"
+    )
+    line = world.omac("sandbox", "run", "--backend", backend, "--", "/usr/bin/python3", "-c", script)
+    done = world.host("sh", "-c", f'"$@" {closed}', "sh", *line)
+    assert done.status == 3, done
+    shown = (world.workdir / "fds").read_text().splitlines()
+    for number, sign in enumerate(("<&-", ">&-", "2>&-")):
+        if sign in closed.split():
+            assert shown[number] == "/dev/null"
+
+
+def test_an_interrupt_does_not_keep_omac_from_sweeping(world: Box) -> None:
+    """Interrupted again while it looks at what is left, omac comes to the end of that."""
+    repository(world)
+    fill = (
+        "python3 -c \"import os\nfor d in range(40):\n os.makedirs(f'z/{d}')\n"
+        " for f in range(100): open(f'z/{d}/{f}', 'w')\"; touch done; exec sleep 60"
+    )
+    options = tuple(word for name, value in told(world, "n").items() for word in ("--env", f"{name}={value}"))
+    line = world.omac("sandbox", "run", *options, "--", "bash", "-c", ARMED + fill)
+    user = world.uid or None
+    process = subprocess.Popen(line, cwd=world.workdir, env=world.environment, user=user, group=user)
+    eventually(lambda: (world.workdir / "done").exists(), 30, "the plant is made")
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.002)
+    assert not (world.workdir / "n" / ".git").exists()
+
+
 HELD = """\
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -196,7 +262,7 @@ except Refusal:
 
 @pytest.mark.parametrize("verdict", ["refused", "fine"])
 def test_what_is_held_back_does_not_run(world: Box, verdict: str) -> None:
-    """When what was mounted is not what was meant, the program never runs, not even while omac lets go; else it does."""
+    """When what was mounted is not what was meant, the program never runs, not even at the end; else it does."""
     done = world.host("/usr/bin/python3", "-c", HELD, readable_package(), verdict)
     assert done.status == 0, done
     assert (world.workdir / "ran").exists() == (verdict == "fine")

@@ -136,3 +136,33 @@ def _running(number: str) -> list[Path]:
         except OSError:
             continue
     return found
+
+
+def test_two_launches_in_one_repository(world: Box) -> None:
+    """What one launch has made to be pinned stays until the other ends too, and is gone when both have."""
+    assert world.host("git", "init", "-q", ".").status == 0
+    before = sorted(str(path) for path in (world.workdir / ".git").rglob("*"))
+    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--", "sh", "-c", "echo up; sleep 1.5")
+    user = world.uid or None
+    with subprocess.Popen(line, stdout=subprocess.PIPE, env=world.environment, user=user, group=user) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"up\n"
+        script = "sleep 2.5; for f in commondir config.worktree info/attributes; do echo evil > .git/$f; done"
+        second = world.run("sh", "-c", script)
+    assert second.err.count("Read-only file system") == 3, second
+    assert sorted(str(path) for path in (world.workdir / ".git").rglob("*")) == before
+
+
+def test_what_a_killed_launch_has_made_is_removed_by_the_next(world: Box) -> None:
+    """Placeholders of a launch that was killed are gone after the next one, in whatever project that is."""
+    assert world.host("git", "init", "-q", ".").status == 0
+    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--", "sh", "-c", "echo up; sleep 60")
+    user = world.uid or None
+    with subprocess.Popen(line, stdout=subprocess.PIPE, env=world.environment, user=user, group=user) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"up\n"
+        first.kill()
+    assert (world.workdir / ".git" / "commondir").exists()
+    other = world.give(world.home / "other" / "file").parent
+    assert world.run("true", workdir=other).status == 0
+    assert not (world.workdir / ".git" / "commondir").exists()

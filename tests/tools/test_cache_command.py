@@ -275,6 +275,15 @@ def test_names_are_shown_and_not_obeyed(house: House) -> None:
     assert len(house.told()[0]) == 2
 
 
+def test_a_path_that_is_no_text(house: House) -> None:
+    """Is told with an escape, to programs as well, and its cache is removed like any other."""
+    house.project(os.fsdecode(b"caf\xe9"), days=2)
+    assert list_(True, house.environment) == 0
+    assert house.rows()[0]["workdir"] == f"{house.folder}/caf\\xe9"
+    assert house.gc("1d") == 0
+    assert [(row["workdir"], row["action"]) for row in house.rows()] == [(f"{house.folder}/caf\\xe9", "removed")]
+
+
 def test_the_command_line(omac: Omac) -> None:
     """As a person types it: the options, the streams, the exit codes."""
     workdir = omac.root / "shop"

@@ -41,8 +41,7 @@ def list_(as_json: bool, environment: Mapping[str, str]) -> int:
         found = _looked_at(caches, caches.ids()) if caches else []
     if as_json:
         for cache in found:
-            told = {**msgspec.to_builtins(cache), "last_used": rfc3339(cache.last_used)}
-            print(msgspec.json.encode(told).decode())
+            _print({**msgspec.structs.asdict(cache), "last_used": rfc3339(cache.last_used)})
     elif found:
         _show_table(found)
     else:
@@ -152,7 +151,7 @@ def _removed(
 def _tell(rows: Iterable[Row], problems: Iterable[str], as_json: bool) -> None:
     for row in rows:
         if as_json:
-            print(msgspec.json.encode(row).decode())
+            _print(msgspec.structs.asdict(row))
         else:
             say(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
     for problem in problems:
@@ -169,3 +168,14 @@ def _show_table(found: list[Cache]) -> None:
         cells.append((cache.workdir or "-", size, at, state, cache.id))
     columns(cells, say)
     say(f"{len(found)} in all, {shown_size(sum(cache.bytes for cache in found))}", sys.stderr)
+
+
+def _print(row: Mapping[str, object]) -> None:
+    """One object in a line. Bytes of a path that are no text are written as escapes."""
+    shown = {
+        name: value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        if isinstance(value, str)
+        else value
+        for name, value in row.items()
+    }
+    print(msgspec.json.encode(shown).decode())
