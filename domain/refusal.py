@@ -91,6 +91,13 @@ REASONS: dict[str, Outcome] = {
 }
 
 
+def look_at(path: str) -> str:
+    """The command by which a person sees what is at a path, ready to be pasted."""
+    import shlex  # errors alone need it
+
+    return f"ls -ld {shlex.quote(path)}"
+
+
 class Refusal(Exception):
     """omac will not do this. `message` says what happened and where; `fix` lists commands that can be pasted.
 

@@ -84,6 +84,8 @@ class _Guarded:
         self._call = call
         self._environment = environment
         self._root = top_level(_workdir(call, environment))
+        if self._root in (b"/", os.path.realpath(environment.get(b"HOME", b"/"))):
+            raise Unclear(f"the session began in {_text(self._root)}, which is no worktree to stay in")
         self._common = common_folder(self._root)
 
     def folders(self, path: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import os
 from omac.adapters.linux.trail import trail
 from omac.domain import places
 from omac.domain.confinement import below
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, look_at
 from omac.tools.sandbox_options import absolute, unresolved
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], real: str, trees: list
             raise Refusal(
                 "unsafe-link",
                 f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
-                fix=[f"ls -l {link}", f"ls -ld {real}  # name this, if it is what you mean"],
+                fix=[look_at(link), f"{look_at(real)}  # name this, if it is what you mean"],
             )
 
 

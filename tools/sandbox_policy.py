@@ -17,7 +17,7 @@ from omac.domain import environment as variables
 from omac.domain import places, tool_cache
 from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
 from omac.domain.harness import harness_named
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, look_at
 from omac.tools.sandbox_choices import choices_of, refuse_links
 from omac.tools.sandbox_options import unresolved
 
@@ -199,7 +199,12 @@ def _granted(choices: Choices, home: str) -> list[Entry]:
         flag = "--allow" if access == WRITE else "--read"
         for path in paths:
             if not os.path.lexists(path):
-                raise Refusal("directory-missing", f"{flag} {path}: there is nothing", fix=[f"ls -ld {path}"])
+                raise Refusal(
+                    "directory-missing", f"{flag} {path}: there is nothing", fix=[look_at(os.path.dirname(path))]
+                )
+            if path == "/":
+                fix = ["omac sandbox run --explain -- true  # what is there anyway"]
+                raise Refusal("misuse", f"{flag} / is all there is: name the folders that it needs", fix=fix)
             if access == WRITE:
                 _refuse_home(path, flag, home)
             found.append(Entry(path, access, flag))
@@ -259,7 +264,7 @@ def _trees(asked: Asked, home: str) -> list[str]:
         refuse_links(path, links, real, trees)
         if not os.path.isdir(real):
             reason = "not-a-directory" if os.path.lexists(real) else "directory-missing"
-            raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[f"ls -ld {real}"])
+            raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[look_at(os.path.dirname(real))])
         _refuse_home(real, flag, home)
     return trees
 

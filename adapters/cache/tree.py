@@ -198,7 +198,8 @@ def _home(environment: Mapping[str, str]) -> tuple[str, str]:
     """The canonical folder above the user's cache folder, and the name of that."""
     home = environment.get("XDG_CACHE_HOME", "")
     if not home.startswith("/"):
-        home = f"{environment.get('HOME') or os.path.expanduser('~')}/.cache"
+        named = environment.get("HOME", "")
+        home = f"{named if named.startswith('/') else os.path.expanduser('~')}/.cache"
     above, name = os.path.split(home.rstrip("/"))
     if name in ("", ".", ".."):
         fix = ["unset XDG_CACHE_HOME", _WITHOUT]

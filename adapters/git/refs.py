@@ -30,6 +30,7 @@ from omac.domain.refusal import Refusal
 FOLDER = "omac-refs-"
 BYTES_MAX = 64 << 20
 LOOSE_MAX = 50_000  # loose refs that are read
+COMMANDS_MAX = 10_000  # of changes to refs in one session: each may cost a start of git
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
 _HEX = frozenset("0123456789abcdef")
@@ -238,6 +239,8 @@ def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, st
     """
     if not commands:
         return []
+    if len(commands) > COMMANDS_MAX:
+        return [(f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of it is brought home")]
     logs = {f"{common}/logs/{name}": _size(f"{common}/logs/{name}") for name, _ in commands}
     told = []
     if _git(common, [command for _, command in commands]) != "":
@@ -284,7 +287,11 @@ def _recover(session: Session) -> list[str]:
         folder = f"{session.admin}/{name}"
         if not name.startswith(FOLDER) or not is_folder(folder):
             continue
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except PermissionError:
+            told.append(f"{folder} cannot be looked into: an earlier session may have left refs there")
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             narrowed = is_folder(f"{folder}/refs")
@@ -298,7 +305,8 @@ def _recover(session: Session) -> list[str]:
                 elif narrowed and ref == session.own and host[ref] != value:
                     commands.append((ref, f"update {SET_ASIDE}{ref[5:]} {value}"))
             failed = _applied(session.common, commands)
-            told.append(f"{folder}: a session was killed; of its refs {len(commands) - len(failed)} were brought home")
+            home = max(0, len(commands) - len(failed)) if len(commands) <= COMMANDS_MAX else 0
+            told.append(f"{folder}: a session was killed; of its refs {home} were brought home")
             told += [f"{ref} {what}" for ref, what in failed]
             _remove(folder)
         except OSError as error:

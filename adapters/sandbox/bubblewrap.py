@@ -11,7 +11,7 @@ import stat
 
 from omac.domain import confinement
 from omac.domain.confinement import DENY, PRIVATE, READ, WRITE, governing
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,5 +162,5 @@ def _changed(path: str, what: str) -> Refusal:
     return Refusal(
         "path-changed",
         f"{path} was replaced while the sandbox was built ({what}); somebody is changing it right now",
-        fix=[f"ls -ld {path}", "try again when nothing else is at work there"],
+        fix=[look_at(path), "try again when nothing else is at work there"],
     )

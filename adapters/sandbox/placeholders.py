@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Placeholders:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         except OSError as problem:
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
-            raise Refusal("state-unusable", message, fix=[f"ls -ld {self._state}"]) from problem
+            raise Refusal("state-unusable", message, fix=[look_at(self._state)]) from problem
 
     def make(self, policy: Policy) -> None:
         """Make what is missing. Raises Refusal (path-changed, state-unusable)."""
@@ -57,7 +57,7 @@ class Placeholders:
                 continue
             except OSError as problem:
                 message = f"{entry.path} cannot be made, which keeps a place from being used: {problem.strerror}"
-                raise Refusal("path-changed", message, fix=[f"ls -ld {os.path.dirname(entry.path)}"]) from problem
+                raise Refusal("path-changed", message, fix=[look_at(os.path.dirname(entry.path))]) from problem
 
     def end(self) -> None:
         """Let go; whoever is last removes all that were made and are still as they were made."""

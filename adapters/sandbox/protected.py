@@ -45,6 +45,13 @@ _SOCKETS = """
 """
 SOCKETS = tuple(_SOCKETS.split())
 _AGENTS = (*(place.rstrip("/") for one in HARNESSES for place in one.folders), ".config/opencode")
+STARTED = (  # folders of files that a login runs: they are kept from being made, too
+    ".config/autostart",
+    ".config/environment.d",
+    ".config/fish",
+    ".config/systemd",
+    ".local/share/systemd",
+)
 NAMES = (*f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split(), *_AGENTS)  # relative to the home
 _IN_NAMES = tuple(f"{name}/" for name in NAMES)
 
@@ -52,7 +59,8 @@ _IN_NAMES = tuple(f"{name}/" for name in NAMES)
 def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     """DENY for every protected place that an entry for a folder above it would show, and no entry names.
 
-    A place that is a link is where it leads to; one that is not there needs no word.
+    A place that is a link is where it leads to; one that is not there needs no word, but for folders that a login looks
+    into, where it could be made.
     """
     shown = [entry.path for entry in entries if entry.access in (READ, WRITE)]
     within = tuple(path.rstrip("/") + "/" for path in shown)
@@ -63,6 +71,12 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
             around = governing(entries, path)
             if around is not None and around.access in (READ, WRITE):
                 found[path] = Entry(path, DENY, "credentials, histories and the like are not part of a broader grant")
+    for name in STARTED:
+        path = f"{home}/{name}"
+        around = governing(entries, path)
+        missing = not os.path.lexists(path) and os.path.isdir(os.path.dirname(path))
+        if missing and path not in named and around is not None and around.access == WRITE:
+            found[path] = Entry(path, DENY, "what is in it runs at the next login", made="folder")
     return list(found.values())
 
 

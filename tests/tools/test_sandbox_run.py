@@ -477,3 +477,59 @@ def test_folders_of_a_group(mine: Box) -> None:
     assert (mine.workdir / "file").stat().st_mode & 0o6000 == 0
     mine.workdir.chmod(0o700)
     assert mine.run("chmod", "2755", "file").status != 0
+
+
+def test_a_broad_grant_of_settings_has_no_place_for_start_up_files(world: Box) -> None:
+    """What a login looks into cannot be made by way of a grant of the folder around it; other settings can."""
+    world.give(world.home / ".config" / "app" / "settings")
+    options = ("--allow", str(world.home / ".config"))
+    script = "cd ~/.config && echo x > app/settings; mkdir -p autostart/x systemd/user; echo x > autostart/evil.desktop"
+    world.run("sh", "-c", script, options=options)
+    assert (world.home / ".config" / "app" / "settings").read_text() == "x\n"
+    assert not (world.home / ".config" / "autostart").exists()
+    assert not (world.home / ".config" / "systemd").exists()
+
+
+@pytest.mark.parametrize("flag", ["--read", "--allow"])
+def test_the_root_is_no_grant(mine: Box, flag: str) -> None:
+    """Granting everything is refused, with a word on what to do."""
+    done = mine.run("true", options=(flag, "/"))
+    assert done.status == 2
+    assert "name the folders" in done.err or "above your home" in done.err
+
+
+def test_reading_the_home_does_not_show_credentials(world: Box) -> None:
+    """--read of the whole home shows it, without credentials and histories."""
+    world.give(world.home / ".ssh" / "id", "secret")
+    world.give(world.home / ".bash_history", "secret")
+    world.give(world.home / "notes", "seen")
+    done = world.run("sh", "-c", "cat ~/notes ~/.ssh/id ~/.bash_history", options=("--read", str(world.home)))
+    assert done.out == "seen"
+
+
+def test_denying_what_is_not_there_is_told(mine: Box) -> None:
+    """A denial that hides nothing says so."""
+    done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
+    assert done.status == 0
+    assert "there is nothing yet" in done.err
+
+
+def test_a_worktree_beside_its_own_clone(mine: Box) -> None:
+    """Both may be granted at once: commits work in each, and the clone's pins hold."""
+    main, linked = mine.home / "main", mine.home / "linked"
+    main.mkdir()
+    git = ("git", "-C", str(main))
+    assert mine.host(*git, "init", "-q").status == 0
+    assert mine.host(*git, "commit", "-q", "--allow-empty", "-m", "first").status == 0
+    assert mine.host(*git, "worktree", "add", "-q", str(linked)).status == 0
+    identity = "-c user.name=A -c user.email=a@example.org"
+    for workdir, other in ((linked, main), (main, linked)):
+        flag = "--allow" if workdir == linked else "--root"
+        script = f"for d in {main} {linked}; do git -C $d {identity} commit -q --allow-empty -m x || exit 1; done"
+        done = mine.run("sh", "-c", script, workdir=workdir, options=(flag, str(other)))
+        assert done.status == 0, done
+        done = mine.run("sh", "-c", f"echo x > {main}/.git/config", workdir=workdir, options=(flag, str(other)))
+        assert done.status != 0
+        for name in ("commondir", "gitdir"):
+            path = f"{main}/.git/worktrees/linked/{name}"
+            assert mine.run("sh", "-c", f"echo x > {path}", workdir=workdir, options=(flag, str(other))).status != 0
