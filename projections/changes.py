@@ -97,6 +97,8 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
         case GuardDenied(harness, tool, path, _, probable, _, origin):
             meant = f", {probable} was probably meant" if probable else ""
             claimed = ", as claimed from inside" if origin == "bridge" else ""
+            if not path:
+                return "guard.denied", True, None, f"a call that could not be understood{claimed}"
             return "guard.denied", True, OUTSIDE, f"{tool} of {harness} to {path}{meant}{claimed}"
         case SettingChanged(name, value):
             return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"

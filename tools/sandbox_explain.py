@@ -25,7 +25,7 @@ def explain(plan: Plan, json: bool) -> int:
     _tell(f"workdir  {policy.workdir}")
     if plan.argv:
         _tell(f"command  {join(plan.argv)}")
-    _tell(f"backend  {plan.backend}")
+    _tell(f"backend  {_backend(plan)}")
     ports = f"; listens on {', '.join(map(str, policy.ports))}" if policy.ports else ""
     _tell(f"network  {policy.network}{ports}")
     for name, by in _limits(plan).items():
@@ -55,7 +55,7 @@ def _document(plan: Plan) -> dict[str, object]:
         "workdir": policy.workdir,
         "command": plan.argv,
         "harness": plan.harness,
-        "backend": plan.backend,
+        "backend": _backend(plan),
         "network": policy.network,
         "ports": list(policy.ports),
         "limits": {name: {"value": _exactly(policy.limits[name]), "by": by} for name, by in _limits(plan).items()},
@@ -89,3 +89,12 @@ def _tell(line: str) -> None:
 def _print(line: str) -> None:
     """In UTF-8, whatever the locale."""
     sys.stdout.buffer.write(f"{line}\n".encode())
+
+
+def _backend(plan: Plan) -> str:
+    """The one that is used, where the choice is left to omac."""
+    from omac.tools.sandbox_backends import namespaced
+
+    if plan.backend != "auto":
+        return plan.backend
+    return "bubblewrap" if namespaced(plan.backend) else "landlock"

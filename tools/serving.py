@@ -112,6 +112,7 @@ class Server:
         self._credentials = Credentials(EngineLedger(self.engine), host, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
         self._stop = trio.Event()
+        self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
         self._why = ""
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
@@ -137,6 +138,8 @@ class Server:
         """Ask the server to end in order, its agent by this signal; asked twice, it no longer waits for its agent."""
         if self._inner is not None:
             self._inner.end(number)
+        if not self._stop.is_set():
+            self._stopped_by = number
         self._why = self._why or why
         self._stop.set()
 
@@ -230,6 +233,8 @@ class Server:
                         activated(manifest)
                     ready(told)
                     status = await self._run_inner(told, manifest)
+                elif options.launch is not None:  # it was not even begun
+                    status = 128 + self._stopped_by
                 surfaces.cancel_scope.cancel()
         finally:
             with trio.move_on_after(STOP_S, shield=True):

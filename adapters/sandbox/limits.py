@@ -230,7 +230,8 @@ def _amount(name: str, text: str) -> float:
         raise _misuse(f"{name}={text!r} is no {'whole number' if whole else 'amount'}", name)
     amount = float(number) * factor
     if not LEAST[name] <= amount <= MOST[name]:
-        raise _misuse(f"{name}={text} is not between {LEAST[name]:g} and {MOST[name]:g}", name)
+        least, most = (int(one) if one >= 1 else one for one in (LEAST[name], MOST[name]))
+        raise _misuse(f"{name}={text} is not between {least} and {most}", name)
     return amount
 
 

@@ -98,11 +98,11 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
         self._pass_on(_signal.SIGKILL, None)
 
     def _pass_on(self, number: int, _frame: object) -> None:
-        if number in FROM_KEYBOARD and self._terminal.foreground:
-            return  # the kernel sent it to the program as well
         pid = self._target()
         if pid is None:
             raise Interrupted(number)
+        if number in FROM_KEYBOARD and self._terminal.foreground:
+            return  # the kernel sent it to the program as well
         if pid:
             try:
                 os.kill(pid, number)
