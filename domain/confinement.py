@@ -24,8 +24,8 @@ PRIVATE = "private"  # an empty folder of the sandbox's own, gone with it
 COPY = "copy"  # a file of the sandbox's own with `content`; changing it changes nothing outside
 LINK = "link"  # a symbolic link to `target`, as it is on the host
 
-ACCESSES = (READ, WRITE, DENY, PRIVATE, COPY, LINK)
 NETWORKS = ("host", "none")
+BACKENDS = ("auto", "bubblewrap", "landlock")
 LIMITS = ("pids", "memory", "cpu", "files")  # processes, bytes, processors (a fraction may do), open files of a process
 
 

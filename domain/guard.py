@@ -187,8 +187,9 @@ def below(path: bytes, folder: bytes) -> bool:
 
 def shown(text: str) -> str:
     """`text` as a terminal and a model can take it: bounded, and with what cannot be printed escaped."""
-    cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "..."
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
+    from omac.domain.printable import printable  # a call that passes is not told of
+
+    return printable(text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "...")
 
 
 def _recordable(text: str) -> str:

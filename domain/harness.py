@@ -16,11 +16,24 @@ class Harness:
     Paths are relative to the home directory; those of folders end in "/". `folders` is what it keeps there: logins,
     settings, sessions. `pinned` is the part of it that runs code, or tells later sessions what to do: a session may
     read it and not change it. `added_to` are such folders to which it adds something at every start: what is there is
-    pinned, what is added is gone with the session. `home_variable` names another place for the first of `folders`;
-    `auth_variables` say who it is to its model's server, and which server that is.
+    pinned, what is added is gone with the session. `apart` are folders whose content the agent runs again itself,
+    scripts and repositories: each session has its own, which begins empty and is gone with it. `home_variable` names
+    another place for the first of `folders`; `auth_variables` say who it is to its model's server, and which server
+    that is.
     """
 
-    __slots__ = ("added_to", "aliases", "auth_variables", "base", "folders", "home_variable", "name", "pinned", "serve")
+    __slots__ = (
+        "added_to",
+        "aliases",
+        "apart",
+        "auth_variables",
+        "base",
+        "folders",
+        "home_variable",
+        "name",
+        "pinned",
+        "serve",
+    )
 
     def __init__(
         self,
@@ -32,6 +45,7 @@ class Harness:
         folders: tuple[str, ...] = (),
         pinned: tuple[str, ...] = (),
         added_to: tuple[str, ...] = (),
+        apart: tuple[str, ...] = (),
         home_variable: str = "",
         auth_variables: tuple[str, ...] = (),
     ) -> None:
@@ -42,6 +56,7 @@ class Harness:
         self.folders = folders
         self.pinned = pinned
         self.added_to = added_to
+        self.apart = apart
         self.home_variable = home_variable
         self.auth_variables = auth_variables
 
@@ -68,6 +83,7 @@ HARNESSES = (
             ".opencode/",
             ".opencode/.gitignore",
         ),
+        apart=(".local/share/opencode/snapshot/",),  # repositories, whose settings the host's git would obey
         auth_variables=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_SERVER_USERNAME"),
     ),
     Harness(
@@ -81,6 +97,7 @@ HARNESSES = (
             ".claude/agents/",
             ".claude/commands/",
             ".claude/hooks/",
+            ".claude/ide/",
             ".claude/local/",
             ".claude/output-styles/",
             ".claude/plugins/",
@@ -90,6 +107,7 @@ HARNESSES = (
             ".claude/skills/",
             ".local/share/claude/",
         ),
+        apart=(".claude/session-env/", ".claude/shell-snapshots/"),  # read by the shell before each command
         home_variable="CLAUDE_CONFIG_DIR",
         auth_variables=(
             "ANTHROPIC_API_KEY",
@@ -106,8 +124,10 @@ HARNESSES = (
         ("codex",),
         folders=(".codex/",),
         pinned=(
+            ".codex/.env",
             ".codex/AGENTS.md",
             ".codex/AGENTS.override.md",
+            ".codex/agents/",
             ".codex/config.toml",
             ".codex/hooks.json",
             ".codex/hooks/",
@@ -117,6 +137,7 @@ HARNESSES = (
             ".codex/rules/",
         ),
         added_to=(".codex/skills/",),
+        apart=(".codex/shell_snapshots/", ".codex/tmp/"),  # the latter is in the PATH of what it runs
         home_variable="CODEX_HOME",
         auth_variables=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     ),

@@ -1,4 +1,8 @@
-"""Where omac keeps what is its own, as the environment says: one answer for every program of it."""
+"""Where omac keeps what is its own, as the environment says: one answer for every program of it.
+
+A relative path in a variable of the XDG Base Directory Specification counts as if it were not there, as that demands.
+`home` is the user's folder (`adapters/linux/home.py: home_of`).
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def home(environment: Mapping[str, str], otherwise: str) -> str:
-    """The user's folder: $HOME if that is absolute, else `otherwise` (the one of the user database)."""
+def stated_home(environment: Mapping[str, str]) -> str:
+    """$HOME, where that is absolute; else "": then the user database is to be asked."""
     named = environment.get("HOME", "")
-    return named.rstrip("/") or "/" if named.startswith("/") else otherwise
+    return (named.rstrip("/") or "/") if named.startswith("/") else ""
 
 
 def state(environment: Mapping[str, str], home: str) -> str:
-    """The state directory: $OMAC_STATE_DIR, else $XDG_STATE_HOME/omac, else ~/.local/state/omac."""
-    if named := environment.get("OMAC_STATE_DIR"):
-        return named
-    return (environment.get("XDG_STATE_HOME") or f"{home}/.local/state") + "/omac"
+    """The state directory: $OMAC_STATE_DIR, which may be relative, else $XDG_STATE_HOME/omac, else below `home`."""
+    return environment.get("OMAC_STATE_DIR") or _xdg(environment, "XDG_STATE_HOME", f"{home.rstrip('/')}/.local/state")
 
 
 def configuration(environment: Mapping[str, str], home: str) -> str:
     """The folder of the user's settings and profiles: $XDG_CONFIG_HOME/omac, else ~/.config/omac."""
-    named = environment.get("XDG_CONFIG_HOME", "")
-    return (named if named.startswith("/") else f"{home}/.config") + "/omac"
+    return _xdg(environment, "XDG_CONFIG_HOME", f"{home.rstrip('/')}/.config")
+
+
+def _xdg(environment: Mapping[str, str], variable: str, otherwise: str) -> str:
+    named = environment.get(variable, "")
+    return (named if named.startswith("/") else otherwise).rstrip("/") + "/omac"

@@ -12,6 +12,8 @@ Loaded by programs whose whole start is a few milliseconds, so it imports nothin
 
 from __future__ import annotations
 
+from omac.domain.printable import printable
+
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,13 +58,6 @@ def redacted(argv: Sequence[str]) -> tuple[str, ...]:
         found.append(text)
         shown += len(text)
     return tuple(found)
-
-
-def printable(text: str) -> str:
-    """What a terminal would obey is written as an escape, and so are bytes that are no text."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
 
 
 def speaks_of_secret(name: str) -> bool:

@@ -93,9 +93,14 @@ REASONS: dict[str, Outcome] = {
 
 def look_at(path: str) -> str:
     """The command by which a person sees what is at a path, ready to be pasted."""
-    import shlex  # errors alone need it
+    return f"ls -ld {quoted(path)}"
 
-    return f"ls -ld {shlex.quote(path)}"
+
+def quoted(word: str) -> str:
+    """A word of a command that can be pasted (shlex.quote)."""
+    import shlex  # errors alone need it, and it takes longer to load than all the rest of this module
+
+    return shlex.quote(word)
 
 
 class Refusal(Exception):

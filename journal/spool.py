@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, look_at, quoted
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ class Spool:
             os.fsync(folder)
 
     def _not_recorded(self, kind: str, error: OSError) -> Refusal:
-        import shlex
-
-        fix = [f"df -h {shlex.quote(self.folder)}", f"ls -ld {shlex.quote(self.folder)}"]
+        fix = [f"df -h {quoted(self.folder)}", look_at(self.folder)]
         message = f"{kind} cannot be recorded in {self.folder}: {error.strerror}"
         return Refusal("journal-unavailable", message, fix=fix)
 
@@ -210,8 +208,6 @@ def _create(folder: str) -> None:
 
 
 def _unusable(folder: str, why: str, *, chmod: bool = False) -> Refusal:
-    import shlex
-
-    place = shlex.quote(folder)
-    fix = [f"chmod 700 {place}"] if chmod else [f"ls -ld {place}", "export OMAC_STATE_DIR=PATH  # one of your own"]
+    own = "export OMAC_STATE_DIR=PATH  # one of your own"
+    fix = [f"chmod 700 {quoted(folder)}"] if chmod else [look_at(folder), own]
     return Refusal("state-unusable", f"records cannot be kept in {folder}: {why}", fix=fix)

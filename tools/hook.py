@@ -12,6 +12,7 @@ import os
 import time
 
 from omac.adapters.hooks.landing import GIT, checkouts, common_folder, landing, top_level
+from omac.domain import places
 from omac.domain.guard import SCRATCH, Call, Denial, Unclear, below, call_of, readings, shown
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -31,6 +32,7 @@ PAYLOAD_BYTES_MAX = 32 * 1024 * 1024
 DEADLINE_S = 20  # a hook that an agent's own deadline ends counts as consent; that is 60 s or more
 RECORD_S = 5
 READ_BYTES = 1 << 16
+PLACES = (b"HOME", b"OMAC_STATE_DIR", b"XDG_CONFIG_HOME", b"XDG_STATE_HOME")
 USAGE = """usage: omac hook pre-tool-use < PAYLOAD
 
 Called by an agent before it runs a tool; `omac hook install` arranges that.
@@ -67,7 +69,7 @@ def decide(document: bytes, environment: Environment) -> Denial | None:
     try:
         guarded = _Guarded(call, environment)
         for path in call.paths:
-            for folder in guarded.folders(path):
+            for folder in guarded.folders():
                 for reading in readings(path, folder, os.fsdecode(environment.get(b"HOME", b""))):
                     denial = guarded.judge(path, reading)
                     if denial is not None:
@@ -88,7 +90,7 @@ class _Guarded:
             raise Unclear(f"the session began in {_text(self._root)}, which is no worktree to stay in")
         self._common = common_folder(self._root)
 
-    def folders(self, path: str) -> tuple[str, ...]:
+    def folders(self) -> tuple[str, ...]:
         """The folders that a relative path may start from."""
         cwd = self._call.cwd
         if cwd and not cwd.startswith("/"):
@@ -159,10 +161,22 @@ def _workdir(call: Call, environment: Environment) -> bytes:
 
 
 def _state(environment: Environment) -> bytes:
-    """omac's state directory: $OMAC_STATE_DIR, else $XDG_STATE_HOME/omac, else ~/.local/state/omac."""
-    home = environment.get(b"HOME") or os.path.expanduser(b"~")
-    states = environment.get(b"XDG_STATE_HOME") or os.path.join(home, b".local", b"state")
-    return os.path.abspath(environment.get(b"OMAC_STATE_DIR") or os.path.join(states, b"omac"))
+    """omac's state directory."""
+    said = _said(environment)
+    return os.path.abspath(os.fsencode(places.state(said, _home(said))))
+
+
+def _said(environment: Environment) -> dict[str, str]:
+    """What the environment says of omac's own places."""
+    return {os.fsdecode(name): os.fsdecode(environment[name]) for name in PLACES if name in environment}
+
+
+def _home(said: Mapping[str, str]) -> str:
+    if stated := places.stated_home(said):
+        return stated
+    from omac.adapters.linux.home import home_of  # rarely needed
+
+    return home_of(said)
 
 
 def _declared(environment: Environment) -> list[bytes]:
@@ -175,9 +189,8 @@ def _declared(environment: Environment) -> list[bytes]:
 
 
 def _declared_in_file(environment: Environment) -> list[bytes]:
-    home = environment.get(b"HOME") or os.path.expanduser(b"~")
-    configuration = environment.get(b"XDG_CONFIG_HOME") or os.path.join(home, b".config")
-    path = os.path.join(configuration, b"omac", b"settings.toml")
+    stated = _said(environment)
+    path = os.fsencode(places.configuration(stated, _home(stated)) + "/settings.toml")
     try:
         with open(path, "rb") as file:
             found = os.fstat(file.fileno())

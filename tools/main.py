@@ -141,7 +141,7 @@ def audit(
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
     until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
-    kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, config, default, control, ...")] = None,
+    kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, control, ...")] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
-from omac.adapters.skills.paths import readable
 from omac.domain.hidden import Hidden
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, Secret
 from omac.domain.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret
@@ -71,7 +71,7 @@ def confirm(question: str) -> bool:
     """Whether a person says yes; an empty or an unclear answer is a no. Raises Refusal (misuse) without a terminal."""
     with _terminal() as terminal:
         try:
-            return terminal.line(f"{readable(question)} [y/N] ").strip().lower() in (b"y", b"yes")
+            return terminal.line(f"{printable(question)} [y/N] ").strip().lower() in (b"y", b"yes")
         except EOFError:
             return False
 
@@ -95,7 +95,7 @@ def _asked(field: Secret | Config, kind: str, instead: str | None, answer: Calla
             except EOFError:
                 raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
             if left:
-                terminal.show(f"  {readable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
+                terminal.show(f"  {printable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
     say(f"refused: {field.name}: {problem}", sys.stderr)
     raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
 
@@ -103,13 +103,13 @@ def _asked(field: Secret | Config, kind: str, instead: str | None, answer: Calla
 def _question(field: Secret | Config, kind: str, instead: str | None) -> str:
     """Everything one has to know to answer; what the skill says of it is shown and not obeyed."""
     need = "required" if field.required else "optional"
-    lines = [f"{field.name} ({kind}, {need}){': ' if field.description else ''}{readable(field.description)}"]
+    lines = [f"{field.name} ({kind}, {need}){': ' if field.description else ''}{printable(field.description)}"]
     if isinstance(field, Config) and field.choices:
-        lines.append(f"  one of: {', '.join(map(readable, field.choices))}")
+        lines.append(f"  one of: {', '.join(map(printable, field.choices))}")
     if field.pattern is not None:
-        lines.append(f"  it must match {readable(field.pattern)}")
+        lines.append(f"  it must match {printable(field.pattern)}")
     if instead is not None:
-        lines.append(f"  Enter {readable(instead)}")
+        lines.append(f"  Enter {printable(instead)}")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from omac.domain.printable import printable
 from omac.domain.recorded import Recorded
 from omac.journal.registry import KIND_OF
 from omac.projections.status import Status, about_stream
@@ -119,4 +120,4 @@ def show_stats(found: Mapping[str, Any]) -> None:
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a line; control characters, which a hostile name may hold, are shown and not obeyed."""
-    print("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text), file=file)
+    print(printable(text), file=file)

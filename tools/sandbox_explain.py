@@ -6,7 +6,7 @@ import sys
 
 from omac.domain.confinement import COPY, LINK
 from omac.domain.digest import sha256_hex
-from omac.domain.redaction import printable
+from omac.domain.printable import printable
 from omac.journal.spool import encoded
 
 TYPE_CHECKING = False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
+from omac.domain.confinement import BACKENDS, NETWORKS
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BACKENDS = ("auto", "bubblewrap", "landlock")
 ONE = {  # options with a value that count once: the option, its field
     "--workdir": "workdir",
     "--harness": "harness",
@@ -133,7 +133,7 @@ def _check(asked: Asked) -> None:
         raise _misuse("--json goes with --explain: a command that runs prints what it prints")
     if asked.backend and asked.backend not in BACKENDS:
         raise _misuse(f"--backend takes auto, bubblewrap or landlock, not {asked.backend!r}")
-    if asked.network and asked.network not in ("host", "none"):
+    if asked.network and asked.network not in NETWORKS:
         raise _misuse(f"--network takes host or none, not {asked.network!r}")
     for port in asked.open_ports:
         if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):

@@ -10,6 +10,7 @@ import os
 
 from omac.adapters.cache import tree
 from omac.adapters.git import identity, layout
+from omac.adapters.linux.home import home_of
 from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox import baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
@@ -80,7 +81,7 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
 
     Makes the tool cache and takes locks, unless this is only to be explained; nothing else is changed.
     """
-    home = os.path.realpath(places.home(host, "") or _registered_home())
+    home = os.path.realpath(home_of(host))
     trees = _trees(asked, home)
     state = os.path.realpath(places.state(host, home))
     made = Plan(state, asked.harness, choices_of(asked, host, home, trees))
@@ -178,7 +179,7 @@ def _handed_in(asked: Asked, host: Mapping[str, str]) -> list[Entry]:
         entries.append(Entry(f"{RUN}/control.token", COPY, "the way to omac", content=_content(asked.control_token)))
     if asked.facade_socket:
         source = os.path.realpath(asked.facade_socket)
-        entries.append(Entry(f"{RUN}/facade.sock", WRITE, "the way to the skills", source=source))
+        entries.append(Entry(f"{RUN}/facade.sock", READ, "the way to the skills", source=source))
     return entries
 
 
@@ -267,12 +268,6 @@ def _trees(asked: Asked, home: str) -> list[str]:
             raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[look_at(os.path.dirname(real))])
         _refuse_home(real, flag, home)
     return trees
-
-
-def _registered_home() -> str:
-    import pwd  # reads the user database, where HOME does not say it
-
-    return pwd.getpwuid(os.geteuid()).pw_dir
 
 
 def _refuse_home(path: str, flag: str, home: str) -> None:

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.tools.sandbox_options import HELP, parse
 
@@ -38,15 +39,11 @@ def main(words: list[str]) -> int:
             return _told(lambda: print(HELP, end=""))
         return _run(asked)
     except Refusal as refusal:
-        _say(refusal.message)
-        for command in refusal.fix:
-            _say_plainly(f"  try: {command}")
-        return refusal.exit_code
+        return _refused(refusal)
     except OSError as problem:  # something was taken away, or is not to be read, between one look and the next
         where = f"{problem.filename}: " if problem.filename else ""
-        _say(f"the sandbox cannot be built: {where}{problem.strerror or problem}")
-        _say_plainly("  try: omac sandbox doctor")
-        return 7
+        message = f"the sandbox cannot be built: {where}{problem.strerror or problem}"
+        return _refused(Refusal("sandbox-failed", message, fix=["omac sandbox doctor"]))
     except Interrupted as interrupted:
         return 128 + interrupted.number
     except KeyboardInterrupt:
@@ -145,6 +142,7 @@ class Launch:
         return begin(self._plan.enforcement, self._id)
 
     def _request(self, backend: str) -> None:
+        from omac.adapters.linux import birth
         from omac.domain.redaction import redacted
         from omac.tools.sandbox_explain import digest
 
@@ -158,8 +156,8 @@ class Launch:
             "argv": list(redacted(self._plan.argv)),
             "network": policy.network,
             "pid": pid,
-            "start_ticks": _start_ticks(pid),
-            "boot_id": _boot_id(),
+            "start_ticks": birth.start_ticks(pid),
+            "boot_id": birth.boot_id(),
             "run": self._part_of,
         }
         self._record("sandbox.launch-requested", fields)
@@ -222,6 +220,14 @@ class Launch:
         return told
 
 
+def _refused(refusal: Refusal) -> int:
+    """Say it; the exit code."""
+    _say(refusal.message)
+    for command in refusal.fix:
+        _say_plainly(f"  try: {command}")
+    return refusal.exit_code
+
+
 def _told(tell: Callable[[], object]) -> int:
     """The exit code of printing something: 141 where nobody reads it any more."""
     try:
@@ -246,27 +252,13 @@ def _unlimited(_pid: int) -> None:
     """Nothing was asked to be limited."""
 
 
-def _start_ticks(pid: int) -> int:
-    """When the process began, in clock ticks since the boot: field 22 of proc(5)'s stat."""
-    return int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19])
-
-
-def _boot_id() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def _say(text: str) -> None:
     _say_plainly(f"omac: {text}")
 
 
 def _say_plainly(text: str) -> None:
     """To stderr, without what a terminal would obey."""
-    shown = "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)
+    shown = printable(text)
     try:
         sys.stderr.write(f"{shown}\n")
     except UnicodeEncodeError:

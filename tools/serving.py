@@ -23,7 +23,7 @@ from omac.adapters.control.app import CALLS, ROOT, control_app
 from omac.adapters.control.server import serve_control
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
-from omac.adapters.linux import listen, process
+from omac.adapters.linux import birth, listen, process
 from omac.adapters.linux.state import StateDir
 from omac.adapters.secrets.stores import Choice, SecretStores
 from omac.adapters.sidecars.host import LinuxSidecarHost
@@ -154,7 +154,7 @@ class Server:
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
-        await settle_lost(self.engine, process.living, process.boot_id(), self._intake.take_in)
+        await settle_lost(self.engine, process.living, birth.boot_id(), self._intake.take_in)
         self.state.prune_runs()
         await self._prune_copies()
         await self._record_start()
@@ -299,7 +299,7 @@ class Server:
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
         event = RunStarted(
-            options.harness.name, VERSION, pid, process.start_ticks(pid) or 0, process.boot_id(), options.roots,
+            options.harness.name, VERSION, pid, birth.start_ticks(pid) or 0, birth.boot_id(), options.roots,
             msgspec.to_builtins(self._policies.asked), "start" if options.beside else "serve",
         )  # fmt: skip
         await self._record(event)

@@ -20,9 +20,10 @@ import os
 import stat
 import time
 
+from omac.adapters.linux.home import home_of
 from omac.domain.confinement import DENY, WRITE, Entry
 from omac.domain.digest import sha256_hex
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, look_at, quoted
 from omac.domain.tool_cache import cache_id
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -198,8 +199,7 @@ def _home(environment: Mapping[str, str]) -> tuple[str, str]:
     """The canonical folder above the user's cache folder, and the name of that."""
     home = environment.get("XDG_CACHE_HOME", "")
     if not home.startswith("/"):
-        named = environment.get("HOME", "")
-        home = f"{named if named.startswith('/') else os.path.expanduser('~')}/.cache"
+        home = os.path.join(home_of(environment), ".cache")
     above, name = os.path.split(home.rstrip("/"))
     if name in ("", ".", ".."):
         fix = ["unset XDG_CACHE_HOME", _WITHOUT]
@@ -216,7 +216,7 @@ def _awaited(root: Root, identity: str, how: int, deadline: float) -> int:
             if time.monotonic() >= deadline:
                 path = os.path.join(root.path, LOCKS, f"{identity}.lock")
                 message = f"another process has held {path} for {WAIT_S:g} s"
-                raise Refusal("contention", message, fix=[f"fuser {_quoted(path)}", _WITHOUT]) from None
+                raise Refusal("contention", message, fix=[f"fuser {quoted(path)}", _WITHOUT]) from None
             time.sleep(PAUSE_S)
 
 
@@ -317,11 +317,11 @@ def _require_safe(found: os.stat_result, path: str, own: bool) -> None:
     """Nobody else may change what is in a folder, nor look into omac's own. Raises Refusal (cache-unsafe)."""
     if found.st_uid != os.geteuid() and (own or found.st_uid):
         message = f"{path} belongs to user {found.st_uid}, who can change it, and not to you ({os.geteuid()})"
-        raise Refusal("cache-unsafe", message, fix=[f"ls -ld {_quoted(path)}", _WITHOUT])
+        raise Refusal("cache-unsafe", message, fix=[look_at(path), _WITHOUT])
     kept = not own and found.st_mode & stat.S_ISVTX  # nobody can replace what is not theirs
     if found.st_mode & (_OTHERS if own else _OTHERS_WRITE) and not kept:
         message = f"others may {'write to' if found.st_mode & _OTHERS_WRITE else 'read'} {path}"
-        fix = [f"chmod {'700' if own else 'go-w'} {_quoted(path)}", _WITHOUT]
+        fix = [f"chmod {'700' if own else 'go-w'} {quoted(path)}", _WITHOUT]
         raise Refusal("cache-unsafe", message, fix=fix)
 
 
@@ -333,22 +333,16 @@ def _no_folder(above: int, name: str, path: str, workdir: str) -> Refusal:
     what = "is no folder" if target is None else f"is a link (to {target}), and tool caches are not kept through links"
     if workdir:
         return _refusal(f"{path} {what}", workdir)
-    fix = [f"ls -ld {_quoted(path)}", _WITHOUT]
+    fix = [look_at(path), _WITHOUT]
     if target is not None and not path.endswith("/omac"):  # people move their whole cache folder to another disk
-        fix.insert(0, f"export XDG_CACHE_HOME={_quoted(os.path.realpath(path))}")
+        fix.insert(0, f"export XDG_CACHE_HOME={quoted(os.path.realpath(path))}")
     return Refusal("cache-unsafe", f"{path} {what}", fix=fix)
 
 
 def _refusal(message: str, workdir: str) -> Refusal:
-    return Refusal("cache-unsafe", message, fix=[f"omac cache clear --workdir {_quoted(workdir)}", _WITHOUT])
+    return Refusal("cache-unsafe", message, fix=[f"omac cache clear --workdir {quoted(workdir)}", _WITHOUT])
 
 
 def _unusable(path: str, error: OSError) -> Refusal:
-    fix = [f"ls -ld {_quoted(os.path.dirname(path))}", _WITHOUT]
+    fix = [look_at(os.path.dirname(path)), _WITHOUT]
     return Refusal("cache-unsafe", f"the tool cache {path} cannot be used: {error.strerror or error}", fix=fix)
-
-
-def _quoted(path: str) -> str:
-    import shlex  # only where something is refused: it costs more than all of the above
-
-    return shlex.quote(path)

@@ -12,8 +12,10 @@ from omac.adapters.git import harmless, pointers
 from omac.domain.confinement import below
 from omac.domain.refusal import Refusal
 
+SETTINGS_BYTES_MAX = 20_000  # of a new repository: reading them takes 1 µs a byte, and there may be a thousand
 ENTRIES_MAX = 50_000  # of one git folder, its objects not counted
 DEPTH_MAX = 40
+VARIANT_DIGITS_MAX = 4  # of one conflict's number in MERGE_RR: git makes room for as many
 DISARMED = ".omac-disarmed"  # what follows the name of what was put out of the way
 TODO_FILES = ("rebase-merge/git-rebase-todo", "rebase-merge/done", "rebase-apply/git-rebase-todo", "sequencer/todo")
 _SPECIAL = (stat.S_IFLNK, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFBLK, stat.S_IFCHR)
@@ -24,13 +26,13 @@ def verdict(git: str, workdir: str) -> list[str]:
     reasons: list[str] = []
     for name in ("config", "config.worktree"):
         try:
-            content = pointers.read(f"{git}/{name}", pointers.CONFIG_BYTES_MAX) or b""
+            content = pointers.read(f"{git}/{name}", SETTINGS_BYTES_MAX) or b""
         except Refusal:
             return [f"its {name} is not a file that can be read"]
         for key in harmless.dangers(content):
             if key != "core.worktree":
                 reasons.append(f"its {name} sets {key}")
-        worktree = harmless.worktree_of(content)
+        worktree = harmless.worktree_of(content) if b"worktree" in content.lower() else ""
         if worktree and not below(os.path.realpath(os.path.join(git, worktree)), workdir):
             reasons.append(f"its {name} names a worktree outside the workdir")
     try:
@@ -41,6 +43,8 @@ def verdict(git: str, workdir: str) -> list[str]:
         reasons.append("its commondir takes the settings from elsewhere")
     reasons += [f"it has the hook {name}" for name in live_hooks(git, 0)]
     reasons += [f"its {name} would run commands" for name in running_todos(git, 0)]
+    if records_elsewhere(git, os.path.dirname(git)):
+        reasons.append("its MERGE_RR names files outside the worktree")
     found, complete = specials(git, 0)
     reasons += [f"{path[len(git) + 1 :]} in it is {kind}" for path, kind in found]
     return reasons if complete else [*reasons, "it has too many files to look at"]
@@ -94,6 +98,24 @@ def running_todos(git: str, since_ns: int) -> list[str]:
         if not name.endswith("done") and any(word in ([b"exec"], [b"x"]) for word in words):
             found.append(name)
     return found
+
+
+def records_elsewhere(git: str, root: str) -> bool:
+    """Whether MERGE_RR, the conflicts whose files git copies to rr-cache at the next commit, or writes, is not as git
+    writes it, or names a file outside the worktree `root`."""
+    try:
+        content = pointers.read(f"{git}/MERGE_RR", pointers.CONFIG_BYTES_MAX) or b""
+    except Refusal:
+        return True
+    within = os.path.realpath(root)
+    for record in content.split(b"\0")[:-1]:
+        number, _, name = record.partition(b"\t")
+        number, _, variant = number.partition(b".")
+        well_formed = len(number) in (40, 64) and not number.strip(b"0123456789abcdef")
+        place = os.path.realpath(os.path.join(within, os.fsdecode(name)))
+        if not well_formed or len(variant) > VARIANT_DIGITS_MAX or not below(place, within):
+            return True
+    return not content.endswith(b"\0") and content != b""
 
 
 def specials(folder: str, since_ns: int, *, skipped: tuple[str, ...] = ()) -> tuple[list[tuple[str, str]], bool]:

@@ -163,9 +163,32 @@ def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]
             continue
         if new:
             commands.append((name, f"update {SET_ASIDE}{name[5:]} {new}"))
+        commands += _make_room(git, name, there=bool(new))
         commands.append((name, f"update {name} {value} {new or '0' * len(value)}"))
         told.append((name, ("was changed" if new else "was deleted") + " inside, and is set back"))
     return told + _applied(git, commands)
+
+
+def _make_room(git: str, name: str, *, there: bool) -> list[tuple[str, str]]:
+    """Put out of the way what keeps git from setting a ref: its lock, and where it is not `there`, a file that names
+    another, and refs below its name. Returns what git has to do before."""
+    path = f"{git}/{name}"
+    try:
+        if mode_of(f"{path}.lock"):
+            os.unlink(f"{path}.lock")
+        if not there and is_folder(path):
+            os.rename(path, f"{path}.{os.urandom(4).hex()}")  # what is in it are refs all the same
+        elif not there and mode_of(path):
+            os.unlink(path)
+    except OSError:
+        pass  # git will say so
+    packed = {} if there else parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
+    return [
+        (one, command)
+        for one, value in packed.items()
+        if one.startswith(f"{name}/")
+        for command in (f"update {SET_ASIDE}{one[5:]} {value}", f"delete {one} {value}")
+    ]
 
 
 def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:

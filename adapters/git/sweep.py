@@ -127,9 +127,20 @@ def _git_folder(known: Known, layout: Layout, since_ns: int, findings: list[Find
     for name in ("rebase-merge", "rebase-apply", "sequencer"):
         if name not in known.todos and mode_of(f"{git}/{name}"):
             findings.append(Finding(f"{git}/{name}", "is an operation that was begun and not finished"))
+    path = f"{git}/MERGE_RR"
+    if judging.records_elsewhere(git, _root(git, layout)):
+        findings.append(Finding(path, "would have git read or write files outside the worktree", disarm(path)))
     _new_folders(f"{git}/modules", layout, findings, 0)
     _new_worktrees(git, layout, findings)
     _replacements(git, since_ns, findings)
+
+
+def _root(git: str, layout: Layout) -> str:
+    """The worktree of a git folder, as far as it is known."""
+    roots = {one.git: one.root for one in layout.repositories}
+    if git not in roots and mode_of(f"{git}/gitdir"):
+        return os.path.dirname(pointers.back(git))
+    return roots.get(git) or os.path.dirname(git)
 
 
 def _settings(path: str, before: bytes | None, findings: list[Finding]) -> None:
@@ -138,7 +149,8 @@ def _settings(path: str, before: bytes | None, findings: list[Finding]) -> None:
         after = pointers.read(path, pointers.CONFIG_BYTES_MAX)
     except Refusal:
         after = b"["
-    if after == before or (before is None and after in (b"", b".\n")):
+    placeholders = (None, b"", b".\n")  # made by this launch, or by another one that has ended
+    if after == before or (None in (before, after) and before in placeholders and after in placeholders):
         return
     if path.endswith("/commondir"):
         dangers = ["another place for the settings"] if after is not None else []

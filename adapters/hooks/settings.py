@@ -1,22 +1,20 @@
 """The settings files of agents on disk: found, read, and replaced whole, with nothing lost that others wrote there."""
 
 import errno
-import fcntl
 import json
 import os
 import secrets
 import shlex
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from omac.adapters.linux.home import home_of
+from omac.adapters.linux.lock import hold_folder
 from omac.domain.refusal import Refusal
 
 BYTES_MAX = 4 * 1024 * 1024
-LOCK_TRIES = 100
-LOCK_PAUSE_S = 0.02
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -63,8 +61,8 @@ def agent_named(name: str) -> Agent:
 
 def of_user(agent: Agent, environment: Mapping[str, str]) -> SettingsFile:
     """The user's own; where it is a link, what that leads to. Raises Refusal (settings-invalid)."""
-    home = environment.get("HOME") or os.path.expanduser("~")
-    named = os.path.join(environment.get(agent.variable) or os.path.join(home, agent.folder), agent.file)
+    folder = environment.get(agent.variable) or os.path.join(home_of(environment), agent.folder)
+    named = os.path.join(folder, agent.file)
     path = os.path.realpath(named)
     if os.path.lexists(named) and not os.path.lexists(path):
         message = f"{named} is a link to {path}, where nothing is"
@@ -184,13 +182,7 @@ def _locked(file: SettingsFile, create: bool) -> Iterator[int | None]:
             raise _invalid(file, "is in a folder that is a link, or none at all") from None
         raise
     try:
-        for _ in range(LOCK_TRIES):
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(LOCK_PAUSE_S)
-        else:
+        if not hold_folder(folder):
             message = f"another program has {file.folder} locked; nothing was changed"
             raise Refusal("contention", message, fix=["try again"])
         yield folder

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from omac.adapters.linux.home import home_of
 from omac.domain.moving import Old, OldApproval, OldEntry, OldValues
+from omac.domain.printable import printable
 from omac.domain.skill import SKILL_NAME, VARIABLE
 from omac.domain.values import has_64_bits, shown
 
@@ -71,14 +73,13 @@ def copy_path(name: str, bundle_hash: str, environment: Mapping[str, str]) -> st
 
 def _user_folders(environment: Mapping[str, str]) -> list[str]:
     """The user's folder of omac, and where some versions kept settings regardless of XDG_CONFIG_HOME."""
-    home = environment.get("HOME") or os.path.expanduser("~")
-    usual = os.path.join(home, ".config", "omac")
+    usual = os.path.join(home_of(environment), ".config", "omac")
     config = environment.get("XDG_CONFIG_HOME", "")
     return [os.path.join(config, "omac"), usual] if config.startswith("/") else [usual]
 
 
 def _of_project(workdir: str, name: str, notes: list[str]) -> _File:
-    path = _readable(os.path.join(workdir, PROJECT_FOLDER, name))
+    path = printable(os.path.join(workdir, PROJECT_FOLDER, name))
     file = _File(path, None, notes)
     try:
         top = os.open(workdir, _FOLDER_FLAGS)
@@ -106,7 +107,7 @@ def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: lis
     folders = _user_folders(environment)
     paths = [os.path.join(folder, name) for folder in (folders if name == SETTINGS else folders[:1])]
     path = next((path for path in paths if os.path.lexists(path)), paths[0])
-    file = _File(_readable(path), None, notes)
+    file = _File(printable(path), None, notes)
     try:
         real = os.path.realpath(path)
         if real.startswith(workdir.rstrip("/") + "/"):
@@ -310,7 +311,3 @@ def _problem(error: Exception) -> str:
 
 def _one_line(error: BaseException) -> str:
     return shown(str(error).partition("\n")[0])[1:-1]
-
-
-def _readable(path: str) -> str:
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in path)

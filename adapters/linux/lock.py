@@ -1,8 +1,10 @@
 """Advisory file locks: who holds one is alive, for the kernel lets go of it when the process ends (flock(2))."""
 
+import errno
 import fcntl
 import os
 import shlex
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +13,8 @@ import trio
 from omac.domain.refusal import Refusal
 
 POLL_S = 0.05
+FOLDER_WAIT_S = 2.0
+FOLDER_POLL_S = 0.02
 
 
 class Locked(Exception):
@@ -40,6 +44,27 @@ def hold(path: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def hold_folder(folder: int) -> bool:
+    """Lock an open folder until it is closed; False when another process keeps it for `FOLDER_WAIT_S`. Raises OSError.
+
+    A network's file system that cannot lock folders is taken as one that nobody else has locked.
+    """
+    deadline = time.monotonic() + FOLDER_WAIT_S
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(FOLDER_POLL_S)
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            return True
+        else:
+            return True
 
 
 def is_held(path: str) -> bool:

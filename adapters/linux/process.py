@@ -1,7 +1,7 @@
 """What /proc and pidfds say about processes: who descends from whom, who listens, and signals that hit no stranger.
 
 Everything is read at the moment of asking and nothing is kept. A pid alone names nobody for long: together with
-the start time (`start_ticks`) and the boot it does. Sources: proc(5), proc_pid_stat(5), pidfd_open(2),
+the start time and the boot (`birth.py`) it does. Sources: proc(5), proc_pid_stat(5), pidfd_open(2),
 pidfd_send_signal(2), the kernel's Documentation/networking/proc_net_tcp.rst.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import trio
+
+from omac.adapters.linux.birth import start_ticks, stat_fields
 
 
 class Stat(NamedTuple):
@@ -41,28 +43,10 @@ class Listener(NamedTuple):
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-def boot_id() -> str:
-    """The kernel's random id of this boot. Raises OSError without /proc."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
-
-
 def stat(pid: int) -> Stat | None:
     """What /proc/PID/stat says, or None when there is no such process. Zombies are processes."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The second field is the program's name in parentheses; it may itself contain blanks and parentheses.
-    fields = line[line.rindex(b")") + 2 :].split()
-    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
-
-
-def start_ticks(pid: int) -> int | None:
-    """When the process began, in clock ticks after boot (field 22 of /proc/PID/stat); None when there is none."""
-    found = stat(pid)
-    return found.start_ticks if found else None
+    fields = stat_fields(pid)
+    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19])) if fields else None
 
 
 def living(pid: int, ticks: int) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
 from omac.adapters.linux import lock
+from omac.adapters.linux.home import home_of
+from omac.domain import places
 from omac.domain.ids import HostId, RunId
 from omac.domain.refusal import Refusal
 
@@ -30,13 +32,8 @@ class StateDir:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "StateDir":
-        """$OMAC_STATE_DIR, else $XDG_STATE_HOME/omac, else ~/.local/state/omac."""
-        if environment.get("OMAC_STATE_DIR"):
-            return cls(environment["OMAC_STATE_DIR"])
-        home = environment.get("XDG_STATE_HOME") or os.path.join(
-            environment.get("HOME") or os.path.expanduser("~"), ".local", "state"
-        )
-        return cls(os.path.join(home, "omac"))
+        """The one that the environment says (`places.state`)."""
+        return cls(places.state(environment, home_of(environment)))
 
     def journal(self, environment: Mapping[str, str], flag: str | None = None) -> str:
         """The journal's path: the flag, else $OMAC_JOURNAL, else journal.db here. Raises Refusal for a URL."""

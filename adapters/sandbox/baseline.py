@@ -80,7 +80,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         path = _place(place, harness, home, environment)
         if _access_around(path, found) != WRITE:  # what lies in a folder that it may write needs no word of its own
             found += _kept(path, WRITE, f"what {harness.name} keeps", home, found)
-    for place in (*harness.pinned, *harness.added_to):
+    for place in (*harness.pinned, *harness.added_to, *harness.apart):
         path = _place(place, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), found):
             continue
@@ -88,6 +88,8 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         if loose:  # an earlier session may have made it, and chosen where it leads to
             why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
             warnings.append(f"{loose[0]} is a link {why}; put what it leads to in its place")
+        elif place in harness.apart:
+            found += _kept(path, PRIVATE, f"{harness.name} runs what is in it: each session has its own", home, found)
         elif place in harness.added_to:
             found += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, found)
             found += _items(trail(path)[1], f"instructs {harness.name}")

@@ -17,9 +17,8 @@ import os
 import stat
 import time
 
-from omac.adapters.sandbox import bubblewrap, landlock, seccomp
+from omac.adapters.sandbox import bubblewrap, gate, landlock, seccomp
 from omac.adapters.sandbox.terminal import Terminal, default, forwarding, ignored
-from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,8 +61,9 @@ class Run:
         """
         files = bubblewrap.Files()
         info, info_of_child = os.pipe()
-        gate_of_child, gate = _gate()
+        gate_of_child, way = gate.opened()
         streams = Streams()
+        alive = -1
         try:
             expected = bubblewrap.bound(self.policy)
             # A folder of a group hands its set-gid bit on, and git and cp keep it.
@@ -72,35 +72,41 @@ class Run:
             line = [bwrap, *bubblewrap.arguments(self.policy, files, filter_program)]
             line += ["--info-fd", str(info_of_child), "--block-fd", str(gate_of_child), "--", *self._inside()]
             kept = [info_of_child, gate_of_child, *files.descriptors]
+            watcher, alive = gate.watched(way)
             child = os.fork()
             if not child:
                 _become(self, line, streams, kept)
-            streams.start()
+            streams.start(alive)
             os.close(info_of_child)
             os.close(gate_of_child)
             info_of_child = gate_of_child = -1
             with forwarding(self._target, self.terminal):
                 try:
                     meanwhile()
-                    self.init = _init(info, child)
+                    self.init = _init(info)
                     root = _built(self.init, child, self.policy.workdir)
                     bubblewrap.check(root, expected)
                     held(self.init)
                     self.begun = True
-                    os.write(gate, b"\n")
+                    os.write(way, b"\n")
                     begun(self.init)
+                    os.write(alive, b"\n")
                 except BaseException:
                     if self.init:
                         os.kill(self.init, 9)  # it does not yet end with bubblewrap
                     _kill(child)
                     raise
+                finally:
+                    os.close(alive)
+                    alive = -1
                 status = _wait(child)
             _gone(self.init)
+            os.waitpid(watcher, 0)
             streams.finish()
         finally:
             files.close()
             streams.close()
-            for descriptor in (info, info_of_child, gate, gate_of_child):
+            for descriptor in (info, info_of_child, way, gate_of_child, alive):
                 if descriptor >= 0:
                     os.close(descriptor)
             self.terminal.restore()
@@ -120,7 +126,7 @@ class Run:
         from omac.adapters.sandbox.orphans import adopt_orphans, end_orphans
 
         adopt_orphans()
-        gate_of_child, gate = _gate()
+        gate_of_child, way = gate.opened()
         streams = Streams()
         try:
             child = os.fork()
@@ -132,7 +138,7 @@ class Run:
                     meanwhile()
                     held(child)
                     self.begun = True
-                    os.write(gate, b"\n")
+                    os.write(way, b"\n")
                 except BaseException:
                     _kill(child)
                     raise
@@ -142,7 +148,7 @@ class Run:
             streams.finish()
         finally:
             streams.close()
-            os.close(gate)
+            os.close(way)
             os.close(gate_of_child)
             self.terminal.restore()
         return status
@@ -190,13 +196,15 @@ class Streams:
         for number, (theirs, _) in self.pipes.items():
             os.dup2(theirs, number)
 
-    def start(self) -> None:
-        """In omac: let a process of its own carry what flows between each file and its pipe."""
+    def start(self, *closed: int) -> None:
+        """In omac: let a process of its own carry what flows between each file and its pipe; `closed` are for omac
+        alone."""
         for number, (theirs, ours) in self.pipes.items():
             if ours >= 0:
                 pump = os.fork()
                 if not pump:
-                    _carry(number, ours, [other for pair in self.pipes.values() for other in pair if other >= 0])
+                    others = [other for pair in self.pipes.values() for other in pair if other >= 0]
+                    _carry(number, ours, [*others, *closed])
                 self.pumps.append(pump)
                 os.close(ours)
             os.close(theirs)
@@ -272,17 +280,7 @@ def _close_all_but(kept: list[int]) -> None:
     os.closerange(at, 1 << 20)
 
 
-def _gate() -> tuple[int, int]:
-    """A pipe whose end for reading never comes to an end: whoever waits there for a byte, and takes the end for one as
-    bubblewrap does, must not go on because omac is gone."""
-    only_read, gate = os.pipe()
-    try:
-        return os.open(f"/proc/self/fd/{only_read}", os.O_RDWR | os.O_CLOEXEC), gate
-    finally:
-        os.close(only_read)
-
-
-def _init(info: int, child: int) -> int:
+def _init(info: int) -> int:
     """The pid of the namespace's init, from bubblewrap's report, which it writes in pieces."""
     import select  # here, where bubblewrap is at work meanwhile
 
@@ -373,6 +371,3 @@ def _carry(number: int, ours: int, others: list[int]) -> None:
         pass  # the other side is gone
     finally:
         os._exit(0)
-
-
-__all__ = ["Failed", "Refusal", "Run", "Streams"]

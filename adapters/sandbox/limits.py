@@ -20,6 +20,7 @@ import resource
 from omac.adapters.sandbox import cgroups
 from omac.domain.confinement import LIMITS
 from omac.domain.refusal import Refusal
+from omac.domain.sizes import parse_size
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -219,16 +220,17 @@ def _lowered(now: tuple[int, int], amount: int) -> tuple[int, int]:
 
 
 def _amount(name: str, text: str) -> float:
-    factor = 1
-    number = text
-    if name == "memory" and text[-1:].upper() in ("K", "M", "G", "T"):
-        factor = 1024 ** ("KMGT".index(text[-1].upper()) + 1)
-        number = text[:-1]
-    whole = name in ("pids", "files")
-    digits = number if whole else number.replace(".", "", 1)
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise _misuse(f"{name}={text!r} is no {'whole number' if whole else 'amount'}", name)
-    amount = float(number) * factor
+    if name == "memory":
+        try:
+            amount = float(parse_size(text))
+        except Refusal as refusal:
+            raise _misuse(f"memory: {refusal.message}", name) from None
+    else:
+        whole = name in ("pids", "files")
+        digits = text if whole else text.replace(".", "", 1)
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+            raise _misuse(f"{name}={text!r} is no {'whole number' if whole else 'amount'}", name)
+        amount = float(text)
     if not LEAST[name] <= amount <= MOST[name]:
         least, most = (int(one) if one >= 1 else one for one in (LEAST[name], MOST[name]))
         raise _misuse(f"{name}={text} is not between {least} and {most}", name)

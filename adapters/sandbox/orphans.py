@@ -9,9 +9,9 @@ from omac.adapters.sandbox import syscall
 
 _SET_PDEATHSIG = 1
 _SET_CHILD_SUBREAPER = 36
-_SIGTERM = 15
 _SIGKILL = 9
 _ROUNDS_MAX = 2_000
+_QUIET_ROUNDS = 5
 _PAUSE_S = 0.001
 
 
@@ -26,6 +26,25 @@ def die_with_parent(number: int = _SIGKILL) -> None:
     syscall.prctl(_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent or parent == 1:
         os.kill(os.getpid(), number)
+
+
+def end_holders(file: str) -> None:
+    """Kill all processes that have this open, as /proc/PID/fd names it, until none has, nor a child that one has left
+    in the middle of a look."""
+    quiet = 0
+    for _ in range(_ROUNDS_MAX):
+        found = False
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if any(os.readlink(f"/proc/{pid}/fd/{one}") == file for one in os.listdir(f"/proc/{pid}/fd")):
+                    os.kill(int(pid), _SIGKILL)
+                    found = True
+            except OSError:
+                pass  # it is another user's, or has just ended
+        quiet = 0 if found else quiet + 1
+        if quiet == _QUIET_ROUNDS:
+            return
+        time.sleep(_PAUSE_S)
 
 
 def end_orphans(spared: list[int]) -> None:

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from omac.adapters.sandbox import limits
 from omac.domain import places
-from omac.domain.confinement import LIMITS, NETWORKS, below
+from omac.domain.confinement import BACKENDS, LIMITS, NETWORKS, below
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ FOLDER = "sandbox-profiles"
 SUFFIXES = (".toml", ".json")
 BYTES_MAX = 64 * 1024
 WORDS = {  # of a key, or of a key in a table: what it takes
-    "backend": ("auto", "bubblewrap", "landlock"),
+    "backend": BACKENDS,
     "network": NETWORKS,
     "git.hooks": ("deny", "read"),
     "git.refs": ("all", "branch"),
@@ -276,4 +277,4 @@ def _near(name: str, known: Collection[str]) -> str:
 
 def _shown(text: str) -> str:
     """`text` with what a terminal cannot show escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:200])
+    return printable(text[:200])

@@ -23,7 +23,7 @@ from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
 from omac.domain.confinement import LINK, READ, WRITE, Entry, below, governing
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, look_at, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Program:
         for path in self.withheld:
             around = governing(entries, path)
             if around is None or around.access not in (READ, WRITE):
-                found.append(f"{self.argv[0]} leads to {path}, which is not shown for that: --read {_quoted(path)}")
+                found.append(f"{self.argv[0]} leads to {path}, which is not shown for that: --read {quoted(path)}")
         return found
 
 
@@ -181,9 +181,9 @@ class _Needs:
         if path is None or not os.path.exists(path):
             what = f"{self.reason.partition(' runs')[0]} needs {name}, which" if depth else f"{name}"
             where = "does not exist" if "/" in name else "is in no folder of PATH"
-            raise Refusal("command-not-found", f"{what} {where}", fix=[f"command -v {_quoted(name)}"])
+            raise Refusal("command-not-found", f"{what} {where}", fix=[f"command -v {quoted(name)}"])
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
-            raise Refusal("command-not-executable", f"{path} is not a program", fix=[f"ls -ld {_quoted(path)}"])
+            raise Refusal("command-not-executable", f"{path} is not a program", fix=[look_at(path)])
         return path
 
     def _follow(self, path: str) -> str:
@@ -301,9 +301,3 @@ def _behind_env(words: list[str]) -> list[str]:
         else:
             return words[at:]
     return []
-
-
-def _quoted(word: str) -> str:
-    import shlex
-
-    return shlex.quote(word)

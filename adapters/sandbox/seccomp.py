@@ -128,6 +128,12 @@ METADATA = (  # who owns what, and extended attributes: Landlock does not look a
     ("removexattrat", 466, 466),
     ("file_setattr", 469, 469),
 )
+SCHEDULING = (  # when and where a process runs; every process of the user's, where it is not the caller (0)
+    ("sched_setparam", 142, 118),
+    ("sched_setscheduler", 144, 119),
+    ("sched_setattr", 314, 274),
+    ("sched_setaffinity", 203, 122),
+)
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # AF_*
 STREAM, DGRAM, SEQPACKET = 1, 2, 5  # SOCK_*; flags are above the low four bits
@@ -240,6 +246,7 @@ def _checked(
         (("socket", 41, 198), named + sockets),
         (("socketpair", 53, 199), sockets + pair),
         (("prlimit64", 302, 261), _refuse(ERRNO | EPERM, (NOT_AMONG, 0, WHOLE, (0,)))),
+        *((row, _refuse(ERRNO | EPERM, (NOT_AMONG, 0, WHOLE, (0,)))) for row in SCHEDULING),
         (("setpriority", 141, 140), _refuse(ERRNO | EPERM, (NOT_AMONG, 0, WHOLE, (0,))) + itself),  # PRIO_PROCESS
         (("ioprio_set", 251, 30), _refuse(ERRNO | EPERM, (NOT_AMONG, 0, WHOLE, (1,))) + itself),  # IOPRIO_WHO_PROCESS
     )

@@ -4,18 +4,19 @@ An agent may write a project's file while omac reads it. Nothing in there follow
 what cannot be read says nothing, and a warning tells so.
 """
 
-import errno
-import fcntl
 import os
 import shlex
 import stat
 import tempfile
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from omac.adapters.linux.home import home_of
+from omac.adapters.linux.lock import hold_folder
+from omac.domain import places
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.domain.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
 
@@ -23,8 +24,6 @@ FILE = "settings.toml"
 PROJECT_FOLDER = ".omac"
 BYTES_MAX = 64 * 1024
 PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of a dotted key, which is in one line
-LOCK_TRIES = 100
-LOCK_PAUSE_S = 0.02
 
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -36,21 +35,18 @@ class _Unusable(Exception):
 
 def user_path(environment: Mapping[str, str]) -> str:
     """$XDG_CONFIG_HOME/omac/settings.toml, else that in ~/.config."""
-    home = environment.get("XDG_CONFIG_HOME") or os.path.join(
-        environment.get("HOME") or os.path.expanduser("~"), ".config"
-    )
-    return os.path.abspath(os.path.join(home, "omac", FILE))
+    return f"{places.configuration(environment, home_of(environment))}/{FILE}"
 
 
 def read_user(environment: Mapping[str, str]) -> SettingsFile:
     """What the user's file says; nothing if there is none. Raises Refusal (settings-invalid)."""
     path = user_path(environment)
-    return user_settings(_readable(path), _user_document(path)[1])
+    return user_settings(printable(path), _user_document(path)[1])
 
 
 def read_project(workdir: str) -> SettingsFile:
     """What the project's file says; nothing if there is none. Raises nothing: `warnings` tell what was wrong."""
-    path = _readable(os.path.join(workdir, PROJECT_FOLDER, FILE))
+    path = printable(os.path.join(workdir, PROJECT_FOLDER, FILE))
     try:
         document = _decoded(_project_content(workdir))
     except FileNotFoundError:
@@ -80,16 +76,16 @@ def write_user(
             after = _changed(setting, value, content, before, path)
             if after is None:
                 return False
-            _replace(target, after, folder, lambda: record(_readable(path)))
+            _replace(target, after, folder, lambda: record(printable(path)))
     except OSError as error:
-        message = f"the settings file {_readable(path)} cannot be written: {error.strerror or error}"
+        message = f"the settings file {printable(path)} cannot be written: {error.strerror or error}"
         raise Refusal("state-unusable", message, fix=[f"ls -la {shlex.quote(os.path.dirname(path))}"]) from error
     return True
 
 
 def _user_document(path: str) -> tuple[str, dict[str, Any]]:
     """The text and the decoded document. Raises Refusal (settings-invalid)."""
-    shown = _readable(path)
+    shown = printable(path)
     try:
         content, found = _content(os.open(path, _FILE_FLAGS))
         document = _decoded(content)
@@ -158,7 +154,7 @@ def _decoded(content: bytes) -> dict[str, Any]:
     except RecursionError:
         raise _Unusable("is nested too deep") from None
     except ValueError as error:  # TOMLDecodeError is one; numbers too long for Python are another
-        raise _Unusable(f"is not valid TOML ({_readable(str(error))[:200]})") from None
+        raise _Unusable(f"is not valid TOML ({printable(str(error))[:200]})") from None
 
 
 def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str, Any], path: str) -> str | None:
@@ -175,7 +171,7 @@ def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str
             return after
     raise Refusal(
         "settings-invalid",
-        f"{_readable(path)} is written in a way that omac cannot change without harm to it",
+        f"{printable(path)} is written in a way that omac cannot change without harm to it",
         fix=[f"$EDITOR {shlex.quote(path)}  # {'remove' if value is None else 'set'} {setting.name}"],
     )
 
@@ -222,24 +218,9 @@ def _locked(path: str) -> Iterator[int]:
     """The open folder, with nobody else changing settings in it. Raises OSError, Refusal (contention)."""
     folder = os.open(path, _FOLDER_FLAGS)
     try:
-        for _ in range(LOCK_TRIES):
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(LOCK_PAUSE_S)
-            except OSError as error:
-                if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
-                    raise
-                break  # a network's file system that cannot lock folders
-        else:
-            message = f"another omac is changing the settings in {_readable(path)}; nothing was changed"
+        if not hold_folder(folder):
+            message = f"another omac is changing the settings in {printable(path)}; nothing was changed"
             raise Refusal("contention", message, fix=["try again"])
         yield folder
     finally:
         os.close(folder)
-
-
-def _readable(path: str) -> str:
-    """`path` with what a terminal or a JSON text cannot show escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in path)

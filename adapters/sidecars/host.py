@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import trio
 
-from omac.adapters.linux import process
+from omac.adapters.linux import birth, process
 from omac.adapters.sidecars import command, launch, logfile, orphan
 from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.domain.hidden import Hidden
@@ -31,7 +31,7 @@ class LinuxSidecarHost(SidecarHost):
         self._logs = logs
         self._host_environment = dict(host_environment)
         self._ports: deque[int] = deque(maxlen=PORTS_REMEMBERED)
-        self._boot_id = process.boot_id()
+        self._boot_id = birth.boot_id()
         self._probing = trio.Lock()
         self._isolation_problem: str | None = "switched off"
         self._isolation_known = not isolate
@@ -93,7 +93,7 @@ class LinuxSidecarHost(SidecarHost):
         return launch.start(program.argv, program.environment, program.folder, log), None
 
     def _birth(self, pid: int, port: int, isolated: bool, log: str) -> Birth:
-        ticks = process.start_ticks(pid)
+        ticks = birth.start_ticks(pid)
         assert ticks is not None, "a child that was not reaped has an entry in /proc"
         return Birth(pid, ticks, self._boot_id, port, isolated, log)
 

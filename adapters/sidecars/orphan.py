@@ -5,6 +5,7 @@ import signal
 import trio
 
 from omac.adapters.linux import process
+from omac.adapters.linux.birth import boot_id
 from omac.adapters.linux.process import Stat
 from omac.domain.sidecar import Birth
 
@@ -18,7 +19,7 @@ async def end(birth: Birth) -> bool:
     namespace, when members of its session live on (Linux gives nobody a pid that is still a session's id). A process
     that resists SIGKILL (uninterruptible, or another user's) is given up after 5 s.
     """
-    if birth.boot_id != process.boot_id():
+    if birth.boot_id != boot_id():
         return False
     known: dict[tuple[int, int], Stat] = {}
     pause = 0.002

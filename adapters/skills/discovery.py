@@ -10,8 +10,9 @@ import msgspec
 
 from omac.adapters.skills.guide_file import read_guide
 from omac.adapters.skills.looking import go_on
-from omac.adapters.skills.paths import is_utf8, is_within, open_folder, readable
+from omac.adapters.skills.paths import is_utf8, is_within, open_folder
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.domain.printable import printable
 from omac.domain.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
 from omac.domain.skill_contract import parse_meta
 
@@ -81,8 +82,8 @@ def _unlike(skill: FoundSkill, first: FoundSkill) -> FoundSkill:
     if skill is first or skill.problem is not None:
         return skill
     problem = (
-        f"{readable(skill.source)}: the name {skill.name} differs only in case from {first.name}, "
-        f"which {readable(first.source)} has; rename one of the two"
+        f"{printable(skill.source)}: the name {skill.name} differs only in case from {first.name}, "
+        f"which {printable(first.source)} has; rename one of the two"
     )
     return msgspec.structs.replace(skill, meta=None, bundle_hash="", problem=problem)
 
@@ -157,7 +158,7 @@ class _SkillsFolder:
             return self._broken(name, path, f"cannot be read ({error.strerror}); check links and rights")
 
     def _read(self, folder: int, name: str, source: str, taken: Mapping[str, FoundSkill]) -> FoundSkill | None:
-        shown = readable(os.path.join(source, META_FILE))
+        shown = printable(os.path.join(source, META_FILE))
         try:
             content = read_yaml_bytes(META_FILE, folder, shown)
             document = parse_yaml(content, shown)
@@ -178,7 +179,7 @@ class _SkillsFolder:
             # a folder that changes in between would pair one command with the hash of another.
             digest = self._code_hash(source, {META_FILE: hashlib.sha256(content).digest()})
         except OSError as error:
-            culprit = readable(str(error.filename))
+            culprit = printable(str(error.filename))
             return self._invalid(
                 name, source, f"{culprit} cannot be hashed ({error.strerror}); make it smaller or mend it"
             )
@@ -198,16 +199,16 @@ class _SkillsFolder:
         return "the project" if self._root.scope == "workdir" else "your home directory"
 
     def _broken(self, name: str, source: str, complaint: str) -> FoundSkill:
-        return self._invalid(name, source, f"{readable(source)} {complaint}")
+        return self._invalid(name, source, f"{printable(source)} {complaint}")
 
     def _invalid(self, name: str, source: str, problem: str) -> FoundSkill:
         return msgspec.structs.replace(self._found(name, source), problem=problem)
 
     def _found(self, name: str, source: str, meta: Meta | None = None, guide: Guide | None = None) -> FoundSkill:
-        source = source if is_utf8(source) else readable(source)  # it goes into JSON
-        skills_dir = self._root.path if is_utf8(self._root.path) else readable(self._root.path)
+        source = source if is_utf8(source) else printable(source)  # it goes into JSON
+        skills_dir = self._root.path if is_utf8(self._root.path) else printable(self._root.path)
         return FoundSkill(
-            readable(name), self._root.base, skills_dir, source, meta=meta, scope=self._root.scope, guide=guide
+            printable(name), self._root.base, skills_dir, source, meta=meta, scope=self._root.scope, guide=guide
         )
 
 

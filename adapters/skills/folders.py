@@ -13,7 +13,8 @@ from omac.adapters.skills.code_hash import code_hash_of
 from omac.adapters.skills.discovery import discover, global_roots, workdir_roots
 from omac.adapters.skills.live import LiveCode, LiveTrees
 from omac.adapters.skills.looking import THREADS_MAX, Pool
-from omac.adapters.skills.paths import FOLDER_FLAGS, is_utf8, is_within, readable
+from omac.adapters.skills.paths import FOLDER_FLAGS, is_utf8, is_within
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.domain.skill import FoundSkill
 
@@ -85,8 +86,8 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
     if not isinstance(path, str) or "\0" in path or not is_utf8(path):
         raise Refusal("bad-request", "a directory must be an absolute path: UTF-8 text without NUL")
     if not path.startswith("/"):
-        raise Refusal("bad-request", f"{readable(path)!r} is a relative path; give an absolute path")
-    shown = readable(path)
+        raise Refusal("bad-request", f"{printable(path)!r} is a relative path; give an absolute path")
+    shown = printable(path)
     try:
         found = os.path.realpath(path, strict=True)
         os.close(os.open(found, FOLDER_FLAGS))
@@ -102,15 +103,15 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
         reason = error.strerror or type(error).__name__
         raise Refusal("bad-request", f"{shown} cannot be read ({reason}); give a directory omac may read") from None
     if not is_utf8(found):
-        raise Refusal("bad-request", f"{readable(found)} is not a UTF-8 path; rename the directory")
+        raise Refusal("bad-request", f"{printable(found)} is not a UTF-8 path; rename the directory")
     if not any(is_within(found, root) for root in roots):
-        allowed = ", ".join(readable(root) for root in roots) or "none"
+        allowed = ", ".join(printable(root) for root in roots) or "none"
         command = ["omac", "serve", "--no-inner", *(part for root in (*roots, found) for part in ("--root", root))]
-        text = f"{readable(found)} is not under any allowed --root (allowed: {allowed})"
+        text = f"{printable(found)} is not under any allowed --root (allowed: {allowed})"
         raise Refusal("outside-roots", text, fix=[f"{shlex.join(command)}  # in place of the server that runs"])
     return found
 
 
 def _list_parent(path: str) -> str:
     """The command that shows what there is instead."""
-    return f"ls -la {shlex.quote(readable(os.path.dirname(path.rstrip('/')) or '/'))}"
+    return f"ls -la {shlex.quote(printable(os.path.dirname(path.rstrip('/')) or '/'))}"

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.looking import Pool
-from omac.adapters.skills.paths import is_within, readable
+from omac.adapters.skills.paths import is_within
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
 from omac.adapters.skills.staging import STAGING_PREFIX, Staging, remove_tree
 from omac.adapters.skills.stamps import file_system_now_ns
 from omac.adapters.skills.verifying import check_copy, manifest_path
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.services.ports import CopyDamaged, Frozen
 
@@ -59,7 +60,7 @@ class DiskFrozenSkills:
     def _freeze(self, source: str) -> Frozen:
         self._prepare()
         if is_within(self._folder, source):
-            raise Refusal("skill-invalid", f"{readable(source)} holds the folder of approved copies; move the skill")
+            raise Refusal("skill-invalid", f"{printable(source)} holds the folder of approved copies; move the skill")
         staging = Staging(self._folder)
         try:
             tree = read_tree(source, staging, os.fsencode(self._folder))
@@ -72,7 +73,7 @@ class DiskFrozenSkills:
                     check_copy(path, source)
             return Frozen(tree.bundle_hash(), digest)
         except Uncopyable as error:
-            text = f"{readable(str(error.filename))} {error.strerror}"
+            text = f"{printable(str(error.filename))} {error.strerror}"
             raise Refusal("skill-invalid", text, fix=error.fix) from None
         except SinkFailed as failed:
             raise failed.error from None

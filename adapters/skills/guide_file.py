@@ -2,8 +2,8 @@
 
 import os
 
-from omac.adapters.skills.paths import readable
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.domain.printable import printable
 from omac.domain.skill import Guide
 from omac.domain.skill_guide import parse_guide
 
@@ -15,7 +15,7 @@ def read_guide(folder: int, source: str, skill: str) -> Guide | None:
 
     Whatever is wrong with it is the Guide's `problem`, with file and line.
     """
-    shown = readable(os.path.join(source, GUIDE_FILE))
+    shown = printable(os.path.join(source, GUIDE_FILE))
     try:
         os.stat(GUIDE_FILE, dir_fd=folder, follow_symlinks=False)
     except OSError:

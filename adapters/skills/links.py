@@ -10,7 +10,8 @@ import shlex
 import stat
 from collections.abc import Collection, Mapping
 
-from omac.adapters.skills.paths import is_within, readable
+from omac.adapters.skills.paths import is_within
+from omac.domain.printable import printable
 
 HOPS_MAX = 40  # as in the kernel: path_resolution(7)
 STEPS_MAX = 20_000_000  # some seconds, for all links together; ten thousand ordinary ones take half a million
@@ -101,7 +102,7 @@ class Links:
         venv = "/".join(above[1:])
         config = f"{venv}/pyvenv.cfg" if venv else "pyvenv.cfg"
         if folder != "bin" or not name.startswith("python") or config not in self._files:
-            text = f"is a link to {readable(target)}, which is outside the skill folder"
+            text = f"is a link to {printable(target)}, which is outside the skill folder"
             look = f"ls -l {_quoted(path)}  # put the file itself in its place, or remove the link"
             raise Uncopyable(path, text, look)
         try:
@@ -110,7 +111,7 @@ class Links:
         except OSError as error:
             resolved, fault = said, f"cannot be read ({error.strerror})"
         if fault:
-            text = f"is a virtual environment's link to {readable(target)}, and {readable(resolved)} {fault}"
+            text = f"is a virtual environment's link to {printable(target)}, and {printable(resolved)} {fault}"
             anew = f"/usr/bin/python3 -m venv --clear {_quoted(os.path.join(self._source, venv))}"
             raise Uncopyable(path, text, f"{anew}  # an interpreter that only root can change")
         return resolved
@@ -135,7 +136,7 @@ def _untrusted(resolved: str) -> str | None:
     path = resolved
     while True:
         found = os.lstat(path)
-        which = "" if path == resolved else f"is in {readable(path)}, which "
+        which = "" if path == resolved else f"is in {printable(path)}, which "
         if found.st_uid != 0:
             return f"{which}belongs to user {found.st_uid}, not to root"
         if found.st_mode & 0o022:
@@ -153,4 +154,4 @@ def parts_of(path: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    return shlex.quote(readable(path))
+    return shlex.quote(printable(path))

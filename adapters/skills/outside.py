@@ -10,7 +10,8 @@ import shlex
 import stat
 
 from omac.adapters.skills.links import HOPS_MAX, Uncopyable, parts_of
-from omac.adapters.skills.paths import is_within, readable
+from omac.adapters.skills.paths import is_within
+from omac.domain.printable import printable
 
 OWN = "/\0"  # in the place of the skill folder's own path, which may hold blanks that end a word
 
@@ -53,8 +54,8 @@ def require_unchangeable(source: str, relpath: str, places: list[str]) -> None:
             fault = f"cannot be looked at ({error.strerror})"
         if fault:
             culprit = os.path.join(source, relpath)
-            text = f"names {readable(path)}, which is not in the skill folder and {fault}: a copy would run that"
-            raise Uncopyable(culprit, text, f"grep -n / {shlex.quote(readable(culprit))}  # keep it inside the folder")
+            text = f"names {printable(path)}, which is not in the skill folder and {fault}: a copy would run that"
+            raise Uncopyable(culprit, text, f"grep -n / {shlex.quote(printable(culprit))}  # keep it inside the folder")
 
 
 def changeable(path: str) -> str | None:
@@ -83,7 +84,7 @@ def changeable(path: str) -> str | None:
             pending += parts_of(target)[::-1]
         else:
             at, fault = here, _changeable(found)
-    return fault and (fault if at == path else f"is reached by {readable(at)}, which {fault}")
+    return fault and (fault if at == path else f"is reached by {printable(at)}, which {fault}")
 
 
 def _changeable(found: os.stat_result) -> str | None:

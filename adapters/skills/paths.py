@@ -61,8 +61,3 @@ def is_utf8(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def readable(path: str) -> str:
-    """`path` with what a terminal or a JSON text cannot show escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in path)

@@ -13,7 +13,6 @@ from typing import Protocol
 from omac.adapters.skills.code_hash import LINK, code_hash_from
 from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.outside import OWN, named_places, require_unchangeable
-from omac.adapters.skills.paths import readable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
 from omac.adapters.skills.tree import Reader, read_link, walk
 from omac.domain.bundle import (
@@ -28,6 +27,7 @@ from omac.domain.bundle import (
     tree_digest,
     unhashed,
 )
+from omac.domain.printable import printable
 
 
 class SinkFailed(Exception):
@@ -181,4 +181,4 @@ _SPECIAL = {
 
 
 def _removal(path: str) -> str:
-    return f"rm {shlex.quote(readable(path))}"
+    return f"rm {shlex.quote(printable(path))}"

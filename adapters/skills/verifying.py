@@ -8,13 +8,14 @@ import tempfile
 
 import msgspec
 
-from omac.adapters.linux.process import boot_id
-from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder, readable
+from omac.adapters.linux.birth import boot_id
+from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.relocation import Relocation, beginning, extent
 from omac.adapters.skills.staging import FILE_MODE, FOLDER_MODE, PROGRAM_MODE, STAGING_PREFIX
 from omac.adapters.skills.stamps import file_system_now_ns, stamps_of
 from omac.adapters.skills.tree import Reader, read_link, walk_open
 from omac.domain.bundle import UNCOPIED_FOLDERS, TreeEntry, TreeFile, TreeFolder, TreeLink, TreeOrigin, tree_digest
+from omac.domain.printable import printable
 from omac.services.ports import CopyDamaged
 
 # What a copy that someone changed can answer with; the rest is the system's trouble.
@@ -48,7 +49,7 @@ def check_copy(path: str, source: str) -> None:
     except OSError as error:
         if error.errno not in _OF_THE_COPY:
             raise
-        culprit = readable(str(error.filename or path))
+        culprit = printable(str(error.filename or path))
         raise CopyDamaged(f"the approved copy {path} cannot be read: {culprit}: {error.strerror}") from error
 
 
@@ -168,7 +169,7 @@ def _culprit(manifest: Manifest | None, records: dict[bytes, bytes]) -> tuple[st
 
 def _damaged(path: str, relpath: str, what: str) -> CopyDamaged:
     return CopyDamaged(
-        f"the approved copy {path} is damaged: {readable(os.path.join(path, relpath).rstrip('/'))} {what}"
+        f"the approved copy {path} is damaged: {printable(os.path.join(path, relpath).rstrip('/'))} {what}"
     )
 
 

@@ -27,7 +27,8 @@ def main() -> bool:
 def _soaked(name: str, path: Path) -> Figure:
     begun = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)],
+        # Not by -m, which would put the checkout before the tests on the path.
+        [Path(sys.executable).parent / "pytest", "-q", "-p", "no:cacheprovider", str(path)],
         cwd=TESTS.parent,
         env=os.environ | {"OMAC_SOAK_EXAMPLES": EXAMPLES},
     )

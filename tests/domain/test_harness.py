@@ -36,12 +36,12 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
 @pytest.mark.parametrize("harness", HARNESSES)
 def test_what_is_pinned_cannot_also_be_its_own(harness: Harness) -> None:
     """A place is kept or pinned, not both; all are in the home, written once and without a way out of it."""
-    places = (*harness.folders, *harness.pinned, *harness.added_to)
+    places = (*harness.folders, *harness.pinned, *harness.added_to, *harness.apart)
     assert len({place.rstrip("/") for place in places}) == len(places)
     assert harness.folders
     assert all(place == posixpath.normpath(place) + "/" * place.endswith("/") for place in places)
     assert not any(place.startswith(("/", "..", "~")) for place in places)
-    assert all(place.endswith("/") for place in harness.added_to)
+    assert all(place.endswith("/") for place in (*harness.added_to, *harness.apart))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_what_is_pinned_cannot_also_be_its_own(harness: Harness) -> None:
         ("claude", ".claude/plugins/"),
         ("codex", ".codex/config.toml"),
         ("codex", ".codex/hooks.json"),
+        ("codex", ".codex/.env"),
         ("opencode", ".config/opencode/"),
         ("copilot", ".copilot/mcp-config.json"),
         ("pi", ".pi/agent/extensions/"),

@@ -8,14 +8,45 @@ from omac.domain.sizes import parse_size, shown_size
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("0", 0), ("4096", 4096), ("7B", 7), ("1K", 1024), ("1.5k", 1536), ("20G", 20 * 2**30), ("2 GiB", 2**31)],
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("7B", 7),
+        ("1K", 1024),
+        ("1.5k", 1536),
+        ("20G", 20 * 2**30),
+        ("2 GiB", 2**31),
+        (" 5 b ", 5),
+    ],
 )
 def test_what_can_be_written(text: str, size: int) -> None:
     """Powers of 1024; a fraction, a blank and a B are as good as none."""
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "G", "-1", "1e3", "1.G", "20X", "1 000", "0x10", "٣", "inf"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "G",
+        "-1",
+        "1e3",
+        "1.G",
+        "20X",
+        "1 000",
+        "0x10",
+        "٣",
+        "inf",
+        "B",
+        "iB",
+        ".5G",
+        "1..5",
+        "1GG",
+        "1 G B",
+        "1GBB",
+        "9" * 16,
+    ],
+)
 def test_what_cannot(text: str) -> None:
     """Is misuse, and the message shows how to write it."""
     with pytest.raises(Refusal, match="write 20G") as caught:

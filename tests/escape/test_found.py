@@ -48,6 +48,12 @@ PLANTS = {
     "behind worktrees that cannot be listed": ("n", ARMED + "mkdir .git/worktrees; chmod 0 .git/worktrees"),
     "behind submodules that cannot be listed": ("n", ARMED + "mkdir -p .git/modules; chmod 0111 .git/modules"),
 }
+# names in MERGE_RR, a list of files that git copies to rr-cache when somebody commits
+RECORDED = {
+    "by its path": "$SECRET",
+    "by way up": "../.ssh/key",
+    "through a link": "link/key",
+}
 LINK = "rm -f .git/logs/refs/heads/{0}; ln -s $HOME/.bashrc .git/logs/refs/heads/{0}"
 LONG = "b" * 245
 # logs that are links to a file of the user's, to which the host's next commit would append
@@ -132,6 +138,37 @@ def test_without_a_sandbox_the_host_would(world: Box, name: str) -> None:
     world.give(world.workdir / "f", "changed")
     git(world, "commit", "-qam", "by the host")
     assert "by the host" in precious.read_text()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_hosts_git_copies_no_file_of_the_home(world: Box, name: str, guarded: bool) -> None:
+    """A resolution that git is to record of a file outside is not recorded by the next commit; unguarded, it is."""
+    repository(world)
+    secret = world.give(world.home / ".ssh" / "key", "secret")
+    kept = "a" * 40
+    script = (
+        f"mkdir -p .git/rr-cache/{kept}; echo > .git/rr-cache/{kept}/preimage; ln -s ../.ssh link;"
+        f" printf '{kept}\\t%s\\0' \"{RECORDED[name].replace('$SECRET', str(secret))}\" > .git/MERGE_RR"
+    )
+    if guarded:
+        attacked(world, script, "")
+    else:
+        world.host("bash", "-c", script)
+    assert git(world, "commit", "-q", "--allow-empty", "-m", "by the host").status == 0
+    assert (world.workdir / ".git" / "rr-cache" / kept / "postimage").exists() != guarded
+
+
+def test_a_conflict_that_is_to_be_recorded_is_left_alone(world: Box) -> None:
+    """The twin: what `git merge` notes of a conflict in the project is there at the host's commit, which records it."""
+    repository(world)
+    script = (
+        "mkdir -p .git/rr-cache; git checkout -qb b; echo b > f; git commit -qam b; git checkout -q main; echo m > f;"
+        " git commit -qam m; git merge b; echo both > f; git add f"
+    )
+    attacked(world, script, "")
+    assert git(world, "commit", "-qm", "by the host").status == 0
+    assert [path.read_text() for path in (world.workdir / ".git" / "rr-cache").glob("*/postimage")] == ["both\n"]
 
 
 def test_omac_runs_no_git_of_the_projects(world: Box) -> None:
@@ -237,6 +274,42 @@ def test_an_interrupt_does_not_keep_omac_from_sweeping(world: Box) -> None:
         process.send_signal(signal.SIGTERM)
         time.sleep(0.002)
     assert not (world.workdir / "n" / ".git").exists()
+
+
+def test_killed_while_it_builds(world: Box) -> None:
+    """Killed at any moment, omac leaves nothing behind that holds its streams open; the twin comes to its end."""
+    line = world.omac("sandbox", "run", "--", "echo", "ran")
+    user = world.uid or None
+    for number in range(24):
+        begun = subprocess.Popen(
+            line, cwd=world.workdir, env=world.environment, user=user, group=user, stdout=subprocess.PIPE
+        )
+        time.sleep(0.03 + number * 0.004)
+        begun.kill()
+        assert begun.communicate(timeout=20)[0] in (b"", b"ran\n")
+    assert world.run("echo", "ran").out == "ran\n"
+
+
+def test_one_ends_while_the_other_works(world: Box) -> None:
+    """What the first launch of two made to be pinned stays pinned in the second, which has nothing to tell of it."""
+    repository(world)
+    user = world.uid or None
+
+    def begun(script: str) -> subprocess.Popen[str]:
+        line = world.omac("sandbox", "run", "--", "sh", "-c", script)
+        return subprocess.Popen(
+            line, cwd=world.workdir, env=world.environment, user=user, group=user, stderr=subprocess.PIPE, text=True
+        )
+
+    first = begun("touch first; exec sleep 60")
+    eventually(lambda: (world.workdir / "first").exists(), 30, "the first runs")
+    second = begun("touch second; while [ ! -e go ]; do sleep 0.05; done; (echo x > .git/commondir) 2>/dev/null; :")
+    eventually(lambda: (world.workdir / "second").exists(), 30, "the second runs")
+    first.kill()
+    first.communicate(timeout=20)
+    world.give(world.workdir / "go")
+    assert second.communicate(timeout=20)[1] == ""
+    assert not (world.workdir / ".git" / "commondir").exists()
 
 
 HELD = """\

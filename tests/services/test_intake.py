@@ -10,7 +10,7 @@ import pytest
 import trio
 from contract.launches import AT, WHOLE, Program
 
-from omac.adapters.linux import process
+from omac.adapters.linux import birth, process
 from omac.domain import ids
 from omac.domain.ids import HostId, LaunchId
 from omac.domain.sandbox import Exited
@@ -22,7 +22,7 @@ from omac.services.intake import Intake, settle_lost
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 HOST = HostId("host0001")
 SOON_S = 0.5
-HERE = {"boot_id": process.boot_id()}
+HERE = {"boot_id": birth.boot_id()}
 
 
 @pytest.fixture
@@ -115,13 +115,13 @@ def spooled(path: str, inbox: Inbox) -> None:
 
 async def settle(omac: Any, path: str, inbox: Inbox, boot: str | None = None) -> list[str]:
     take_in = Intake(inbox, path, lambda: AT).take_in
-    found = await settle_lost(omac.engine, process.living, boot or process.boot_id(), take_in)
+    found = await settle_lost(omac.engine, process.living, boot or birth.boot_id(), take_in)
     return [stream.split("/")[2] for stream in found]
 
 
 def own() -> dict[str, Any]:
     pid = os.getpid()
-    return {"pid": pid, "start_ticks": process.start_ticks(pid), **HERE}
+    return {"pid": pid, "start_ticks": birth.start_ticks(pid), **HERE}
 
 
 @pytest.mark.parametrize("steps", [("launch-requested",), ("launch-requested", "launched")])

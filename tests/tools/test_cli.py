@@ -16,8 +16,10 @@ from omac.tools.moments import rfc3339
 from omac.tools.version import VERSION
 
 COMMANDS = (
-    "serve", "activate", "deactivate", "reload", "register", "deregister", "approve", "approvals", "list", "unlock",
+    "start", "serve",
+    "activate", "deactivate", "reload", "register", "deregister", "approve", "approvals", "list", "unlock",
     "import", "status", "audit", "replay", "version", "journal", "secrets", "config", "vault", "settings",
+    "sandbox", "hook", "cache",
 )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 import time
 import unicodedata
 from collections import Counter
@@ -15,6 +14,7 @@ from posixpath import join, normpath
 
 import pytest
 from nested_worktree import Ground, ground
+from real_sandbox import SYSTEM_PYTHON
 
 from omac.domain.guard import Unclear
 from omac.tools.hook import decide
@@ -62,7 +62,7 @@ class Judge:
     def __init__(self, place: Ground) -> None:
         self._process = subprocess.Popen(
             ["bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc", "--unshare-pid",
-             "--die-with-parent", "--bind", str(place.folder), str(place.folder), sys.executable, "-c", JUDGE],
+             "--die-with-parent", "--bind", str(place.folder), str(place.folder), SYSTEM_PYTHON, "-c", JUDGE],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -135,6 +135,31 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
     assert _refs(workdir, home)["refs/heads/topic"] != before["refs/heads/topic"], twin.output
 
 
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        "git branch evil; git symbolic-ref refs/heads/topic refs/heads/evil",
+        "git branch -qD topic; git branch topic/x",
+        "git branch -qD topic; git branch topic/x; git pack-refs --all",
+        "git update-ref refs/heads/topic HEAD; touch .git/refs/heads/topic.lock",
+        "echo garbage > .git/refs/heads/topic",
+    ],
+)
+def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, home: Path) -> None:
+    """A lock, a ref that names another one, and refs below its name are put out of the way; no commit is lost."""
+    workdir = layouts.plain(tmp_path, home)
+    before = _refs(workdir, home)["refs/heads/topic"]
+    script = "git commit -q --allow-empty -m theirs; " + obstacle
+    run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    after = _refs(workdir, home)
+    assert after["refs/heads/topic"] == before
+    assert host("git", "for-each-ref", "--format=%(symref)", "refs/heads/topic", cwd=workdir, home=home).strip() == ""
+    if "topic/x" in obstacle:
+        assert host("git", "rev-parse", "HEAD", cwd=workdir, home=home).strip() in [
+            value for name, value in after.items() if name.endswith("/x")
+        ]
+
+
 def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path) -> None:
     """Writing HEAD by hand does not make another's branch one's own."""
     workdir = layouts.linked(tmp_path, home)

@@ -192,7 +192,7 @@ def test_changed_meanwhile(tmp_path: Path) -> None:
 
 def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another omac that is at it is waited for, not for ever."""
-    monkeypatch.setattr("omac.adapters.hooks.settings.LOCK_TRIES", 2)
+    monkeypatch.setattr("omac.adapters.linux.lock.FOLDER_WAIT_S", 0.05)
     file = of_project(CLAUDE, str(tmp_path))
     Path(file.folder).mkdir()
     held = os.open(file.folder, os.O_RDONLY)

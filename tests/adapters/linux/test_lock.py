@@ -170,3 +170,14 @@ async def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
         async with lock.OneAtATime(str(tmp_path / "none" / "lock"))():
             pass
     assert caught.value.reason == "state-unusable"
+
+
+def test_a_folder_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is in use is waited for, not for ever; as soon as it is closed there, it can be had here."""
+    monkeypatch.setattr(lock, "FOLDER_WAIT_S", 0.05)
+    theirs, mine = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
+    assert lock.hold_folder(theirs)
+    assert not lock.hold_folder(mine)
+    os.close(theirs)
+    assert lock.hold_folder(mine)
+    os.close(mine)

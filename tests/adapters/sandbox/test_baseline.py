@@ -102,7 +102,7 @@ def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
             os.chown(one, NOBODY, NOBODY)
         before = _files(world.home)
         plants = []
-        for place in (*harness.pinned, *harness.added_to):
+        for place in (*harness.pinned, *harness.added_to, *harness.apart):
             path = f"~/{place.rstrip('/')}"
             plants.append(f"echo evil > {path}; mkdir -p {path}; echo evil > {path}/evil.json; mv {path} {path}.old;")
             plants.append(f"rm -rf {path}; ln -s /tmp {path};")
@@ -137,6 +137,28 @@ def test_what_a_client_adds_is_gone_with_the_session(world: Box) -> None:
     assert (world.home / ".codex/skills/.system/x").read_text() == "old"
     assert (world.home / ".codex/skills/mine/SKILL.md").read_text() == "mine"
     assert sorted(os.listdir(world.home / ".codex/skills")) == [".system", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("claude", ".claude/shell-snapshots/snapshot-bash-1.sh"),
+        ("codex", ".codex/tmp/arg0/codex-arg0x/git"),
+        ("opencode", ".local/share/opencode/snapshot/p/config"),
+    ],
+)
+def test_what_another_session_runs_at_this_moment(world: Box, name: str, script: str) -> None:
+    """Scripts of an agent outside are neither seen nor changed; the session makes its own, gone with it."""
+    theirs = world.give(world.home / script, "theirs")
+    own = theirs.with_name("own")
+    folder = "/".join(script.split("/")[:-1])
+    done = world.run(
+        "sh", "-c", f"cd; cat {script}; mkdir -p {folder}; echo evil > {script}; echo own > {own}; cat {own}",
+        options=("--harness", name),
+    )  # fmt: skip
+    assert done.out == "own\n"
+    assert theirs.read_text() == "theirs"
+    assert not own.exists()
 
 
 def test_a_folder_behind_a_link_is_found(world: Box) -> None:

@@ -242,6 +242,8 @@ def bystander(world: World) -> Iterator[int]:
         "signal.pidfd_send_signal(os.pidfd_open(%d), 0)",
         "resource.prlimit(%d, resource.RLIMIT_CORE, (0, 0))",
         "os.setpriority(os.PRIO_PROCESS, %d, 19)",
+        "os.sched_setscheduler(%d, os.SCHED_IDLE, os.sched_param(0))",
+        "os.sched_setaffinity(%d, {0})",
         "check(libc.ptrace(16, %d, 0, 0))",
     ],
 )

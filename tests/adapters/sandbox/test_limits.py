@@ -356,6 +356,7 @@ def test_no_cgroup_is_taken_that_would_not_do(tmp_path: Path, path: str, control
         ([], {}),
         (["pids=200,memory=2G", "cpu=1.5,files=1024"], {"pids": 200, "memory": 2 << 30, "cpu": 1.5, "files": 1024}),
         (["memory=1.5g"], {"memory": 3 << 29}),
+        (["memory=2 GiB"], {"memory": 2 << 30}),
         (["memory=20000000"], {"memory": 20_000_000}),
         (["pids=5", "pids=6"], {"pids": 6}),
         ([" pids=5 , cpu=1"], {"pids": 5, "cpu": 1}),
@@ -370,7 +371,7 @@ def test_limits_are_read(words: list[str], found: dict[str, float]) -> None:
     "word",
     ["", "pids", "pids=", "pids=x", "pids=1", "pids=-5", "pids=1.5", "pids=1e3", "pids=٣", "memory=1X", "memory=5K",
      "memory=nan", "memory=99999999999T", "cpu=0", "cpu=inf", "cpu=1.2.3", "files=2", "time=5", "pids=5;memory=1G",
-     "pids=99999999", "memory=1 G"],
+     "pids=99999999", "memory=1 G B"],
 )  # fmt: skip
 def test_what_is_no_limit_is_refused(word: str) -> None:
     """What cannot be meant is refused with an example, and never taken for no limit."""

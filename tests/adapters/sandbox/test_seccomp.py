@@ -257,6 +257,7 @@ def test_set_id_bits_are_refused_wherever_a_mode_is_given(machine: str) -> None:
             assert judged(program, machine, nr, *[0o6777 if i != index else 0o2000002 for i in range(6)]) == ALLOW
 
 
+SCHEDULING = ("sched_setparam", "sched_setscheduler", "sched_setattr", "sched_setaffinity")  # of others
 SHARED_ARGUMENTS: list[tuple[str, tuple[int, ...], str | int]] = [
     ("socket", (U, 1, 0), EPERM),
     ("socket", (U, 2, 0), EPERM),
@@ -265,6 +266,8 @@ SHARED_ARGUMENTS: list[tuple[str, tuple[int, ...], str | int]] = [
     ("socketpair", (U, 5, 0), ALLOW),
     ("socketpair", (U, 2, 0), EPERM),  # of datagrams: these can still be sent to a name
     ("socketpair", (U, 3, 0), EPERM),  # raw means datagrams here (unix(7))
+    *((name, (0, 1, 0), ALLOW) for name in SCHEDULING),
+    *((name, (4711, 1, 0), EPERM) for name in SCHEDULING),
     ("prlimit64", (0, 7, 0, 0), ALLOW),
     ("prlimit64", (4711, 7, 0, 0), EPERM),
     ("setpriority", (0, 0, 5), ALLOW),

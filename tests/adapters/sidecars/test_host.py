@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from omac.adapters.linux import process
+from omac.adapters.linux import birth, process
 from omac.adapters.sidecars import launch, logfile
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.domain import sidecar as domain
@@ -31,7 +31,7 @@ DEAF = "trap '' TERM; echo ready; while :; do sleep 60; done"
 DRIVER = """\
 import json, os, signal, sys, time
 import msgspec, trio
-from omac.adapters.linux import process
+from omac.adapters.linux import birth, process
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.domain.sidecar import SidecarSpec
 from omac.domain.skill import Health
@@ -284,8 +284,8 @@ async def test_ports_and_births_differ(spawn) -> None:
     """Two sidecars share neither port nor identity, and the birth tells the truth."""
     one, two = await spawn("sleep", "60"), await spawn("sleep", "60")
     assert one.birth.port != two.birth.port
-    assert one.birth.start_ticks == process.start_ticks(one.birth.pid)
-    assert one.birth.boot_id == process.boot_id()
+    assert one.birth.start_ticks == birth.start_ticks(one.birth.pid)
+    assert one.birth.boot_id == birth.boot_id()
 
 
 def test_a_port_is_not_given_twice(tmp_path) -> None:

@@ -16,9 +16,10 @@ import pytest
 import trio
 
 from omac.adapters.skills import frozen as frozen_module
-from omac.adapters.skills import reading, staging, tree
+from omac.adapters.skills import staging, tree
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.services.ports import CopyDamaged, FrozenSkills
 
@@ -168,7 +169,7 @@ async def test_what_cannot_be_in_a_copy(
     with trio.fail_after(10):
         refusal = await refused(frozen, source)
     assert said in refusal.message
-    assert refusal.message.startswith(reading.readable(str(path)))
+    assert refusal.message.startswith(printable(str(path)))
     assert refusal.fix
 
 

@@ -1,0 +1,26 @@
+"""The user's home folder: what the environment says, else the user database.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.domain.places import stated_home
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def home_of(environment: Mapping[str, str]) -> str:
+    """$HOME if that is absolute, else the folder that the user database has; "/" where it has none, as at a login."""
+    if stated := stated_home(environment):
+        return stated
+    import pwd  # rarely needed
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/"

@@ -1,0 +1,97 @@
+"""Where `omac` begins: what stands in the way of every command loads nothing that takes long."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SANDBOX = ("sandbox", "run")
+HOOK = ("hook", "pre-tool-use")
+HEAVY = {
+    "argparse", "asyncio", "collections", "ctypes", "dataclasses", "difflib", "enum", "eventsourcing", "functools",
+    "hashlib", "inspect", "json", "logging", "msgspec", "pathlib", "random", "re", "shlex", "shutil", "signal",
+    "socket", "sqlalchemy", "sqlite3", "subprocess", "tempfile", "threading", "tomllib", "trio", "typer", "typing",
+}  # fmt: skip
+LISTING = "import sys; sys.stderr.write('loaded ' + ' '.join(sys.modules) + chr(10))"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project in a home that has no settings: reading those is allowed to take longer."""
+    project = tmp_path / "home" / "project"
+    project.mkdir(parents=True, mode=0o700)
+    return project
+
+
+def loaded(project: Path, *words: str, payload: str = "") -> tuple[int, set[str]]:
+    """The exit code of a command, and the modules that it had loaded when the process ended.
+
+    Modules that the virtual environment's own start-up files load are not omac's to answer for: `-S` leaves them out.
+    """
+    begin = (
+        f"import os, sys; sys.path[:0] = {sys.path!r}; leave = os._exit\n"
+        f"def end(status): {LISTING}; leave(status)\n"
+        "os._exit = end\n"
+        "from omac.tools.entry import main; main()"
+    )
+    environment = {
+        "HOME": str(project.parent), "PATH": "/usr/local/bin:/usr/bin:/bin", "OMAC_WORKDIR": str(project),
+        "OMAC_STATE_DIR": str(project.parents[1] / "state"), "LANG": "C.UTF-8",
+    }  # fmt: skip
+    argv = [sys.executable, "-I", "-S", "-c", begin, *words]
+    done = subprocess.run(argv, input=payload, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    listed = [line for line in done.stderr.splitlines() if line.startswith("loaded ")]
+    assert len(listed) == 1, done
+    return done.returncode, set(listed[0].split()[1:])
+
+
+def writing(path: Path) -> str:
+    """What an agent hands to its hook before it writes a file."""
+    return json.dumps(
+        {
+            "session_id": "s-1", "hook_event_name": "PreToolUse", "tool_name": "Write", "cwd": str(path.parent),
+            "tool_input": {"file_path": str(path), "content": "x"},
+        }
+    )  # fmt: skip
+
+
+def test_a_sandbox_is_launched_without_what_takes_long(project: Path) -> None:
+    """From the first word to the record of the end, `omac sandbox run` loads nothing heavy."""
+    status, modules = loaded(project, *SANDBOX, "--", "true")
+    assert status == 0
+    assert {"omac.adapters.sandbox.bubblewrap", "omac.journal.spool"} <= modules
+    assert not modules & HEAVY
+
+
+def test_a_call_passes_the_guard_without_what_takes_long(project: Path) -> None:
+    """Nor does `omac hook pre-tool-use`, of a call that it lets pass."""
+    status, modules = loaded(project, *HOOK, payload=writing(project / "new.txt"))
+    assert status == 0
+    assert "omac.domain.guard" in modules
+    assert not modules & HEAVY
+
+
+def test_the_guard_judges_here(project: Path) -> None:
+    """The same question with another answer: what passed above was looked at, and something else is denied."""
+    status, _ = loaded(project, *HOOK, payload=writing(Path("/usr/new.txt")))
+    assert status == 2
+
+
+def test_heavy_modules_would_be_seen(project: Path) -> None:
+    """An option that is not known is compared with those that are, which may take longer, and shows in the list."""
+    _, modules = loaded(project, *SANDBOX, "--nosuch", "--", "true")
+    assert "difflib" in modules
+
+
+def test_a_guard_that_cannot_be_loaded_denies(project: Path) -> None:
+    """Agents take every status but 2 for consent, so a broken installation has to answer with that one."""
+    begin = (
+        f"import sys; sys.path[:0] = {sys.path!r}; sys.modules['omac.domain.guard'] = None\n"
+        "from omac.tools.entry import main; main()"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", begin, *HOOK]
+    done = subprocess.run(argv, input=writing(project / "new.txt"), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("omac: the write guard cannot be loaded: ")
