@@ -29,13 +29,15 @@ def die_with_parent(number: int = _SIGKILL) -> None:
 
 
 def end_holders(file: str) -> None:
-    """Kill all processes that have this open, as /proc/PID/fd names it, until none has, nor a child that one has left
-    in the middle of a look."""
+    """Kill all processes but the parent that have this open, as /proc/PID/fd names it, until none has, nor a child that
+    one has left in the middle of a look."""
     quiet = 0
     for _ in range(_ROUNDS_MAX):
         found = False
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
+                if int(pid) == os.getppid():
+                    continue
                 if any(os.readlink(f"/proc/{pid}/fd/{one}") == file for one in os.listdir(f"/proc/{pid}/fd")):
                     os.kill(int(pid), _SIGKILL)
                     found = True
