@@ -307,7 +307,8 @@ def test_network_host_and_none(world: World) -> None:
         "check(libc.shmget(0, 4096, 0o1600))",
         "check(libc.semget(0, 1, 0o1600))",
         "check(libc.msgget(0, 0o1600))",
-        "check(libc.mq_open(b'/omac-test-%d' % os.getpid(), 0o102, 0o600, None))",
+        "check(libc.mq_open(b'/omac-test-%d' % os.getpid(), 0o102, 0o600, None)); "
+        "check(libc.mq_unlink(b'/omac-test-%d' % os.getpid()))",
         "os.chown(OUT + '/secret', os.getuid(), os.getgid())",
         "os.setxattr(OUT + '/secret', 'user.a', b'x')",
         "os.chmod(OUT + '/secret', 0o4755)",
