@@ -5,7 +5,7 @@ Loaded by programs whose whole start is a few milliseconds, so it imports nothin
 
 from __future__ import annotations
 
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, quoted
 
 SHARED_BASE = "agents"  # .agents/skills is read by every harness
 
@@ -202,4 +202,5 @@ def harness_named(name: str) -> Harness:
         if name == harness.name or name in harness.aliases:
             return harness
     known = ", ".join(" or ".join((h.name, *h.aliases)) for h in HARNESSES)
-    raise Refusal("misuse", f"unknown harness {name!r}; known are: {known}", fix=["omac serve --help"])
+    fix = ["omac start claude", f"omac start -- {quoted(name)}  # to run a command of that name"]
+    raise Refusal("misuse", f"unknown harness {name!r}; known are: {known}", fix=fix)
