@@ -7,6 +7,7 @@ already, for as long as they are still there.
 """
 
 import contextlib
+import errno
 import os
 import shlex
 import sqlite3
@@ -159,27 +160,30 @@ def damaged(path: str, what: str) -> Refusal:
 
 
 def _create_file(path: str) -> None:
-    """Make the file 0600 before SQLite sees it; its -wal and -shm take over that mode."""
+    """Create the file, 0600, where there is none; its -wal and -shm take over that mode.
+
+    A file that exists is opened by SQLite alone: closing any other descriptor of it drops every POSIX lock that this
+    process holds on it, and the next process to close the database would delete the write-ahead log under us.
+    """
     try:
         _create_folders(os.path.dirname(path))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-        try:
-            mode = os.fstat(descriptor).st_mode
-        finally:
-            os.close(descriptor)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        mode = os.lstat(path).st_mode
     except OSError as error:
-        if os.path.lexists(path):
-            _check_regular(path, os.lstat(path).st_mode)
-        reason = "journal-read-only" if error.errno in _NOT_WRITABLE else "journal-unavailable"
-        raise Refusal(
-            reason,
-            f"the journal {path} cannot be opened for writing: {error.strerror}",
-            fix=[f"ls -ld {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"],
-        ) from error
+        raise _not_writable(path, str(error.strerror), error.errno) from error
     _check_regular(path, mode)
+    if not os.access(path, os.W_OK):
+        raise _not_writable(path, os.strerror(errno.EACCES), errno.EACCES)
 
 
-_NOT_WRITABLE = (1, 13, 30)  # EPERM, EACCES, EROFS
+def _not_writable(path: str, why: str, number: int | None) -> Refusal:
+    reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
+    fix = [f"ls -ld {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"]
+    return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)
+
+
+_NOT_WRITABLE = (errno.EPERM, errno.EACCES, errno.EROFS)
 
 
 def _create_folders(path: str) -> None:

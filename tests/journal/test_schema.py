@@ -1,5 +1,6 @@
 """Opening a journal: private, durable, and refused with a reason whenever it cannot be what it should be."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -474,3 +475,18 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path, free: int) -> None:
     assert len(refused) == 1, done
     assert refused[0].startswith("journal-unavailable"), done
     assert "full" in refused[0], done
+
+
+def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
+    """Another process must not take itself for the last one and delete the write-ahead log of a journal in use."""
+    server = journal_at(path)
+    fill(server, "before")
+    journal_at(path, "run-2").close()  # as a server does that takes something in beside its own writer
+    look = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('select * from head').fetchall(); c.close()"
+    )
+    assert run_python(look, str(path)).returncode == 0
+    fill(server, "after")
+    server.close()
+    with contextlib.closing(read_journal(str(path))) as journal:
+        assert texts(list(journal.records())) == ["before", "after"]
