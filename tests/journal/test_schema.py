@@ -487,6 +487,6 @@ def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
     )
     assert run_python(look, str(path)).returncode == 0
     fill(server, "after")
-    server.close()
-    with contextlib.closing(read_journal(str(path))) as journal:
+    with contextlib.closing(read_journal(str(path))) as journal:  # while the server lives: its end would hide the loss
         assert texts(list(journal.records())) == ["before", "after"]
+    server.close()
