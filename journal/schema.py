@@ -1,9 +1,13 @@
 """The store: tables, pragmas and how a journal file is opened, by its writer or by readers.
 
 One row of `event` is one event; `name` interns the texts that repeat (streams, kinds, runs, actors); `head` holds the
-last position, advanced in the same transaction as the events. `sealed` and `leaf` are there for encrypted fields and
-for proofs; this version leaves them empty. `spooled` remembers which files of a spool (by its host) are in the journal
-already, for as long as they are still there.
+last position, advanced in the same transaction as the events. `happened` is for an event that happened before it was
+recorded at `at`; `sealed` and `leaf` are there for encrypted fields and for proofs, and are empty in this version.
+`spooled` remembers which files of a spool (by its host) are in the journal already, for as long as they are still
+there. `opened` lists the runs that have the journal open, `set_aside` keeps the rows that a repair replaced.
+
+`journal.schema` is the lowest format that understands every event of the journal (`journal/format.py`). Tables and
+columns of a later layout are added when an older journal is opened for writing: an older omac does not mind them.
 """
 
 import contextlib
@@ -12,6 +16,7 @@ import os
 import shlex
 import sqlite3
 import stat
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +24,8 @@ from sqlalchemy.pool import StaticPool
 
 from omac.domain.refusal import Refusal
 
-SCHEMA = 1
+SCHEMA = 2  # the highest format that this omac understands
+FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
 METADATA = sa.MetaData()
 
 JOURNAL = sa.Table(
@@ -55,12 +61,41 @@ EVENT = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("sealed", sa.LargeBinary),
     sa.Column("leaf", sa.LargeBinary),
+    sa.Column("happened", sa.BigInteger),
 )
 SPOOLED = sa.Table(
     "spooled",
     METADATA,
     sa.Column("host", sa.Text, primary_key=True),
     sa.Column("id", sa.Text, primary_key=True),
+)
+OPENED = sa.Table(
+    "opened",
+    METADATA,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("start_ticks", sa.BigInteger, nullable=False),
+    sa.Column("boot_id", sa.Text, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("schema", sa.Integer, nullable=False),
+)
+SET_ASIDE = sa.Table(
+    "set_aside",
+    METADATA,
+    sa.Column("record", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("stream", sa.Text),
+    sa.Column("version", sa.Integer),
+    sa.Column("kind", sa.Text),
+    sa.Column("at", sa.BigInteger),
+    sa.Column("run", sa.Text),
+    sa.Column("actor", sa.Text),
+    sa.Column("correlation", sa.Text),
+    sa.Column("causation", sa.BigInteger),
+    sa.Column("body", sa.LargeBinary),
+    sa.Column("sealed", sa.LargeBinary),
+    sa.Column("leaf", sa.LargeBinary),
+    sa.Column("happened", sa.BigInteger),
 )
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
 sa.Index("event_version", EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
@@ -84,8 +119,9 @@ def open_for_writing(path: str, journal_id: str) -> sa.Engine:
     try:
         with engine.begin() as connection:
             METADATA.create_all(connection)
+            _add_columns(connection)
             if connection.execute(sa.select(JOURNAL.c.schema)).first() is None:
-                connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=SCHEMA))
+                connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
             _check_schema(connection, path)
     except sa.exc.DBAPIError as error:
@@ -246,9 +282,23 @@ def _begin_immediate(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def _add_columns(connection: sa.Connection) -> None:
+    """Bring the table of an older layout to the present one."""
+    if "happened" not in _columns(connection.exec_driver_sql("PRAGMA table_info(event)").all()):
+        connection.exec_driver_sql("ALTER TABLE event ADD COLUMN happened BIGINT")
+
+
 def _prepare_reader(connection: sqlite3.Connection, _record: Any) -> None:
     connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    columns = _columns(connection.execute("PRAGMA table_info(event)").fetchall())
+    if columns and "happened" not in columns:  # a journal of an older layout is read as if it had the present one
+        connection.execute("PRAGMA temp_store=MEMORY")
+        connection.execute("CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event")
     connection.execute("PRAGMA query_only=ON")
+
+
+def _columns(rows: Iterable[Sequence[Any]]) -> set[str]:
+    return {row[1] for row in rows}
 
 
 def _uri_path(path: str) -> str:
