@@ -1,7 +1,7 @@
 """Recovery: what earlier runs of this host left open is settled by events before anything new begins.
 
 Directories go offline, so their tokens stay dead; sidecars that survived are ended, recognised by more than their
-pid; accesses without an outcome get one. Runs whose lock is held are alive and left alone. Whoever appended last to
+pid; accesses without an outcome get one. Runs whose process lives are left alone. Whoever appended last to
 a stream owned it: not only a run that was killed leaves things open, but also one that could not end everything in
 order, and a recovery that was itself cut short.
 
@@ -13,25 +13,28 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
-from omac.domain import directory, ids, sidecar
+from omac.domain import directory, ids, run, sidecar
 from omac.domain.access import AccessAborted
 from omac.domain.ids import RunId, StreamId
-from omac.domain.recorded import Cause, Draft, Event
-from omac.domain.run import Run, RunRecovered
+from omac.domain.recorded import Cause, Draft
+from omac.domain.refusal import Refusal
+from omac.domain.run import Run
 from omac.services.engine import Engine, together
 from omac.services.ports import SidecarHost
 
 WHY = "omac was killed"
 REASON = "omac-killed"
 
+Alive = Callable[[RunId, Run], bool]  # whether the process of a run lives, given what is recorded of it
+
 
 async def recover(
     engine: Engine,
     host: SidecarHost,
-    alive: Callable[[RunId], bool],
+    alive: Alive,
     turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> list[RunId]:
-    """Settle what dead runs of this host left open; `alive` tells whether a run's lock is held.
+    """Settle what dead runs of this host left open.
 
     `turn` makes the processes that recover wait for each other. Returns the runs that were found dead, for which
     `run.recovered` is recorded. Raises Refusal.
@@ -41,9 +44,9 @@ async def recover(
         return await _settle(engine, host, alive)
 
 
-async def _settle(engine: Engine, host: SidecarHost, alive: Callable[[RunId], bool]) -> list[RunId]:
+async def _settle(engine: Engine, host: SidecarHost, alive: Alive) -> list[RunId]:
     system = engine.system
-    gone = _Gone(engine.run, alive)
+    gone = _Gone(engine, alive)
     directories = {
         stream: entry.run
         for stream, entry in system.directories.entries.items()
@@ -62,39 +65,58 @@ async def _settle(engine: Engine, host: SidecarHost, alive: Callable[[RunId], bo
     settled = []
     forwarding = set(system.accesses.open.values())
     for stream, entry in sorted(system.runs.entries.items()):
-        run = RunId(stream.split("/")[2])
+        dead = _run_of(stream)
         unended = entry.state.status == "started"
-        if ids.host_of(stream) == engine.host and (unended or run in forwarding) and gone(run):
-            counts = [list(owners.values()).count(run) for owners in (directories, sidecars)]
-            await _close(engine, stream, run, counts[0], counts[1])
-            settled += [run] if unended else []
+        if ids.host_of(stream) == engine.host and (unended or dead in forwarding) and gone(dead):
+            counts = [list(owners.values()).count(dead) for owners in (directories, sidecars)]
+            await _close(engine, stream, dead, counts[0], counts[1])
+            settled += [dead] if unended else []
     return settled
 
 
+def unended_runs(engine: Engine) -> frozenset[RunId]:
+    """Return the runs of this host that are not recorded as ended: after a recovery, those that live."""
+    runs = engine.system.runs.entries.items()
+    host = engine.host
+    return frozenset(_run_of(s) for s, entry in runs if ids.host_of(s) == host and entry.state.status == "started")
+
+
+def require_only_server(engine: Engine) -> None:
+    """Raise Refusal (journal-in-use) when another server of this host lives, whatever became of its lock's file."""
+    for other in sorted(unended_runs(engine) - {engine.run}):
+        state = engine.system.runs[ids.run_stream(engine.host, other)].state
+        if state.command == "serve":
+            message = f"another omac serve (pid {state.pid}) uses this journal"
+            raise Refusal("journal-in-use", message, fix=["omac status", f"kill {state.pid}"])
+
+
+def _run_of(stream: StreamId) -> RunId:
+    return RunId(stream.split("/")[2])
+
+
 class _Gone:
-    """Whether a run is another than this and lives no more; each lock is tried once."""
+    """Tells of a run that it is another than this and dead; each is judged once."""
 
-    def __init__(self, own: RunId, alive: Callable[[RunId], bool]) -> None:
+    def __init__(self, engine: Engine, alive: Alive) -> None:
+        self._engine = engine
         self._alive = alive
-        self._known: dict[str, bool] = {own: False}
+        self._known: dict[str, bool] = {engine.run: False}
 
-    def __call__(self, run: str) -> bool:
-        if run not in self._known:
-            self._known[run] = not self._alive(RunId(run))
-        return self._known[run]
+    def __call__(self, owner: str) -> bool:
+        if owner not in self._known:
+            recorded = self._engine.system.runs[ids.run_stream(self._engine.host, RunId(owner))].state
+            self._known[owner] = not self._alive(RunId(owner), recorded)
+        return self._known[owner]
 
 
-async def _close(engine: Engine, stream: StreamId, run: RunId, directories: int, sidecars: int) -> None:
+async def _close(engine: Engine, stream: StreamId, dead: RunId, directories: int, sidecars: int) -> None:
     """Abort the open accesses of a run and, if it never ended, record its recovery: both or neither, and once."""
     cause = Cause("omac", None, engine.system.runs[stream].position)
     log = ids.access_stream(engine.host)
-    open_ = [position for position, owner in engine.system.accesses.open.items() if owner == run]
+    open_ = [position for position, owner in engine.system.accesses.open.items() if owner == dead]
     aborts = [Draft(log, None, AccessAborted(position, REASON)) for position in open_]
-
-    def decide(state: Run) -> list[Event]:
-        return [RunRecovered(engine.run, directories, sidecars, len(open_))] if state.status == "started" else []
-
-    recovered = await engine.execute(engine.system.runs, stream, decide, cause, beside=aborts)
+    command = run.Recover(engine.run, directories, sidecars, len(open_))
+    recovered = await engine.execute(engine.system.runs, stream, partial(run.decide, command), cause, beside=aborts)
     late = [draft for draft in aborts if draft.event.request in engine.system.accesses.open]
     if not recovered and late:  # it ended in order, but could not record how these did
         await engine.writer.append(late, cause)

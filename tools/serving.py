@@ -30,12 +30,13 @@ from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain import ids
+from omac.domain import run as runs
 from omac.domain.control import ControlRefused, Listener
 from omac.domain.harness import Harness
 from omac.domain.ids import RunId
 from omac.domain.recorded import Cause, Draft
 from omac.domain.refusal import Refusal
-from omac.domain.run import RunStarted, RunStopped
+from omac.domain.run import RunStarted
 from omac.domain.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
 from omac.projections.status import Status, narrowed, status_of
@@ -46,7 +47,7 @@ from omac.services.directories import Caller, Directories
 from omac.services.engine import Engine, first
 from omac.services.intake import Intake, settle_lost
 from omac.services.manifest import Manifest, Reach
-from omac.services.recovery import recover
+from omac.services.recovery import recover, require_only_server, unended_runs
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import OF_THE_TERMINAL, Inner
@@ -154,8 +155,10 @@ class Server:
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
+        if not options.beside:
+            require_only_server(self.engine)
         await settle_lost(self.engine, process.living, birth.boot_id(), self._intake.take_in)
-        self.state.prune_runs()
+        self.state.prune_runs(unended_runs(self.engine))
         await self._prune_copies()
         await self._record_start()
         registrar = Registrar(
@@ -178,10 +181,10 @@ class Server:
             if refusals := problems.subgroup(Refusal):  # a port is taken, say: this run ends before it served
                 self._why = str(next(leaves(refusals)))
                 with contextlib.suppress(Refusal):  # the journal itself may be what failed
-                    await self._record(RunStopped(self._why))
+                    await self._record(runs.Stop(self._why))
             raise
         await self._intake.take_in()  # how what was launched ended
-        await self._record(RunStopped(self._why or "its agent ended"))
+        await self._record(runs.Stop(self._why or "its agent ended"))
         return status
 
     async def _run_surfaces(
@@ -302,12 +305,11 @@ class Server:
             options.harness.name, VERSION, pid, birth.start_ticks(pid) or 0, birth.boot_id(), options.roots,
             msgspec.to_builtins(self._policies.asked), "start" if options.beside else "serve",
         )  # fmt: skip
-        await self._record(event)
+        await self._record(runs.Start(event))
 
-    async def _record(self, event: RunStarted | RunStopped) -> None:
+    async def _record(self, command: runs.Command) -> None:
         stream = ids.run_stream(self.engine.host, self._run)
-        version = self.engine.system.runs[stream].version + 1
-        await self.engine.writer.append([Draft(stream, version, event)], Cause("person"))
+        await self.engine.execute(self.engine.system.runs, stream, partial(runs.decide, command), Cause("person"))
 
     async def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
         action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token

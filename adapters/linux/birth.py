@@ -1,4 +1,4 @@
-"""What tells a process from a later one that has the same pid: when it began, and in which boot. Source: proc(5).
+"""A process's identity beyond its pid, which the kernel reuses: its start time and its boot. Source: proc(5).
 
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
@@ -16,6 +16,15 @@ def start_ticks(pid: int) -> int | None:
     """When the process began, in clock ticks after boot; None when there is none. Zombies are processes."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields else None
+
+
+def is_living(pid: int, ticks: int, boot: str) -> bool:
+    """Return whether the process that had `pid` and began at `ticks` of boot `boot` still runs; a zombie does not.
+
+    False also for a process that another pid namespace hides. Raises OSError without /proc.
+    """
+    fields = stat_fields(pid)
+    return bool(fields) and fields[0] not in b"ZX" and int(fields[19]) == ticks and boot == boot_id()
 
 
 def stat_fields(pid: int) -> list[bytes]:

@@ -8,15 +8,17 @@ import contextlib
 import os
 import shlex
 import shutil
+import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from omac.adapters.linux import lock
+from omac.adapters.linux import birth, lock
 from omac.adapters.linux.home import home_of
 from omac.domain import places
 from omac.domain.ids import HostId, RunId
 from omac.domain.refusal import Refusal
+from omac.domain.run import Run
 
 FINGERPRINT_KEY_BYTES = 32
 JOURNAL_ID_SHOWN = 12
@@ -45,7 +47,7 @@ class StateDir:
     def journal_in_use(self, environment: Mapping[str, str], flag: str | None = None) -> str:
         """The journal that a command means: as `journal`, but where nothing is said, that of the server that runs."""
         current = os.path.join(self.path, "run", "current")
-        if not flag and not environment.get("OMAC_JOURNAL") and lock.is_held(os.path.join(current, "lock")):
+        if not flag and not environment.get("OMAC_JOURNAL") and self.is_alive(RunId("current")):
             with contextlib.suppress(OSError):
                 return os.readlink(os.path.join(current, "journal"))
         return self.journal(environment, flag)
@@ -127,9 +129,19 @@ class StateDir:
         """The turn of this process to settle what dead runs left. Entering it raises Refusal (contention)."""
         return lock.OneAtATime(os.path.join(self.path, "recovery.lock"), RECOVERY_WAIT_S)()
 
-    def is_alive(self, run: RunId) -> bool:
-        """Whether the process of a run lives."""
-        return lock.is_held(os.path.join(self.run_path(run), "lock"))
+    def is_alive(self, run: RunId, recorded: Run | None = None) -> bool:
+        """Return whether the process of a run lives: by what the journal `recorded` of it, then by its lock.
+
+        A lock that is held counts for a process that is not recorded, or that another pid namespace of this boot
+        hides; its absence says nothing, for a cleaner may have removed the file. Then an answering socket counts.
+        """
+        if recorded is not None and recorded.boot_id:
+            if recorded.boot_id != birth.boot_id():
+                return False
+            if birth.is_living(recorded.pid, recorded.start_ticks, recorded.boot_id):
+                return True
+        folder = self.run_path(run)
+        return lock.is_held(os.path.join(folder, "lock")) or _answers(os.path.join(folder, "control.sock"))
 
     def point_current(self, run: RunId) -> None:
         """Let run/current lead to this run, in one step."""
@@ -177,14 +189,15 @@ class StateDir:
         with self._usable():
             _write_private(path, token)
 
-    def prune_runs(self) -> None:
-        """Remove the folders of ended runs, but for the newest few."""
+    def prune_runs(self, living: Collection[RunId] = ()) -> None:
+        """Remove the folders of ended runs except the newest few, and never one of the `living`."""
         folder = os.path.join(self.path, "run")
         with self._usable():
             runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
             begun = {entry.path: _begun(entry.path) for entry in runs if not entry.name.startswith(".")}
             for path in sorted(begun, key=begun.__getitem__, reverse=True)[RUNS_KEPT:]:
-                if not lock.is_held(os.path.join(path, "lock")):
+                run = RunId(os.path.basename(path))
+                if run not in living and not self.is_alive(run):
                     shutil.rmtree(path, ignore_errors=True)
 
     def _require_private(self) -> None:
@@ -231,6 +244,19 @@ def _begun(run: str) -> float:
         return os.lstat(run).st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+def _answers(path: str) -> bool:
+    """Return whether a process listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # its queue is full
+        except OSError:
+            return False
+    return True
 
 
 def _write_private(path: str, text: str) -> None:

@@ -71,7 +71,7 @@ def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
 
 
 async def settle(omac: Any, alive: frozenset[str] = NOBODY) -> list[RunId]:
-    runs: list[RunId] = await recover(omac.engine, omac.host, lambda run: run in alive)
+    runs: list[RunId] = await recover(omac.engine, omac.host, lambda run, _: run in alive)
     return runs
 
 
@@ -223,7 +223,7 @@ async def test_only_locks_that_matter_are_tried(serving: Serving, dead: Any) -> 
         await settle(omac)
     async with serving(reactors=False, run="second") as omac:
         asked: list[str] = []
-        await recover(omac.engine, omac.host, lambda run: bool(asked.append(run)))
+        await recover(omac.engine, omac.host, lambda run, _: bool(asked.append(run)))
         assert asked == []
 
 
@@ -242,15 +242,15 @@ async def test_one_process_recovers_at_a_time(serving: Serving, dead: Any, kinds
         orphans = trio.Event()
         omac.host.before_orphan = lambda _: orphans.wait()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(recover, omac.engine, omac.host, lambda run: run in ("one", "two"), in_turn)
+            nursery.start_soon(recover, omac.engine, omac.host, lambda run, _: run in ("one", "two"), in_turn)
             await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(recover, late.engine, late.host, lambda run: run in ("one", "two"), in_turn)
+            nursery.start_soon(recover, late.engine, late.host, lambda run, _: run in ("one", "two"), in_turn)
             await trio.testing.wait_all_tasks_blocked()
             orphans.set()
         assert (len(omac.host.orphans), late.host.orphans) == (1, [])
         assert kinds(omac.path, "run.") == ["run.started", "run.recovered"]
         await omac.activate()
-        assert await recover(late.engine, late.host, lambda run: run in ("one", "two"), in_turn) == []
+        assert await recover(late.engine, late.host, lambda run, _: run in ("one", "two"), in_turn) == []
         assert omac.directory().status == "active"
         assert late.directory().status == "active"
 

@@ -6,6 +6,7 @@ Most of these run without a sandbox, for what they are about is omac's own; what
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -237,6 +238,24 @@ def test_a_server_comes_and_goes_beside_a_start(omac: Omac, shop: Path) -> None:
     assert curl(f"{base}/echo").status == 200
     assert run.end() == 143
     assert curl(f"{second.skill(shop)['base']}/echo").status == 200
+
+
+def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
+    """A cleaner of /tmp takes the folders of all runs: no other run takes the server for dead, a second server is
+    refused, and the end of each is recorded once, so that the journal can be read for ever."""
+    server = omac.serve()
+    base = server.skill(shop)["base"]
+    shutil.rmtree(omac.state / "run")
+    os.unlink(omac.state / "journal.db.server.lock")
+    assert omac.run(*BARE, "--workdir", str(shop), "--", "true").status == 0
+    assert curl(f"{base}/echo").status == 200
+    assert omac.events(RunRecovered) == []
+    second = omac.run("serve", "--no-inner")
+    assert (second.status, f"(pid {server.process.pid})" in second.err) == (5, True), second
+    assert server.end() == 0
+    assert len(omac.events(RunStopped)) == 2
+    assert json.loads(omac.ok("status", "--json"))["runs"] == []
+    assert omac.serve().skill(shop)["state"] == "ready"
 
 
 def test_many_begin_at_once(omac: Omac) -> None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from omac.adapters.linux.birth import boot_id, start_ticks, stat_fields
+from omac.adapters.linux.birth import boot_id, is_living, start_ticks, stat_fields
 
 
 def test_a_boot_has_one_id() -> None:
@@ -28,3 +28,17 @@ def test_nobody_has_no_start() -> None:
     child.wait()
     assert start_ticks(child.pid) is None
     assert stat_fields(child.pid) == []
+
+
+def test_a_process_is_known_by_pid_start_and_boot() -> None:
+    """It lives until it ends, not until it is reaped; a stranger with its pid, or another boot's process, is not it."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        ticks, boot = start_ticks(child.pid), boot_id()
+        assert ticks is not None
+        assert is_living(child.pid, ticks, boot)
+        assert not is_living(child.pid, ticks - 1, boot)
+        assert not is_living(child.pid, ticks, "another boot")
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not is_living(child.pid, ticks, boot)
+    assert not is_living(child.pid, ticks, boot)

@@ -1,6 +1,7 @@
 """The state directory on a real file system: where it is, who may read it, and what is kept in it."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from omac.adapters.linux import lock
+from omac.adapters.linux import birth, listen, lock
 from omac.adapters.linux.state import RUNS_KEPT, StateDir
 from omac.domain.ids import RunId
 from omac.domain.refusal import Refusal
+from omac.domain.run import Run
 
 HOST = "0123456789abcdef"
 
@@ -165,6 +168,39 @@ def test_a_run_is_alive_while_its_process_is(state: StateDir) -> None:
     assert not state.is_alive(RunId("ended"))
 
 
+def test_a_recorded_process_lives_whatever_became_of_its_lock(state: StateDir) -> None:
+    """A removed lock or folder is not an end. A stranger with the pid, another boot's process and a gone process are
+    dead; a process that is hidden here, in another pid namespace, lives as long as its lock is held."""
+    pid, run = os.getpid(), RunId("mine")
+    ticks = birth.start_ticks(pid) or 0
+    mine = Run("started", pid=pid, start_ticks=ticks, boot_id=birth.boot_id())
+    stranger, rebooted = replace(mine, start_ticks=ticks - 1), replace(mine, boot_id="another")
+    state.begin_run(run)
+    assert state.is_alive(run, stranger)
+    assert not state.is_alive(run, rebooted)
+    os.unlink(os.path.join(state.run_path(run), "lock"))
+    assert state.is_alive(run, mine)
+    shutil.rmtree(os.path.join(state.path, "run"))
+    assert state.is_alive(run, mine)
+    assert not state.is_alive(run, stranger)
+    assert not state.is_alive(run, rebooted)
+    assert not state.is_alive(run, Run())
+    assert not state.is_alive(run)
+
+
+def test_a_run_whose_lock_is_gone_still_answers(state: StateDir) -> None:
+    """Commands find a run by its socket when a cleaner took its lock, and its folder is not cleared away."""
+    folder = state.begin_run(RunId("mine"))
+    state.point_current(RunId("mine"))
+    state.name_journal(RunId("mine"), "/w/other.db")
+    os.unlink(os.path.join(folder, "lock"))
+    assert state.living_sockets() == []
+    with listen.unix(os.path.join(folder, "control.sock")):
+        assert state.living_sockets() == [os.path.join(folder, "control.sock")]
+        assert state.journal_in_use({}) == "/w/other.db"
+    assert state.living_sockets() == []
+
+
 def test_a_run_begins_once(state: StateDir) -> None:
     """Two runs never share a folder."""
     state.begin_run(RunId("r1"))
@@ -252,6 +288,7 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
     """The folders of ended runs are kept for their logs, but for the newest few removed; the living stay, links too."""
     state.begin_run(RunId("living"))
     state.point_current(RunId("living"))
+    os.unlink(os.path.join(state.run_path(RunId("living")), "lock"))
     os.utime(state.run_path(RunId("living")), (0, 0))
     ended = [f"ended-{number}" for number in range(RUNS_KEPT + 3)]
     for age, run in enumerate(ended):
@@ -261,7 +298,7 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
     precious = tmp_path / "precious"
     precious.mkdir()
     os.symlink(precious, os.path.join(state.path, "run", "link"))
-    state.prune_runs()
+    state.prune_runs([RunId("living")])
     left = set(os.listdir(os.path.join(state.path, "run")))
     assert left == {"living", "current", "link", *ended[:RUNS_KEPT]}
     assert precious.is_dir()
