@@ -30,7 +30,8 @@ class Attack(NamedTuple):
     """`lost` None: only what it prints counts. `options` are those of `omac sandbox run`.
 
     `landlock`: "same" as under bubblewrap; "declared": Landlock alone does not keep it, and SECURITY.md says so under
-    `exception`; "refused": it refuses to run that policy at all.
+    `exception`; "refused": it refuses to run that policy at all. `alone`: in a sandbox of its own, with descriptors of the
+    victim's left open for it; the others run one after the other in one that stays open (`runner.Runner`).
     """
 
     name: str
@@ -42,7 +43,7 @@ class Attack(NamedTuple):
     landlock: str = "same"
     exception: str = ""
     landlock_twin: str = ""
-    root_only: bool = False
+    alone: bool = False
 
 
 def changed(victim: Victim) -> bool:
@@ -85,7 +86,7 @@ FILES = (
     ),
     Attack(
         "through the first process's root",
-        "[open(f'/proc/{pid}/root' + VICTIM, 'w').write('x') for pid in (1, 2)]", WRITE_TWIN, changed,
+        "[open(f'/proc/{pid}/root' + VICTIM, 'w').write('x') for pid in (1, 2)]", WRITE_TWIN, changed, alone=True,
     ),
     Attack(
         "up from the working directory",
@@ -95,7 +96,7 @@ FILES = (
     Attack(
         "through a folder that was open",
         "fd = os.open('/proc/self/fd/%d/' % FD + os.path.basename(VICTIM), os.O_WRONLY); os.write(fd, b'x')",
-        "fd = os.open('.', os.O_RDONLY); os.close(os.open('df', os.O_CREAT | os.O_WRONLY, dir_fd=fd)); print('OK')", changed,
+        "fd = os.open('.', os.O_RDONLY); os.close(os.open('df', os.O_CREAT | os.O_WRONLY, dir_fd=fd)); print('OK')", changed, alone=True,
     ),
     Attack(
         "by a handle (open_by_handle_at)",
@@ -187,7 +188,7 @@ FILES = (
         "overwrite the program that built the sandbox",
         "for pid in (1, os.getpid(), os.getppid()):\n"
         "    try: os.open(f'/proc/{pid}/exe', os.O_WRONLY); print('ESCAPED')\n    except OSError: pass",
-        "print('OK' if os.readlink('/proc/self/exe') else '')",
+        "print('OK' if os.readlink('/proc/self/exe') else '')", alone=True,
     ),
     Attack(
         "type into another terminal", "fd = os.open(PTS, os.O_RDWR | os.O_NOCTTY); os.write(fd, b'evil')\nprint('ESCAPED')",
@@ -202,7 +203,7 @@ PROCESSES = (
         "p = subprocess.Popen(['sleep', '60']); os.kill(p.pid, 9); print('OK' if p.wait() == -9 else '')", dead,
     ),
     Attack(
-        "end every process", "signal.signal(15, signal.SIG_IGN); os.kill(-1, 15); os.killpg(PID, 9)", WRITE_TWIN, dead,
+        "end every process", "signal.signal(15, signal.SIG_IGN); os.kill(-1, 15); os.killpg(PID, 9)", WRITE_TWIN, dead, alone=True,
     ),
     Attack(
         "end by a descriptor of a process", "signal.pidfd_send_signal(os.pidfd_open(PID), 9)",
@@ -243,7 +244,7 @@ PROCESSES = (
     Attack(
         "use a descriptor that was left open",
         "for fd in range(3, 256):\n    try: os.write(fd, b'x'); print('ESCAPED')\n    except OSError: pass",
-        "print('OK' if os.fstat(0) and os.fstat(1) and os.fstat(2) else '')", changed,
+        "print('OK' if os.fstat(0) and os.fstat(1) and os.fstat(2) else '')", changed, alone=True,
     ),
 )  # fmt: skip
 

@@ -21,21 +21,23 @@ DATAGRAM_WITHIN_S = 0.3
 
 
 class Victim:
-    """`values` is what an attacker is told: as in `attacks.PRELUDE`."""
+    """`values` is what an attacker is told: as in `attacks.PRELUDE`; `token` is what it is not told otherwise."""
 
-    def __init__(self, world: Box) -> None:
+    def __init__(self, world: Box, token: str) -> None:
         self.world = world
-        self.token = secrets.token_hex(16)
+        self.token = token
         self.file = world.give(world.top / "victim", "precious", 0o600)
         world.top.chmod(0o755)
         self._before = self._seen()
         world.give(world.home / ".ssh" / "id", self.token)
         world.give(world.state / "journal.db", self.token)
         world.give(world.state / "spool" / "keep", "")
-        (world.state / "spool" / "keep").unlink()
+        for planted in (world.state / "spool" / "keep", world.state / "spool" / "planted.json"):
+            planted.unlink(missing_ok=True)
         (world.state / "spool").chmod(0o700)
         self.other_cache = world.home / ".cache" / "omac" / identity_of(f"{world.home}/other") / "tools"
         world.give(self.other_cache / "wheel", "other")
+        (self.other_cache / "planted").unlink(missing_ok=True)
         for folder in (
             world.home / ".cache",
             world.home / ".cache" / "omac",
@@ -128,9 +130,9 @@ class Victim:
 
 
 @contextmanager
-def victim(world: Box) -> Iterator[Victim]:
+def victim(world: Box, token: str) -> Iterator[Victim]:
     """A victim in a user's world."""
-    made = Victim(world)
+    made = Victim(world, token)
     try:
         yield made
     finally:

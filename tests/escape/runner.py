@@ -1,0 +1,105 @@
+"""Sandboxes that stay open and run one attack after the other, so that an attack costs a process and no launch.
+
+Each is a real `omac sandbox run`. Its program reads sources from stdin, one JSON text a line, runs each as a process of
+its own, and answers with a line of JSON: how that process ended and what it printed.
+"""
+
+import json
+import select
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+
+from real_sandbox import SYSTEM_PYTHON, Box, Done
+
+ANSWER_WITHIN_S = 90
+LAUNCH_WITHIN_S = 60
+RUNNER = """\
+import json, subprocess, sys
+for line in sys.stdin:
+    command = [sys.executable, '-I', '-c', json.loads(line)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, close_fds=False, timeout=60)
+        answer = done.returncode, done.stdout.decode(errors='replace'), done.stderr.decode(errors='replace')
+    except subprocess.TimeoutExpired:
+        answer = -1, '', 'does not end'
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class Runner:
+    """The open sandboxes of one user's world, by their options; `token` is in the environment of omac itself."""
+
+    def __init__(self, world: Box, token: str) -> None:
+        self.world = world
+        self.token = token
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the runner
+        self._open: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
+
+    def run(self, options: tuple[str, ...], source: str) -> Done:
+        """Run a Python source in the sandbox with these options, which is launched on first use."""
+        if options not in self._open:
+            self._open[options] = self._launched(options)
+        process = self._open[options]
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(source).encode() + b"\n")
+        process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], ANSWER_WITHIN_S)
+        line = process.stdout.readline() if ready else b""
+        if not line:
+            self._end(self._open.pop(options))
+            raise AssertionError(f"the sandbox ended ({process.returncode}), or does not answer: {self._said()}")
+        return Done(*json.loads(line))
+
+    def run_alone(self, options: tuple[str, ...], source: str, descriptors: Sequence[int]) -> Done:
+        """Run it in a sandbox of its own, with descriptors of the host's left open for it."""
+        done = subprocess.run(
+            self._line(options, source), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=LAUNCH_WITHIN_S, pass_fds=descriptors, **self._how(),
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def empty(self) -> None:
+        """Remove what an earlier program left in the project."""
+        for path in self.world.workdir.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def close(self) -> None:
+        """End every sandbox."""
+        for process in self._open.values():
+            self._end(process)
+        self._stderr.close()
+
+    def _launched(self, options: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        line = self._line(options, RUNNER)
+        return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, **self._how())
+
+    def _line(self, options: tuple[str, ...], source: str) -> list[str]:
+        program = (SYSTEM_PYTHON, "-I", "-c", source)
+        return self.world.omac("sandbox", "run", "--workdir", str(self.world.workdir), *options, "--", *program)
+
+    def _how(self) -> dict[str, object]:
+        world = self.world
+        user = {"user": world.uid, "group": world.uid, "extra_groups": []} if world.uid else {}
+        return {"cwd": world.workdir, "env": world.environment | {"TOKEN_OF_HOST": self.token}, **user}
+
+    def _said(self) -> str:
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(LAUNCH_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
