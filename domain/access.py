@@ -6,8 +6,11 @@ Rules
 2. Exactly one `completed` or `aborted` follows each `requested`; after a crash, the next start writes it.
 3. A request that was not forwarded is `refused`, with the reason its caller got.
 4. Paths are recorded below the mount, without query and without token.
+5. Refusals of callers without a token are counted: the first for a reason is recorded at once, those that follow within
+   an interval together.
 """
 
+from omac.domain.kernel.aggregate import log
 from omac.domain.recorded import Event
 
 
@@ -44,7 +47,7 @@ class AccessAborted(Event, frozen=True):
 
 
 class AccessRefused(Event, frozen=True):
-    """It was not forwarded. `dir` and `skill` are None when the token or the mount led nowhere."""
+    """It was not forwarded, `count` times. `dir` and `skill` are None where the token or the mount led nowhere."""
 
     dir: str | None
     skill: str | None
@@ -54,3 +57,7 @@ class AccessRefused(Event, frozen=True):
     path: str
     status: int
     reason: str
+    count: int = 1
+
+
+AGGREGATE = log("access", (AccessRequested, AccessCompleted, AccessAborted, AccessRefused))

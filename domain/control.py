@@ -5,10 +5,12 @@ Rules
 1. A call that changes something is recorded together with the change, before its effect.
 2. A call that is refused is recorded with the reason.
 3. A call that only reads, or changes nothing, is not recorded.
+4. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
 """
 
 from typing import Literal
 
+from omac.domain.kernel.aggregate import log
 from omac.domain.recorded import Event
 
 Action = Literal["activate", "deactivate", "reload", "unlock"]
@@ -24,9 +26,13 @@ class ControlCalled(Event, frozen=True):
 
 
 class ControlRefused(Event, frozen=True):
-    """It was refused. `dir` is what the caller wrote, cut to 1,024 characters."""
+    """It was refused, `count` times in a row. `dir` is what the first caller wrote, cut to 1,024 characters."""
 
     action: str
     dir: str
     listener: Listener
     reason: str
+    count: int = 1
+
+
+AGGREGATE = log("control", (ControlCalled, ControlRefused))

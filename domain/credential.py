@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from omac.domain.hidden import Hidden
 from omac.domain.ids import GLOBAL
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
 
 DEFAULTS = "__defaults__"  # the scope of remembered values
@@ -339,3 +340,4 @@ EVENTS: tuple[type[Event], ...] = (
     DefaultAdopted,
     DefaultPurged,
 )
+AGGREGATE = Aggregate("credential", Credential(), decide, evolve, EVENTS)

@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from omac.domain.ids import TokenDigest
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Sidecar, SidecarSpec
@@ -390,3 +391,7 @@ def evolve(state: Directory, event: Event) -> Directory:
             return Directory(state.path, state.harness, status, state.generation, failure=state.failure)
         case _:
             return replace(state, status=status)
+
+
+EVENTS: tuple[type[Event], ...] = tuple(dict.fromkeys(event for _, event in TABLE))
+AGGREGATE = Aggregate("directory", Directory(), decide, evolve, EVENTS)

@@ -4,10 +4,12 @@ Rules
 
 1. A denial stands, whether or not it can be recorded.
 2. Paths are as the guard resolved them; `session` and `tool` are what the caller claimed.
+3. A denial follows from nothing, and nothing follows from it: any number may stand in the log.
 """
 
 from typing import Literal
 
+from omac.domain.kernel.aggregate import log
 from omac.domain.recorded import Event
 
 Origin = Literal["spool", "bridge"]  # written by the guard itself outside any sandbox; claimed from inside one
@@ -23,3 +25,6 @@ class GuardDenied(Event, frozen=True):
     probable: str = ""
     session: str | None = None
     origin: Origin = "spool"
+
+
+AGGREGATE = log("guard", (GuardDenied,))

@@ -5,7 +5,7 @@ identifies a directory for good. The journal knows a token by its digest only.
 """
 
 import hashlib
-from typing import NewType
+from typing import NamedTuple, NewType
 
 HostId = NewType("HostId", str)
 Seat = NewType("Seat", HostId)  # stands in the place of a host: see `seat_beside`
@@ -44,14 +44,47 @@ def seat_beside(host: HostId, run: RunId) -> Seat:
     return Seat(HostId(f"{host}@{run}"))
 
 
-def seat_of(stream: StreamId) -> Seat:
-    """The seat that the stream of a directory or a sidecar belongs to."""
-    return Seat(HostId(stream.split("/", 2)[1]))
+class StreamKey(NamedTuple):
+    """A stream id taken apart: the one place that knows its form.
+
+    `seat` is that of a directory or sidecar, elsewhere the host; `scope` a workdir id, GLOBAL or the scope of defaults;
+    `base` the base folder of a registration; `name` what is left: a skill, a run, a launch, a setting.
+    """
+
+    aggregate: str
+    seat: Seat
+    scope: str = ""
+    base: str = ""
+    name: str = ""
+
+    @property
+    def host(self) -> HostId:
+        """The host that the stream belongs to, whichever run has it."""
+        return HostId(self.seat.partition("@")[0])
+
+    @property
+    def workdir(self) -> WorkdirId:
+        """The scope of a directory or a sidecar, which is that of a project or GLOBAL."""
+        return WorkdirId(self.scope)
 
 
-def host_of(stream: StreamId) -> HostId:
-    """The host that a stream belongs to, whichever run has it."""
-    return HostId(seat_of(stream).partition("@")[0])
+def key_of(stream: StreamId) -> StreamKey:
+    """Take a stream id apart. Raises ValueError for one that no function here made."""
+    aggregate, host, *rest = stream.split("/")
+    seat = Seat(HostId(host))
+    match aggregate, rest:
+        case "directory", [scope]:
+            return StreamKey(aggregate, seat, scope)
+        case "sidecar" | "credential", [scope, skill]:
+            return StreamKey(aggregate, seat, scope, "", skill)
+        case "registration", [scope, base, skill]:
+            return StreamKey(aggregate, seat, scope, base, skill)
+        case "run" | "sandbox" | "setting", [name]:
+            return StreamKey(aggregate, seat, name=name)
+        case _, []:
+            return StreamKey(aggregate, seat)
+        case _:
+            raise ValueError(f"no stream of omac: {stream}")
 
 
 def run_stream(host: HostId, run: RunId) -> StreamId:
@@ -94,9 +127,9 @@ def guard_stream(host: HostId) -> StreamId:
     return StreamId(f"guard/{host}")
 
 
-def settings_stream(host: HostId) -> StreamId:
-    """The log of changes to omac's own settings on one host: a stream without versions."""
-    return StreamId(f"settings/{host}")
+def setting_stream(host: HostId, name: str) -> StreamId:
+    """The stream of one of omac's own settings on one host."""
+    return StreamId(f"setting/{host}/{name}")
 
 
 def control_stream(host: HostId) -> StreamId:

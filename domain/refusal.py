@@ -69,6 +69,8 @@ REASONS: dict[str, Outcome] = {
     "journal-damaged": Outcome(503, 10),
     "journal-in-use": Outcome(503, 5),
     "contention": Outcome(503, 5),
+    "out-of-order": Outcome(409, 5),
+    "unfoldable": Outcome(500, 1),
     # starting omac
     "settings-invalid": Outcome(400, 3),
     "misuse": Outcome(400, 2),

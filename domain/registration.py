@@ -11,11 +11,12 @@ Rules
 5. Removing a registration revokes its approval.
 """
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
 
 UNREADABLE = "unreadable"  # in the place of a digest: the files cannot be copied as they are
@@ -90,6 +91,13 @@ class Registration(msgspec.Struct, frozen=True):
     accepted: Code | None = None
     accepted_by: str = ""
 
+    @property
+    def status(self) -> "Status":
+        """How far it has come."""
+        if self.found is None:
+            return "unknown"
+        return "known" if self.approved is None else "approved"
+
     def may_run(self, code: Code, run: str) -> Code | None:
         """The frozen code that stands for `code` in this run; None when nobody vouched for it."""
         if self.approved is not None and self.approved.digest and self.approved.is_bundle(code):
@@ -97,6 +105,23 @@ class Registration(msgspec.Struct, frozen=True):
         if self.accepted is not None and self.accepted_by == run and self.accepted.is_bundle(code):
             return self.accepted
         return None
+
+
+Status = Literal["unknown", "known", "approved"]
+
+TABLE: dict[tuple[Status, type[Event]], Status] = {
+    ("unknown", AutoRegistered): "known",
+    ("unknown", Registered): "known",
+    ("known", AutoRegistered): "known",
+    ("known", Registered): "known",
+    ("known", Approved): "approved",
+    ("known", Deregistered): "unknown",
+    ("approved", AutoRegistered): "approved",
+    ("approved", Registered): "approved",
+    ("approved", Drifted): "approved",
+    ("approved", Approved): "approved",
+    ("approved", ApprovalRevoked): "known",
+}
 
 
 class Discover(msgspec.Struct, frozen=True):
@@ -179,7 +204,8 @@ def _same(approved: Code, found: Code) -> bool:
 
 
 def evolve(state: Registration, event: Event) -> Registration:
-    """The state after `event`. Any of its events may follow any other."""
+    """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
+    TABLE[state.status, type(event)]
     match event:
         case AutoRegistered(source, bundle_hash, workdir, digest) | Registered(source, bundle_hash, workdir, digest):
             return replace(state, found=Code(source, bundle_hash, digest), workdir=workdir or state.workdir)
@@ -200,3 +226,4 @@ def evolve(state: Registration, event: Event) -> Registration:
 
 
 EVENTS: tuple[type[Event], ...] = (AutoRegistered, Registered, Approved, ApprovalRevoked, Drifted, Deregistered)
+AGGREGATE = Aggregate("registration", Registration(), decide, evolve, EVENTS)

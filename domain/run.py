@@ -17,6 +17,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
 
 Status = Literal["unknown", "started", "recovered", "stopped"]
@@ -121,3 +122,7 @@ def evolve(state: Run, event: Event) -> Run:
             return Run(status, harness, version, pid, start_ticks, boot_id, roots, policy, command)
         case _:
             return msgspec.structs.replace(state, status=status)
+
+
+EVENTS: tuple[type[Event], ...] = (RunStarted, RunRecovered, RunStopped)
+AGGREGATE = Aggregate("run", Run(), decide, evolve, EVENTS)

@@ -6,13 +6,17 @@ Rules
 2. A launch ends once: `exited`, with what the sweep found, or `denied`, where the program did not get to run.
 3. A launch whose omac died with it is `lost`: a later omac records its end, without a status that nobody saw.
 4. What was asked for is recorded redacted: a command line may hold secrets, the journal never does.
+5. The program that launches reports into the spool and decides nothing: a report that cannot follow is refused when it
+   is ingested, so a late one never contradicts what was recorded meanwhile.
 """
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
+from omac.domain.refusal import Refusal
 
 
 class LaunchRequested(Event, frozen=True):
@@ -102,6 +106,33 @@ def evolve(state: Sandbox, event: Event) -> Sandbox:
             return Sandbox(status, state.launch, state.pid)
 
 
-def lose(state: Sandbox, why: str) -> list[Event]:
-    """What a later omac records of a launch whose omac is gone (rule 3); nothing for one that has ended."""
-    return [Exited(None, (), why)] if state.live else []
+class Report(msgspec.Struct, frozen=True):
+    """Command: the program that launches it says that this happened."""
+
+    event: LaunchRequested | Launched | Exited | Denied
+
+
+class Lose(msgspec.Struct, frozen=True):
+    """Command: its omac is gone, so nobody will report its end; `why` in a few words."""
+
+    why: str
+
+
+Command = Report | Lose
+
+
+def decide(command: Command, state: Sandbox) -> list[Event]:
+    """The events that `command` means in `state`. Raises Refusal (out-of-order) for a report that cannot follow."""
+    match command:
+        case Report(event):
+            if (state.status, type(event)) not in TABLE:
+                message = f"{type(event).__name__} cannot follow in a launch that is {state.status}"
+                raise Refusal("out-of-order", message)
+            return [event]
+        case Lose(why):
+            return [Exited(None, (), why)] if state.live else []
+        case _:
+            assert_never(command)
+
+
+AGGREGATE = Aggregate("sandbox", Sandbox(), decide, evolve, EVENTS)

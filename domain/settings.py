@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
 from omac.domain.values import shown
 
@@ -121,14 +120,6 @@ VARIABLE_PREFIXES = (
     "OMAC_GIT_",
     "OMAC_GUARD_",
 )  # a variable that begins like this is meant to be a setting
-
-
-class SettingChanged(Event, frozen=True):
-    """A person changed a setting. `value` None: it is no longer set; `origin` is where, as in `Resolved`."""
-
-    name: str
-    value: str | None
-    origin: str
 
 
 class SettingsFile(msgspec.Struct, frozen=True):

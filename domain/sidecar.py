@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from omac.domain.hidden import Hidden
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
 from omac.domain.skill import Health
 
@@ -360,3 +361,7 @@ def evolve(state: Sidecar, event: Event) -> Sidecar:
             return replace(state, status=status, birth=None)
         case _:
             return replace(state, status=status)
+
+
+EVENTS: tuple[type[Event], ...] = tuple(dict.fromkeys(event for _, event in TABLE))
+AGGREGATE = Aggregate("sidecar", Sidecar(), decide, evolve, EVENTS)

@@ -1,34 +1,41 @@
-"""The journal of one process: opened, read in order, loaded by stream, and written by whoever may block.
+"""The journal of one process: opened, read in order, loaded by stream, and appended to.
 
-An eventsourcing Application on our own recorder. A server writes through `writer.Writer` instead, which groups the
-commits of many tasks; both end in the same recorder.
+An eventsourcing Application on our own recorder. `commit` is the one way in, for the writer of a server as for a
+command that opened the journal itself; only the execution path (`omac.services.kernel`) and that writer call it.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from eventsourcing.application import AggregateNotFoundError, Application
 from eventsourcing.persistence import (
     AggregateRecorder,
     ApplicationRecorder,
     InfrastructureFactory,
-    IntegrityError,
     Mapper,
 )
 from eventsourcing.utils import Environment
 
 from omac.domain.ids import StreamId
-from omac.domain.recorded import Cause, Event, Recorded
+from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
 from omac.domain.refusal import Refusal
 from omac.journal.codec import EventMapper, Versioned
-from omac.journal.recorder import Meta, Row, SqlRecorder
+from omac.journal.recorder import Conflict, Conflicts, Envelope, Row, SqlRecorder
 
 State = TypeVar("State")
-Decide = Callable[[State], list[Event]]
 Evolve = Callable[[State, Event], State]
 
-DECISIONS_MAX = 5  # how often a decision is made anew when others keep appending to its stream
 PAGE = 1_000
+
+
+class Group(NamedTuple):
+    """What one caller appends, all or nothing: events with the versions it expects, and what is recorded beside them.
+
+    The time in the envelope is raised, if it must be, so that recorded time never runs back.
+    """
+
+    drafts: Sequence[Draft]
+    envelope: Envelope
 
 
 class Journal(Application[str]):
@@ -62,65 +69,107 @@ class Journal(Application[str]):
 
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
-        while rows := self.store.rows(after, PAGE, until):
+        select = self.notification_log.select
+        while rows := select(after, PAGE, until, inclusive_of_start=False):
             for row in rows:
-                yield self.recorded(row)
-            after = rows[-1].position
+                yield self.recorded(row)  # type: ignore[arg-type]  # our recorder selects nothing else
+            after = rows[-1].id
 
     def recorded(self, row: Row) -> Recorded:
         """A stored row as the rest of omac sees it."""
         try:
-            event = self.codec.decode(row.kind, row.body)
+            event = self.codec.decode(row.topic, row.state)
         except Refusal as refusal:
             path = self.store.path
             fix = refusal.fix or (
                 f"sqlite3 {path} 'pragma integrity_check'",
                 "omac serve --journal PATH  # begins anew",
             )
-            message = f"the journal {path} at position {row.position}: {refusal.message}"
+            message = f"the journal {path} at position {row.id}: {refusal.message}"
             raise Refusal(refusal.reason, message, fix=fix) from refusal
-        stream = StreamId(row.stream)
+        stream = StreamId(str(row.originator_id))
         return Recorded(
-            row.position, stream, row.version, row.at, row.run, row.actor, row.correlation, row.causation, event
+            row.id,
+            stream,
+            row.originator_version,
+            row.at,
+            row.run,
+            row.actor,
+            row.correlation,
+            row.causation,
+            event,
+            row.happened,
         )
 
-    def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> tuple[State, int]:
+    def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Entry[State]:
         """The state of an aggregate and its version; the initial state and 0 when it has no events."""
 
-        def project(_: Any, events: Iterator[Versioned]) -> tuple[State, int] | None:
-            loaded: tuple[State, int] | None = None
+        def project(_: Any, events: Iterator[Versioned]) -> Entry[State] | None:
+            loaded: Entry[State] | None = None
             for versioned in events:
-                state = initial if loaded is None else loaded[0]
-                loaded = evolve(state, versioned.data), versioned.originator_version
+                state = initial if loaded is None else loaded.state
+                loaded = Entry(evolve(state, versioned.data), versioned.originator_version)
             return loaded
 
         try:
-            found: tuple[State, int] = self.repository.get(stream, projector_func=project)  # type: ignore[arg-type]  # our states are plain
+            found: Entry[State] = self.repository.get(stream, projector_func=project)  # type: ignore[arg-type]  # our states are plain
         except AggregateNotFoundError:
-            return initial, 0
+            return Entry(initial)
         return found
 
-    def execute(
-        self, stream: StreamId, initial: State, evolve: Evolve[State], decide: Decide[State], cause: Cause
-    ) -> list[int]:
-        """Load, decide, append, in the calling thread; decide anew when someone else was first.
+    def envelope(self, cause: Cause, spooled: Spooled | None = None) -> Envelope:
+        """What is recorded beside events that are appended now; `spooled` is the file that they come from."""
+        run, happened = (self.run, None) if spooled is None else (spooled.run, spooled.happened)
+        return Envelope(self.clock(), run, cause.actor, cause.correlation, cause.causation, happened, spooled)
 
-        Returns the positions appended. Raises Refusal (contention) when others are first `DECISIONS_MAX` times.
-        """
-        for _ in range(DECISIONS_MAX):
-            state, version = self.load(stream, initial, evolve)
-            events = [Versioned(stream, version + n, event) for n, event in enumerate(decide(state), 1)]
-            if not events:
-                return []
+    def group(self, drafts: Sequence[Draft], envelope: Envelope) -> Group:
+        """A group whose events are proven to be decodable. Raises Refusal (unfoldable) for one that is not."""
+        for draft in drafts:
             try:
-                return [recording.notification.id for recording in self.save(*events, meta=self.meta(cause))]
-            except IntegrityError:
-                continue
-        raise Refusal("contention", f"others keep changing {stream}; nothing was changed", fix=["try again"])
+                kind, body = self.codec.encode(draft.event)
+                same = self.codec.decode(kind, body) == draft.event
+            except (Refusal, TypeError, ValueError, OverflowError) as problem:
+                raise _unreadable(draft.event, str(problem)) from problem
+            if not same:
+                raise _unreadable(draft.event, "it is not the same when it is read")
+        return Group(drafts, envelope)
 
-    def meta(self, cause: Cause) -> Meta:
-        """What is recorded beside an event that is appended now."""
-        return Meta(self.clock(), self.run, cause.actor, cause.correlation, cause.causation)
+    def commit(self, groups: Sequence[Group]) -> "list[Sequence[Recorded] | Conflict]":
+        """Append many callers' events in one durable transaction; a group in conflict gets that, and changes nothing.
+
+        Whether a group may follow is judged inside the transaction. Raises Refusal when nothing was appended.
+        """
+        results: dict[int, Sequence[Recorded] | Conflict] = {}
+        while waiting := [number for number in range(len(groups)) if number not in results]:
+            events = [
+                Versioned(draft.stream, draft.version, draft.event)
+                for number in waiting
+                for draft in groups[number].drafts
+            ]
+            sizes = [(len(groups[number].drafts), groups[number].envelope) for number in waiting]
+            try:
+                recordings = self.save(*events, groups=sizes)
+            except Conflicts as conflicts:
+                results |= {waiting[at]: conflict for at, conflict in conflicts.of_groups.items()}
+                continue
+            positions = iter([recording.notification.id for recording in recordings])
+            for number in waiting:
+                results[number] = [
+                    _record(next(positions), draft, groups[number].envelope) for draft in groups[number].drafts
+                ]
+        return [results[number] for number in range(len(groups))]
+
+
+def _record(position: int, draft: Draft, meta: Envelope) -> Recorded:
+    return Recorded(
+        position, draft.stream, draft.version, meta.at, meta.run, meta.actor, meta.correlation, meta.causation,
+        draft.event, meta.happened,
+    )  # fmt: skip
+
+
+def _unreadable(event: Event, why: str) -> Refusal:
+    message = f"{type(event).__name__} cannot be recorded: {why}"
+    return Refusal("unfoldable", message, fix=["omac version  # and report it"])
 
 
 class _Factory(InfrastructureFactory[Any]):

@@ -17,13 +17,12 @@ class Feed:
         self._journal = journal
         self.seen = seen
 
-    def with_others(self, own: Sequence[Recorded]) -> list[Recorded]:
-        """`own`, just committed, preceded by what others committed since; none of it is given out again."""
-        others: list[Recorded] = []
-        if own[0].position > self.seen + 1:
-            others = list(self._journal.records(self.seen, own[0].position - 1))
-        self.seen = own[-1].position
-        return [*others, *own]
+    def with_others(self, own: Sequence[Recorded]) -> Sequence[Recorded]:
+        """`own`, just committed, with what others committed before and in between; none of it is given out again."""
+        last = own[-1].position
+        records = own if last - self.seen == len(own) else list(self._journal.records(self.seen, last))
+        self.seen = last
+        return records
 
     def news(self) -> list[Recorded]:
         """What others have committed and nobody here has seen."""

@@ -4,23 +4,14 @@ import secrets
 from collections.abc import Callable
 
 from omac.journal.application import Journal
-from omac.journal.ingestion import Inbox, try_to_ingest
 from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
-INGESTION_S = 2.0  # for another process that is taking in the spool right now
 
-
-def open_journal(path: str, run: str, clock: Callable[[], int], inbox: Inbox | None = None) -> Journal:
-    """The journal at `path`, to append to and to read; created where there is none. Raises Refusal.
-
-    What is in the spool of `inbox` is in it already; what cannot be taken in stays there, and is said.
-    """
+def open_journal(path: str, run: str, clock: Callable[[], int]) -> Journal:
+    """The journal at `path`, to append to and to read; created where there is none. Raises Refusal."""
     writer = open_for_writing(path, secrets.token_hex(16))
-    journal = Journal(SqlRecorder(path, open_for_reading(path), writer), run, clock)
-    if inbox is not None and inbox.names():
-        try_to_ingest(inbox, journal, INGESTION_S)
-    return journal
+    return Journal(SqlRecorder(path, open_for_reading(path), writer), run, clock)
 
 
 def read_journal(path: str) -> Journal:

@@ -3,46 +3,71 @@
 Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what a group commit needs.
 """
 
+import itertools
 import os
 import shlex
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notification, StoredEvent
+from eventsourcing.persistence import ApplicationRecorder, IntegrityError, StoredEvent
 
+from omac.domain.recorded import Spooled
 from omac.domain.refusal import Refusal
 from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, damaged, refusal_of
 
 
-class Meta(msgspec.Struct, frozen=True):
-    """What is recorded beside an event: `at` in nanoseconds since 1970 UTC, and who, in which run, after what."""
+class Envelope(msgspec.Struct):
+    """What is recorded beside the events of one caller: who, in which run, after what, and when.
+
+    `at` and `happened` in nanoseconds since 1970 UTC. The recorder raises `at` where the last record is later: recorded
+    time never runs back. `spooled` names the file of a spool that they come from; it is remembered with them.
+    """
 
     at: int
     run: str
     actor: str
     correlation: str | None = None
     causation: int | None = None
+    happened: int | None = None
+    spooled: Spooled | None = None
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An event as it is stored, names resolved."""
+    """An event as it is stored, names resolved: an eventsourcing Notification, and what we record beside it."""
 
-    position: int
-    stream: str
-    version: int | None
-    kind: str
+    id: int
+    originator_id: str
+    originator_version: int | None
+    topic: str
     at: int
     run: str
     actor: str
     correlation: str | None
     causation: int | None
-    body: bytes
+    state: bytes
+    happened: int | None
 
 
-Group = tuple[Sequence[StoredEvent], Meta]  # all or nothing, for one caller
+Groups = Sequence[tuple[int, Envelope]]  # of each caller: how many events, and what is recorded beside them
+
+
+class Conflict(Exception):
+    """Why events may not be appended. `known`: they are in the journal already, from this very file of a spool."""
+
+    def __init__(self, why: str, *, known: bool = False) -> None:
+        super().__init__(why)
+        self.known = known
+
+
+class Conflicts(IntegrityError):
+    """Nothing was appended: the callers `of_groups`, by number, were in conflict with what is recorded."""
+
+    def __init__(self, of_groups: dict[int, Conflict]) -> None:
+        super().__init__("; ".join(map(str, of_groups.values())))
+        self.of_groups = of_groups
 
 
 class SqlRecorder(ApplicationRecorder):
@@ -59,6 +84,7 @@ class SqlRecorder(ApplicationRecorder):
         self._file = _identity(path)
         self._ids: dict[str, int] = {}  # interned names, as committed
         self._texts: dict[int, str] = {}
+        self._data_version: int | None = None
 
     def close(self) -> None:
         """Let go of the store."""
@@ -67,78 +93,66 @@ class SqlRecorder(ApplicationRecorder):
             self._writer.dispose()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
-        """Append for one caller; keyword `meta` is a Meta. Raises IntegrityError on a version conflict."""
-        result = self.insert_groups([(stored_events, kwargs["meta"])])[0]
-        if isinstance(result, IntegrityError):
-            raise result
-        return result
+        """Append the events of many callers in one durable transaction; keyword `groups` says whose they are.
 
-    def insert_groups(self, groups: Sequence[Group]) -> list[Sequence[int] | IntegrityError]:
-        """Append many callers' events in one durable transaction; a caller with a version conflict gets its error.
-
-        Positions are gapless and ascend in the order of the groups.
+        Positions are gapless and ascend. Raises Conflicts, and then nothing was appended, when a caller's first version
+        is not the next of its stream, or its spooled file is in the journal already; Refusal when the store fails.
         """
-        try:
-            return self._insert_groups(groups, _insert_at_once)
-        except sa.exc.IntegrityError:  # rare: find the ones in conflict, keep the others
-            return self._insert_groups(groups, _insert_one_by_one)
-
-    def insert_spooled(
-        self, host: str, ids: Sequence[str], groups: Sequence[Group], present: Collection[str]
-    ) -> list[Sequence[int] | IntegrityError]:
-        """As `insert_groups`, and remember in the same transaction the id of each group that was inserted.
-
-        Ids of that host that are not `present` any more are forgotten.
-        """
-
-        def insert(
-            connection: sa.Connection, top: int, groups: Sequence[Group], names: dict[str, int], statement: str
-        ) -> list[Sequence[int] | IntegrityError]:
-            results = _insert_one_by_one(connection, top, groups, names, statement)
-            done = [id_ for id_, result in zip(ids, results, strict=True) if not isinstance(result, IntegrityError)]
-            gone = [id_ for id_ in _spooled(connection, host) if id_ not in present]
-            if gone:
-                this = sa.and_(SPOOLED.c.host == host, SPOOLED.c.id == sa.bindparam("gone"))
-                connection.execute(sa.delete(SPOOLED).where(this), [{"gone": id_} for id_ in gone])
-            if done:
-                connection.execute(sa.insert(SPOOLED), [{"host": host, "id": id_} for id_ in done])
-            return results
-
-        return self._insert_groups(groups, insert)
-
-    def spooled(self, host: str) -> set[str]:
-        """The ids of that host's spool that are remembered."""
-        with self._read() as connection:
-            return set(_spooled(connection, host))
-
-    def _insert_groups(self, groups: Sequence[Group], insert: "Insert") -> list[Sequence[int] | IntegrityError]:
+        groups: Groups = kwargs["groups"]
         assert self._writer is not None, "opened for reading"
         self._require_same_file()
         new: dict[str, int] = {}
         try:
             with self._writer.begin() as connection:
                 top = connection.execute(sa.select(HEAD.c.position)).scalar_one()
-                self._intern(connection, groups, new)
-                results = insert(connection, top, groups, self._ids | new if new else self._ids, self._statement)
-                last = max((done[-1] for done in results if not isinstance(done, Exception) and done), default=top)
-                connection.execute(sa.update(HEAD).values(position=last))
-        except sa.exc.IntegrityError:
-            raise
+                self._intern(connection, stored_events, groups, new)
+                ids = self._ids | new if new else self._ids
+                if conflicts := _conflicts(connection, stored_events, groups, ids):
+                    raise Conflicts(conflicts)
+                _raise_times(connection, top, groups)
+                self._insert(connection, top, stored_events, groups, ids)
+                connection.execute(sa.update(HEAD).values(position=top + len(stored_events)))
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
         except sa.exc.NoResultFound as error:
             raise damaged(self.path, "it has no head") from error
         self._ids |= new
-        return results
+        return range(top + 1, top + 1 + len(stored_events))
 
-    def _intern(self, connection: sa.Connection, groups: Sequence[Group], new: dict[str, int]) -> None:
+    def _insert(
+        self,
+        connection: sa.Connection,
+        top: int,
+        stored_events: Sequence[StoredEvent],
+        groups: Groups,
+        ids: dict[str, int],
+    ) -> None:
+        rows: list[tuple[Any, ...]] = []
+        events = iter(stored_events)
+        for size, meta in groups:
+            run, actor = ids[meta.run], ids[meta.actor]
+            for event in itertools.islice(events, size):
+                top += 1
+                stream, kind = ids[event.originator_id], ids[event.topic]  # type: ignore[index]  # our ids are texts
+                rows.append(
+                    (top, stream, event.originator_version, kind, meta.at, run, actor, meta.correlation,
+                     meta.causation, event.state, meta.happened)
+                )  # fmt: skip
+            if meta.spooled is not None:
+                _remember(connection, meta.spooled)
+        if rows:
+            connection.exec_driver_sql(self._statement, rows)
+
+    def _intern(
+        self, connection: sa.Connection, stored_events: Sequence[StoredEvent], groups: Groups, new: dict[str, int]
+    ) -> None:
         wanted: set[str] = set()
-        for events, meta in groups:
+        for _, meta in groups:
             wanted.add(meta.run)
             wanted.add(meta.actor)
-            for event in events:
-                wanted.add(str(event.originator_id))
-                wanted.add(event.topic)
+        for event in stored_events:
+            wanted.add(str(event.originator_id))
+            wanted.add(event.topic)
         missing = [text for text in sorted(wanted) if text not in self._ids]
         for start in range(0, len(missing), 500):
             part = missing[start : start + 500]
@@ -147,6 +161,24 @@ class SqlRecorder(ApplicationRecorder):
         for text in missing:
             if text not in new:
                 new[text] = connection.execute(sa.insert(NAME).values(text=text).returning(NAME.c.id)).scalar_one()
+
+    def changed_by_others(self) -> bool:
+        """Whether another connection committed since the last call; at the first call, yes.
+
+        SQLite counts the commits of others for each connection (PRAGMA data_version), which costs no transaction.
+        """
+        assert self._writer is not None, "opened for reading"
+        self._require_same_file()
+        with self._writer.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            try:
+                (version,) = raw.execute("PRAGMA data_version").fetchone()
+            except sqlite3.Error as error:
+                raise refusal_of(sa.exc.DBAPIError("data_version", None, error), self.path) from error
+        changed = bool(version != self._data_version)
+        self._data_version = version
+        return changed
 
     def checkpoint(self) -> None:
         """Move what is in the write-ahead log to the journal file, as far as no reader is in the way.
@@ -188,18 +220,6 @@ class SqlRecorder(ApplicationRecorder):
         with self._read() as connection:
             return str(connection.execute(sa.select(JOURNAL.c.id)).scalar_one())
 
-    def rows(self, after: int, limit: int, until: int | None = None) -> list[Row]:
-        """At most `limit` events above position `after`, up to `until`, in order."""
-        query = sa.select(*_COLUMNS).where(EVENT.c.position > after).order_by(EVENT.c.position).limit(limit)
-        if until is not None:
-            query = query.where(EVENT.c.position <= until)
-        with self._read() as connection:
-            found = connection.execute(query).all()
-            name = self._name_lookup(connection, found)
-            return [
-                Row(p, name(s), v, name(k), at, name(r), name(a), c, z, b) for p, s, v, k, at, r, a, c, z, b in found
-            ]
-
     def select_events(
         self,
         originator_id: Any,
@@ -217,7 +237,7 @@ class SqlRecorder(ApplicationRecorder):
             query = query.where(EVENT.c.version <= lte)
         query = query.order_by(EVENT.c.version.desc() if desc else EVENT.c.version)
         with self._read() as connection:
-            return [StoredEvent(s, v, k, b) for s, v, k, b, _ in connection.execute(query)]
+            return [StoredEvent(s, v, k, b) for s, v, k, b in connection.execute(query)]
 
     def select_notifications(
         self,
@@ -227,17 +247,22 @@ class SqlRecorder(ApplicationRecorder):
         topics: Sequence[str] = (),
         *,
         inclusive_of_start: bool = True,
-    ) -> Sequence[Notification]:
-        """See eventsourcing.persistence.ApplicationRecorder."""
-        query = _NAMED.order_by(EVENT.c.position).limit(limit)
+    ) -> Sequence[Any]:
+        """See eventsourcing.persistence.ApplicationRecorder; gives Rows."""
+        query = sa.select(*_COLUMNS).order_by(EVENT.c.position).limit(limit)
         if start is not None:
             query = query.where(EVENT.c.position >= start if inclusive_of_start else EVENT.c.position > start)
         if stop is not None:
             query = query.where(EVENT.c.position <= stop)
         if topics:
-            query = query.where(_KIND.c.text.in_(topics))
+            query = query.where(EVENT.c.kind.in_(sa.select(NAME.c.id).where(NAME.c.text.in_(topics))))
         with self._read() as connection:
-            return [Notification(s, v, k, b, p) for s, v, k, b, p in connection.execute(query)]
+            found = connection.execute(query).all()
+            name = self._name_lookup(connection, found)
+            return [
+                Row(p, name(s), v, name(k), at, name(r), name(a), c, z, b, h)
+                for p, s, v, k, at, r, a, c, z, b, h in found
+            ]
 
     def max_notification_id(self) -> int | None:
         """See eventsourcing.persistence.ApplicationRecorder."""
@@ -299,10 +324,11 @@ _COLUMNS = (
     EVENT.c.correlation,
     EVENT.c.causation,
     EVENT.c.body,
+    EVENT.c.happened,
 )
 _STREAM = NAME.alias("stream")
 _KIND = NAME.alias("kind")
-_NAMED = sa.select(_STREAM.c.text, EVENT.c.version, _KIND.c.text, EVENT.c.body, EVENT.c.position).select_from(
+_NAMED = sa.select(_STREAM.c.text, EVENT.c.version, _KIND.c.text, EVENT.c.body).select_from(
     EVENT.join(_STREAM, _STREAM.c.id == EVENT.c.stream).join(_KIND, _KIND.c.id == EVENT.c.kind)
 )
 _INSERTED = tuple(column.name for column in _COLUMNS)  # sealed and leaf stay empty
@@ -318,60 +344,58 @@ def _insert_statement(engine: sa.Engine) -> str:
     return str(compiled)
 
 
-def _insert_rows(
-    connection: sa.Connection, top: int, groups: Sequence[Group], ids: dict[str, int], statement: str
-) -> list[Sequence[int]]:
-    rows: list[tuple[Any, ...]] = []
-    positions: list[Sequence[int]] = []
-    for events, meta in groups:
-        at, run, actor, correlation, causation = (
-            meta.at,
-            ids[meta.run],
-            ids[meta.actor],
-            meta.correlation,
-            meta.causation,
-        )
-        positions.append(range(top + 1, top + 1 + len(events)))
-        for event in events:
-            top += 1
-            stream, kind = ids[event.originator_id], ids[event.topic]  # type: ignore[index]  # our ids are texts
-            rows.append(
-                (top, stream, event.originator_version, kind, at, run, actor, correlation, causation, event.state)
-            )
-    if rows:
-        connection.exec_driver_sql(statement, rows)
-    return positions
-
-
-Insert = Callable[
-    [sa.Connection, int, Sequence[Group], dict[str, int], str], list[Sequence[int] | IntegrityError]
-]  # connection, last position, groups, interned names, statement
-
-
-def _insert_at_once(
-    connection: sa.Connection, top: int, groups: Sequence[Group], ids: dict[str, int], statement: str
-) -> list[Sequence[int] | IntegrityError]:
-    return list(_insert_rows(connection, top, groups, ids, statement))
-
-
-def _insert_one_by_one(
-    connection: sa.Connection, top: int, groups: Sequence[Group], ids: dict[str, int], statement: str
-) -> list[Sequence[int] | IntegrityError]:
-    results: list[Sequence[int] | IntegrityError] = []
-    for group in groups:
-        try:
-            with connection.begin_nested():
-                (positions,) = _insert_rows(connection, top, [group], ids, statement)
-        except sa.exc.IntegrityError as error:
-            results.append(IntegrityError(str(error.orig)))
+def _conflicts(
+    connection: sa.Connection, stored_events: Sequence[StoredEvent], groups: Groups, ids: dict[str, int]
+) -> dict[int, Conflict]:
+    """What keeps callers from appending, by their number: judged here, where nobody can come between."""
+    found: dict[int, Conflict] = {}
+    heads: dict[Any, int] = {}
+    events = iter(stored_events)
+    for number, (size, meta) in enumerate(groups):
+        own = list(itertools.islice(events, size))
+        if meta.spooled is not None and _is_remembered(connection, meta.spooled):
+            found[number] = Conflict(f"{meta.spooled.name} is recorded already", known=True)
+            continue
+        after = dict(heads)
+        for event in own:
+            stream, version = event.originator_id, event.originator_version
+            if version is None:
+                continue
+            if stream not in after:
+                after[stream] = _last_version(connection, ids[stream])  # type: ignore[index]  # our ids are texts
+            if version != after[stream] + 1:
+                found[number] = Conflict(f"version {version} of {stream} comes after version {after[stream]}")
+                break
+            after[stream] = version
         else:
-            results.append(positions)
-            top = positions[-1] if positions else top
-    return results
+            heads = after
+    return found
 
 
-def _spooled(connection: sa.Connection, host: str) -> Sequence[str]:
-    return connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars().all()
+def _last_version(connection: sa.Connection, stream: int) -> int:
+    query = sa.select(sa.func.max(EVENT.c.version)).where(EVENT.c.stream == stream, EVENT.c.version.is_not(None))
+    return int(connection.execute(query).scalar() or 0)
+
+
+def _raise_times(connection: sa.Connection, top: int, groups: Groups) -> None:
+    """Recorded time never runs back, whatever a clock says."""
+    latest = int(connection.execute(sa.select(EVENT.c.at).where(EVENT.c.position == top)).scalar() or 0)
+    for _, meta in groups:
+        meta.at = latest = max(latest, meta.at)
+
+
+def _remember(connection: sa.Connection, spooled: Spooled) -> None:
+    """That this file is in the journal; that of files which are gone is forgotten."""
+    known = connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == spooled.host)).scalars().all()
+    if gone := [id_ for id_ in known if id_ not in spooled.present]:
+        this = sa.and_(SPOOLED.c.host == spooled.host, SPOOLED.c.id == sa.bindparam("gone"))
+        connection.execute(sa.delete(SPOOLED).where(this), [{"gone": id_} for id_ in gone])
+    connection.execute(sa.insert(SPOOLED).values(host=spooled.host, id=spooled.name))
+
+
+def _is_remembered(connection: sa.Connection, spooled: Spooled) -> bool:
+    query = sa.select(SPOOLED.c.id).where(SPOOLED.c.host == spooled.host, SPOOLED.c.id == spooled.name)
+    return connection.execute(query).first() is not None
 
 
 def _identity(path: str) -> tuple[int, int] | None:

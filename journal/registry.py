@@ -17,7 +17,7 @@ from omac.domain import (
     registration,
     run,
     sandbox,
-    settings,
+    setting,
     sidecar,
 )
 from omac.domain.recorded import Event
@@ -54,7 +54,9 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "default.mirrored": (1, credential.DefaultMirrored),
     "default.adopted": (1, credential.DefaultAdopted),
     "default.purged": (1, credential.DefaultPurged),
-    "setting.changed": (1, settings.SettingChanged),
+    "setting.change-requested": (1, setting.SettingChangeRequested),
+    "setting.changed": (1, setting.SettingChanged),
+    "setting.change-failed": (1, setting.SettingChangeFailed),
     "sidecar.spawn-requested": (1, sidecar.SpawnRequested),
     "sidecar.started": (1, sidecar.Started),
     "sidecar.healthy": (1, sidecar.Healthy),

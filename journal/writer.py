@@ -1,8 +1,11 @@
-"""The group-commit writer: many tasks append, one thread commits whatever is waiting, one wake-up tells them all.
+"""The group-commit writer: many tasks append, one thread commits whatever is waiting, one wake-up answers them all.
 
 A commit costs a disk flush, whether it holds one event or a thousand. So tasks put their events into a queue; the
 thread drains it into a single transaction, and hands the batch, in order of positions, to the trio loop, where the
-projections are folded before any of the waiting tasks continues. Whoever appended sees its own events.
+projections are folded before any of the waiting tasks continues. Every task sees its own events when it goes on.
+
+What is committed is never reported as refused: when the events of other processes in between cannot be read, the batch
+is kept and delivered as soon as they can.
 """
 
 import logging
@@ -14,35 +17,36 @@ from collections.abc import Callable, Sequence
 import msgspec
 import outcome
 import trio
-from eventsourcing.persistence import IntegrityError, StoredEvent
 
-from omac.domain.recorded import Cause, Draft, Recorded
+from omac.domain.recorded import Cause, Draft, Recorded, Spooled
 from omac.domain.refusal import Refusal
-from omac.journal.application import Journal
-from omac.journal.codec import Versioned
+from omac.journal.application import Group, Journal
 from omac.journal.feed import Feed
-from omac.journal.recorder import Meta
+from omac.journal.recorder import Conflict
 
 BATCH_MAX = 4_096  # callers in one transaction
-QUEUE_MAX = 16_384  # callers that may wait before the next one is held back
-POLL_S = 0.02  # how soon appends of other processes are noticed when nothing is written here
-RETRY_S = 0.5  # how soon outcomes that could not be written are tried again
+QUEUE_MAX = 16_384  # callers that may be under way; more are refused
+POLL_S = 0.04  # how soon appends of other processes are noticed when nothing is written here
+RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
+STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
+FATAL = ("journal-newer", "journal-damaged")  # what is there cannot be understood: going on would be guessing
 
 _log = logging.getLogger("omac.journal")
 
-
-class Conflict(Exception):
-    """Someone else appended this version first."""
+Late = Callable[[Sequence[Recorded]], None]
 
 
 class _Item(msgspec.Struct):
-    """One caller's events. `task` None: nobody waits, and it must not be lost."""
+    """One caller's events. `kept`: nobody waits, and they must not be lost. `task` None: nobody waits any more."""
 
-    drafts: Sequence[Draft]
-    stored: Sequence[StoredEvent]
-    meta: Meta
+    group: Group
     task: trio.lowlevel.Task | None
+    kept: bool = False
+    late: Late | None = None
+
+
+_Answer = tuple[_Item, "outcome.Outcome[Sequence[Recorded]]"]
 
 
 class Writer:
@@ -54,17 +58,19 @@ class Writer:
         self._deliver = deliver
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
+        self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
         self._retry_at = 0.0
         self._since_checkpoint = 0
-        self._unanswered: set[trio.lowlevel.Task] = set()
-        self._room = trio.lowlevel.ParkingLot()
+        self._under_way = 0
+        self._unanswered: dict[trio.lowlevel.Task, _Item] = {}
         self._ended = trio.Event()
         self._failure: BaseException | None = None
         self._closed = False
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then write what is queued and return. Raises what made it impossible to go on."""
-        thread = threading.Thread(target=self._work, args=(trio.lowlevel.current_trio_token(),), name="omac-journal")
+        token = trio.lowlevel.current_trio_token()
+        thread = threading.Thread(target=self._work, args=(token,), name="omac-journal", daemon=True)
         thread.start()
         task_status.started()
         try:
@@ -72,45 +78,67 @@ class Writer:
         finally:
             self._closed = True
             self._queue.put(None)
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(STOP_S, shield=True) as waiting:
                 await self._ended.wait()
-                await trio.to_thread.run_sync(thread.join)  # after a failed fold it may still be writing
+                await trio.to_thread.run_sync(thread.join, abandon_on_cancel=True)  # it may still be writing
+            if waiting.cancelled_caught:
+                _log.error("the journal did not take the last records within %g s; the next start settles them", STOP_S)
         if self._failure is not None:
             raise self._failure
 
-    async def append(self, drafts: Sequence[Draft], cause: Cause) -> Sequence[Recorded]:
-        """Append all or nothing; return once durable and folded. The outcome is always known: never cancelled.
+    async def submit(
+        self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None = None, late: Late | None = None
+    ) -> Sequence[Recorded]:
+        """Append all or nothing; return once durable and folded.
 
-        Raises Conflict (a version was taken) or Refusal (the journal cannot be written, or omac is stopping).
+        The wait cannot be cancelled, so that the outcome is always known, unless the caller gives `late`: that is
+        called with the events, should they become durable after the caller went away.
+
+        Raises Conflict (others were first) or Refusal (the journal cannot be written, or omac is stopping).
         """
-        while len(self._unanswered) >= QUEUE_MAX:
-            await self._room.park()
-        return await self._wait_for(drafts, cause)
+        group = self._journal.group(drafts, self._journal.envelope(cause, spooled))
+        return await self._wait_for(_Item(group, trio.lowlevel.current_task(), late=late))
 
-    def append_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
+    def submit_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
         """Append to logs without versions, without waiting; kept until it is written, or until omac ends."""
         if self._closed:
             _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", len(drafts))
         else:
-            self._queue.put(self._item(drafts, cause, None))
+            self._put(_Item(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
 
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
-        await self._wait_for((), Cause("omac"))
+        group = Group((), self._journal.envelope(Cause("omac")))
+        await self._wait_for(_Item(group, trio.lowlevel.current_task()))
 
-    async def _wait_for(self, drafts: Sequence[Draft], cause: Cause) -> Sequence[Recorded]:
+    async def _wait_for(self, item: _Item) -> Sequence[Recorded]:
         if self._closed:
             raise Refusal("stopping", "omac is stopping; nothing more is recorded by this run")
-        item = self._item(drafts, cause, trio.lowlevel.current_task())
-        self._unanswered.add(trio.lowlevel.current_task())
-        self._queue.put(item)
-        recorded: Sequence[Recorded] = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+        if self._under_way >= QUEUE_MAX:
+            message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
+            raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+        assert item.task is not None
+        self._unanswered[item.task] = item
+        self._put(item)
+
+        def abandon(_: object) -> trio.lowlevel.Abort:
+            if item.late is None:
+                return trio.lowlevel.Abort.FAILED
+            del self._unanswered[self._task_of(item)]
+            item.task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        recorded: Sequence[Recorded] = await trio.lowlevel.wait_task_rescheduled(abandon)
         return recorded
 
-    def _item(self, drafts: Sequence[Draft], cause: Cause, task: trio.lowlevel.Task | None) -> _Item:
-        to_stored_event = self._journal.codec.to_stored_event
-        stored = [to_stored_event(Versioned(draft.stream, draft.version, draft.event)) for draft in drafts]
-        return _Item(drafts, stored, self._journal.meta(cause), task)
+    @staticmethod
+    def _task_of(item: _Item) -> trio.lowlevel.Task:
+        assert item.task is not None
+        return item.task
+
+    def _put(self, item: _Item) -> None:
+        self._under_way += 1
+        self._queue.put(item)
 
     # ---- in the writer's thread ----
 
@@ -120,7 +148,7 @@ class Writer:
             while open_:
                 batch, open_ = self._take()
                 self._commit(batch, token)
-                if not batch:
+                if not batch and not self._committed:
                     self._idle(token)
             if self._owed:  # a last try, however short ago the one before was
                 self._retry_at = 0.0
@@ -147,52 +175,69 @@ class Writer:
         return batch, False
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:
-        if not batch and (not self._owed or time.monotonic() < self._retry_at):
-            return
-        items = [item for item in (*self._owed, *batch) if item.drafts]
-        asked = [item for item in batch if not item.drafts]
-        records: list[Recorded] = []
-        answers: list[tuple[trio.lowlevel.Task, outcome.Outcome[Sequence[Recorded]]]] = []
+        items = [item for item in batch if item.group.drafts]
+        if self._owed and (items or time.monotonic() >= self._retry_at):
+            items = [*self._owed, *items]
+        if items and (refused := self._append(items)):
+            token.run_sync_soon(self._settle, [], refused)
+        if self._committed:
+            self._hand_over(token)
+        if asked := [item for item in batch if not item.group.drafts]:
+            self._catch_up(asked, token)
+
+    def _append(self, items: list[_Item]) -> list[_Answer]:
+        """Commit; what was refused is answered, what is durable waits in `_committed` for its delivery."""
+        answers: list[_Answer] = []
         try:
-            results = self._journal.store.insert_groups([(item.stored, item.meta) for item in items]) if items else []
+            results = self._journal.commit([item.group for item in items])
         except Refusal as refusal:
             self._retry_at = time.monotonic() + RETRY_S
             _log.error("%s", refusal.message)
-            self._owed = [item for item in items if item.task is None]
-            answers += [(item.task, outcome.Error(refusal)) for item in items if item.task]
-        else:
-            self._owed = []
-            for item, result in zip(items, results, strict=True):
-                if isinstance(result, IntegrityError):
-                    answers += [(item.task, outcome.Error(Conflict(str(result))))] if item.task else []
-                    continue
-                own = self._records(item, result)
-                records += own
-                answers += [(item.task, outcome.Value(own))] if item.task else []
-        if records:
-            self._since_checkpoint += len(records)
-            records = self._feed.with_others(records)
-        if asked:
-            records += self._feed.news()
-            answers += [(item.task, outcome.Value(())) for item in asked if item.task]
+            self._owed = [item for item in items if item.kept]
+            return [(item, outcome.Error(refusal)) for item in items if not item.kept]
+        self._owed = []
+        for item, result in zip(items, results, strict=True):
+            if isinstance(result, Conflict):
+                answers.append((item, outcome.Error(result)))
+            else:
+                self._committed.append((item, result))
+        return answers
+
+    def _hand_over(self, token: trio.lowlevel.TrioToken) -> None:
+        """Deliver what is committed, with what others committed in between; later, when that cannot be read now."""
+        own = [record for _, result in self._committed for record in result]
+        try:
+            records = self._feed.with_others(own)
+        except Refusal as refusal:
+            if refusal.reason in FATAL:
+                raise
+            _log.error("recorded, but what others recorded before it cannot be read yet: %s", refusal.message)
+            time.sleep(RETRY_S)
+            return
+        self._since_checkpoint += len(own)
+        answers: list[_Answer] = [(item, outcome.Value(result)) for item, result in self._committed]
+        self._committed = []
         token.run_sync_soon(self._settle, records, answers)
 
-    def _records(self, item: _Item, positions: Sequence[int]) -> list[Recorded]:
-        meta = item.meta
-        return [
-            Recorded(
-                position, draft.stream, draft.version, meta.at, meta.run, meta.actor, meta.correlation, meta.causation,
-                draft.event,
-            )
-            for position, draft in zip(positions, item.drafts, strict=True)
-        ]  # fmt: skip
+    def _catch_up(self, asked: list[_Item], token: trio.lowlevel.TrioToken) -> None:
+        answer: outcome.Outcome[Sequence[Recorded]] = outcome.Value(())
+        news: Sequence[Recorded] = ()
+        try:
+            if self._committed:
+                raise Refusal("journal-unavailable", f"the journal {self._journal.store.path} cannot be read right now")
+            news = self._feed.news()
+        except Refusal as refusal:
+            if refusal.reason in FATAL:
+                raise
+            answer = outcome.Error(refusal)
+        token.run_sync_soon(self._settle, news, [(item, answer) for item in asked])
 
     def _idle(self, token: trio.lowlevel.TrioToken) -> None:
         try:
-            news = self._feed.news()
+            news = self._feed.news() if self._journal.store.changed_by_others() else []
         except Refusal as refusal:
-            if refusal.reason in ("journal-newer", "journal-damaged"):
-                raise  # what is there cannot be understood: going on would be guessing
+            if refusal.reason in FATAL:
+                raise
             _log.error("%s", refusal.message)
             time.sleep(RETRY_S)
             return
@@ -207,12 +252,8 @@ class Writer:
 
     # ---- back in the trio loop ----
 
-    def _settle(
-        self,
-        records: Sequence[Recorded],
-        answers: Sequence[tuple[trio.lowlevel.Task, outcome.Outcome[Sequence[Recorded]]]],
-    ) -> None:
-        if self._ended.is_set():  # a fold failed: all have been told, and nothing is folded on top
+    def _settle(self, records: Sequence[Recorded], answers: Sequence[_Answer]) -> None:
+        if self._ended.is_set():  # a fold failed: all are answered, and nothing is folded on top
             return
         if records:
             try:
@@ -220,17 +261,19 @@ class Writer:
             except BaseException as error:  # a fold that fails must stop omac, not the loop's innards
                 self._failure = error
                 self._end()
-        for task, answer in answers:
-            if task in self._unanswered:
-                self._unanswered.remove(task)
-                trio.lowlevel.reschedule(task, answer)
-        if self._room:
-            self._room.unpark_all()
+                return
+        self._under_way -= len(answers)
+        for item, answer in answers:
+            if item.task is not None:
+                del self._unanswered[item.task]
+                trio.lowlevel.reschedule(item.task, answer)
+            elif item.late is not None and isinstance(answer, outcome.Value):
+                item.late(answer.value)
 
     def _end(self) -> None:
         self._closed = True
         self._ended.set()
         while self._unanswered:
+            task, _ = self._unanswered.popitem()
             refusal = Refusal("journal-unavailable", "the journal's writer has ended; nothing more can be recorded")
-            trio.lowlevel.reschedule(self._unanswered.pop(), outcome.Error(refusal))
-        self._room.unpark_all()
+            trio.lowlevel.reschedule(task, outcome.Error(refusal))

@@ -41,7 +41,7 @@ class Accesses:
         elif kind is AccessAborted:
             self.aborted += self.open.pop(event.request, None) is not None
         elif kind is AccessRefused:
-            self.refused += 1
+            self.refused += event.count
 
 
 class AuditRow(msgspec.Struct, frozen=True):

@@ -3,26 +3,10 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-import msgspec
-
 from omac.domain.ids import StreamId
-from omac.domain.recorded import Cause, Event, Recorded
+from omac.domain.recorded import Entry, Event, Recorded
 
 State = TypeVar("State")
-
-
-class Entry(msgspec.Struct, Generic[State], frozen=True):
-    """An aggregate: its state, the version that state has, the run that appended last, and the position of that."""
-
-    state: State
-    version: int = 0
-    run: str = ""
-    position: int = 0
-    correlation: str | None = None
-
-    def cause(self) -> Cause:
-        """For what omac itself does next: it follows from the last record of this stream."""
-        return Cause("omac", self.correlation, self.position or None)
 
 
 class Aggregates(Generic[State]):
@@ -45,3 +29,9 @@ class Aggregates(Generic[State]):
         self.entries[recorded.stream] = Entry(
             state, recorded.version, recorded.run, recorded.position, recorded.correlation
         )
+
+    def absorb(self, stream: StreamId, recorded: Recorded) -> None:
+        """Fold an event that an older omac kept in a log; the stream it would be in today keeps its version."""
+        entry = self[stream]
+        state = self._evolve(entry.state, recorded.event)
+        self.entries[stream] = Entry(state, entry.version, recorded.run, recorded.position, recorded.correlation)

@@ -10,9 +10,9 @@ from omac.domain import credential, registration
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.directory import ActivationRequested, RouteStubbed
 from omac.domain.guard_record import GuardDenied
-from omac.domain.ids import GLOBAL
+from omac.domain.ids import GLOBAL, key_of
 from omac.domain.recorded import Event, Recorded
-from omac.domain.settings import SettingChanged
+from omac.domain.setting import SettingChanged, SettingChangeFailed
 from omac.domain.sidecar import GaveUp, SpawnRequested
 
 OUTSIDE = "outside-worktree"
@@ -38,8 +38,8 @@ class Changes:
 
     def of(self, recorded: Recorded) -> Change | None:
         """The change that an event is, if it is one. Takes events in their order."""
-        event, parts = recorded.event, recorded.stream.split("/")
-        scope = parts[2] if len(parts) > 2 else ""
+        event, key = recorded.event, key_of(recorded.stream)
+        scope = key.scope
         match event:
             case ActivationRequested(path):
                 self._paths[scope] = path or None
@@ -60,12 +60,12 @@ class Changes:
                 return Change(kind, event.dir or None, None, refused, reason, detail)
             case GuardDenied():
                 return Change(kind, event.root or None, None, refused, reason, detail, event.session)
-            case SettingChanged():
+            case SettingChanged() | SettingChangeFailed():
                 return Change(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
                 return Change(kind, self._paths.get(scope), skill, refused, reason, detail)
             case _:
-                return Change(kind, self._paths.get(scope), parts[-1], refused, reason, detail)
+                return Change(kind, self._paths.get(scope), key.name, refused, reason, detail)
 
 
 def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
@@ -92,14 +92,17 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "sidecar.gave-up", True, "sidecar-down", detail
         case ControlCalled(action, _, listener):
             return "control.called", False, None, f"{action} by {listener}"
-        case ControlRefused(action, _, listener, reason):
-            return "control.refused", True, reason, f"{action or 'unknown'} by {listener}"
+        case ControlRefused(action, _, listener, reason, count):
+            times = f", {count} times" if count > 1 else ""
+            return "control.refused", True, reason, f"{action or 'unknown'} by {listener}{times}"
         case GuardDenied(harness, tool, path, _, probable, _, origin):
             meant = f", {probable} was probably meant" if probable else ""
             claimed = ", as claimed from inside" if origin == "bridge" else ""
             if not path:
                 return "guard.denied", True, None, f"a call that could not be understood{claimed}"
             return "guard.denied", True, OUTSIDE, f"{tool} of {harness} to {path}{meant}{claimed}"
+        case SettingChangeFailed(name, why):
+            return "setting.change-failed", True, None, f"{name}: {why}"
         case SettingChanged(name, value):
             return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
         case _:

@@ -130,7 +130,7 @@ def status_of(system: System) -> Status:
         tuple(_sandboxes(system)),
         tuple(registry_of(system)),
         _defaults(system),
-        dict(sorted(system.settings.words.items())),
+        {ids.key_of(stream).name: entry.state.value for stream, entry in sorted(system.settings.entries.items())},
         {
             "open": len(system.accesses.open),
             "completed": system.accesses.completed,
@@ -170,23 +170,23 @@ def skills_of(system: System, seat: ids.HostId, directory: Directory) -> tuple[S
 
 def about_stream(system: System, stream: ids.StreamId) -> str:
     """What a stream is about, for people: names and paths instead of digests, as far as the system knows them."""
-    parts = stream.split("/")
-    match parts[0]:
+    key = ids.key_of(stream)
+    match key.aggregate:
         case "directory":
-            return system.directories[stream].state.path or (ALL if parts[2] == ids.GLOBAL else stream)
+            return system.directories[stream].state.path or (ALL if key.scope == ids.GLOBAL else stream)
         case "sidecar":
             spec = system.sidecars[stream].state.spec
             return f"{spec.skill} of {spec.workdir or ALL}" if spec else stream
         case "registration":
             code = system.registrations[stream].state.found
-            return f"{parts[4]} in {code.source}" if code else parts[4]
+            return f"{key.name} in {code.source}" if code else key.name
         case "credential":
-            return f"values of {parts[3]} in {_scope_shown(system, parts[2])}"
+            return f"values of {key.name} in {_scope_shown(system, key.scope)}"
         case "run":
-            return f"run {parts[2]}"
+            return f"run {key.name}"
         case "sandbox":
             launch = system.sandboxes[stream].state.launch
-            return f"sandbox {parts[2]}{f' in {launch.workdir}' if launch else ''}"
+            return f"sandbox {key.name}{f' in {launch.workdir}' if launch else ''}"
         case log:
             return log
 
@@ -210,7 +210,7 @@ def _runs(system: System) -> list[RunStatus]:
     for stream, entry in sorted(system.runs.entries.items()):
         run = entry.state
         if run.status == "started":
-            found.append(RunStatus(stream.split("/")[2], run.harness, run.version, run.pid, run.roots, run.command))
+            found.append(RunStatus(ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command))
     return found
 
 
@@ -220,7 +220,7 @@ def _directories(system: System) -> list[DirectoryStatus]:
         directory = entry.state
         if directory.path and directory.status != "offline":
             sessions = tuple(sorted(session for session in directory.tokens.values() if session is not None))
-            skills = skills_of(system, ids.seat_of(stream), directory)
+            skills = skills_of(system, ids.key_of(stream).seat, directory)
             found.append(DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills))
     return sorted(found, key=lambda one: one.dir)
 
@@ -249,7 +249,7 @@ def _sandboxes(system: System) -> list[SandboxStatus]:
             launch = sandbox.launch
             found.append(
                 SandboxStatus(
-                    stream.split("/")[2], launch.workdir, launch.harness, launch.backend, launch.network,
+                    ids.key_of(stream).name, launch.workdir, launch.harness, launch.backend, launch.network,
                     sandbox.status, sandbox.pid, launch.argv,
                 )
             )  # fmt: skip
@@ -260,15 +260,15 @@ def registry_of(system: System) -> list[RegistrationStatus]:
     """Every skill that any host of this journal knows, by stream."""
     found = []
     for stream, entry in sorted(system.registrations.entries.items()):
-        _, host, scope, harness, skill = stream.split("/")
+        key = ids.key_of(stream)
         state = entry.state
         if state.found is None:
             continue
         approved = state.approved
-        given = system.credentials[ids.credential_stream(ids.HostId(host), scope, skill)].state.of(harness)
+        given = system.credentials[ids.credential_stream(key.host, key.scope, key.name)].state.of(key.base)
         found.append(
             RegistrationStatus(
-                scope, harness, skill, state.found.source, state.found.bundle_hash,
+                key.scope, key.base, key.name, state.found.source, state.found.bundle_hash,
                 approved is not None and approved.is_bundle(state.found), state.workdir,
                 approved.bundle_hash if approved else "", approved.digest if approved else "",
                 tuple(sorted(given.secrets)), dict(sorted(given.config.items())), entry.position,
@@ -281,7 +281,7 @@ def _shared(system: System) -> list[SkillStatus]:
     found: list[SkillStatus] = []
     for stream, entry in sorted(system.directories.entries.items()):
         if not entry.state.path and entry.state.reachable:
-            found += skills_of(system, ids.seat_of(stream), entry.state)
+            found += skills_of(system, ids.key_of(stream).seat, entry.state)
     return list(dict.fromkeys(found))  # each run has them; where they fare the same, they are told once
 
 
@@ -289,7 +289,7 @@ def _defaults(system: System) -> dict[str, tuple[str, ...]]:
     found = {}
     for stream, entry in sorted(system.credentials.entries.items()):
         if entry.state.defaults:
-            found[stream.split("/")[3]] = tuple(sorted(entry.state.defaults))
+            found[ids.key_of(stream).name] = tuple(sorted(entry.state.defaults))
     return found
 
 
@@ -299,6 +299,6 @@ def _scope_shown(system: System, scope: str) -> str:
     if scope == DEFAULTS:
         return "the defaults"
     for stream, entry in system.registrations.entries.items():
-        if stream.split("/")[2] == scope and entry.state.workdir:
+        if ids.key_of(stream).scope == scope and entry.state.workdir:
             return entry.state.workdir
     return scope

@@ -4,23 +4,37 @@
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
-from omac.domain import credential, directory, registration, run, sandbox, sidecar
-from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
-from omac.domain.control import ControlCalled, ControlRefused
+from omac.domain import (
+    access,
+    control,
+    credential,
+    directory,
+    guard_record,
+    ids,
+    registration,
+    run,
+    sandbox,
+    setting,
+    sidecar,
+)
+from omac.domain.control import ControlRefused
 from omac.domain.credential import Credential
 from omac.domain.directory import Directory
-from omac.domain.guard_record import GuardDenied
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
 from omac.domain.run import Run
 from omac.domain.sandbox import Sandbox
-from omac.domain.settings import SettingChanged
+from omac.domain.setting import Setting
 from omac.domain.sidecar import Sidecar
 from omac.projections.accesses import Accesses
 from omac.projections.aggregates import Aggregates
 from omac.projections.tokens import TokenIndex
+
+State = TypeVar("State")
 
 
 class Controls:
@@ -32,21 +46,11 @@ class Controls:
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one control event."""
-        if isinstance(recorded.event, ControlCalled):
-            self.called += 1
+        event = recorded.event
+        if isinstance(event, ControlRefused):
+            self.refused += event.count
         else:
-            self.refused += 1
-
-
-class Settings:
-    """omac's own settings, as people changed them from a command line: the last word for each."""
-
-    def __init__(self) -> None:
-        self.words: dict[str, str | None] = {}
-
-    def apply(self, recorded: Recorded) -> None:
-        """Fold one change."""
-        self.words[recorded.event.name] = recorded.event.value
+            self.called += 1
 
 
 class Guarded:
@@ -71,10 +75,19 @@ class System:
         self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
         self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
         self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), sandbox.evolve)
+        self.settings: Aggregates[Setting] = Aggregates(Setting(), setting.evolve)
+        self.aggregates: dict[str, Aggregates[Any]] = {  # by the first word of their streams
+            "run": self.runs,
+            "directory": self.directories,
+            "registration": self.registrations,
+            "credential": self.credentials,
+            "sidecar": self.sidecars,
+            "sandbox": self.sandboxes,
+            "setting": self.settings,
+        }
         self.accesses = Accesses()
         self.guarded = Guarded()
         self.controls = Controls()
-        self.settings = Settings()
         self.tokens = TokenIndex()
         self._folds = self._by_event_type()
 
@@ -91,25 +104,36 @@ class System:
             raise Refusal("journal-damaged", message, fix=["omac journal path", "omac journal stats"]) from impossible
         self.position = recorded.position
 
+    def of(self, aggregate: Aggregate[State, Any]) -> Aggregates[State]:
+        """All aggregates of one kind."""
+        return self.aggregates[aggregate.name]
+
     def replay(self, records: Iterable[Recorded]) -> "System":
         """Fold many; returns itself."""
         for recorded in records:
             self.apply(recorded)
         return self
 
+    def _fold_setting(self, recorded: Recorded) -> None:
+        if recorded.version is None:  # an older omac kept one log of all settings
+            host, name = ids.key_of(recorded.stream).host, recorded.event.name
+            self.settings.absorb(ids.setting_stream(host, name), recorded)
+        else:
+            self.settings.apply(recorded)
+
     def _by_event_type(self) -> dict[type[Event], list[Callable[[Recorded], None]]]:
         folds: dict[type[Event], list[Callable[[Recorded], None]]] = {}
         kinds: list[tuple[Callable[[Recorded], None], Iterable[type[Event]]]] = [
-            (self.runs.apply, {event for _, event in run.TABLE}),
-            (self.directories.apply, {event for _, event in directory.TABLE}),
-            (self.registrations.apply, registration.EVENTS),
-            (self.credentials.apply, credential.EVENTS),
-            (self.sidecars.apply, {event for _, event in sidecar.TABLE}),
-            (self.sandboxes.apply, sandbox.EVENTS),
-            (self.guarded.apply, (GuardDenied,)),
-            (self.accesses.apply, (AccessRequested, AccessCompleted, AccessAborted, AccessRefused)),
-            (self.controls.apply, (ControlCalled, ControlRefused)),
-            (self.settings.apply, (SettingChanged,)),
+            (self.runs.apply, run.AGGREGATE.events),
+            (self.directories.apply, directory.AGGREGATE.events),
+            (self.registrations.apply, registration.AGGREGATE.events),
+            (self.credentials.apply, credential.AGGREGATE.events),
+            (self.sidecars.apply, sidecar.AGGREGATE.events),
+            (self.sandboxes.apply, sandbox.AGGREGATE.events),
+            (self._fold_setting, setting.AGGREGATE.events),
+            (self.guarded.apply, guard_record.AGGREGATE.events),
+            (self.accesses.apply, access.AGGREGATE.events),
+            (self.controls.apply, control.AGGREGATE.events),
             (self.tokens.apply, TokenIndex.EVENTS),
         ]
         for fold, events in kinds:

@@ -1,21 +1,29 @@
 """Access: the gate of the facade, on the live routes and the journal."""
 
-from omac.domain import ids
+from collections.abc import Sequence
+
+import trio
+
+from omac.domain import access, ids
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
-from omac.domain.recorded import Cause, Draft, Event
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.recorded import Cause, Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.projections.routes import Way, find_skill, find_way
-from omac.services.engine import Engine
 from omac.services.gate import Answer, Request
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.refusals import Refusals
 
-PATH_MAX = 1_024  # characters of a path, and of a mount, that are recorded
+PATH_MAX = 1_024  # characters of a path that are recorded
+ADMISSION_S = 5.0  # for the record of a request to become durable
 
 
 class AccessGate:
     """Implements services.gate.Gate."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, refusals: Refusals) -> None:
         self._engine = engine
+        self._refusals = refusals
         self._stream = ids.access_stream(engine.host)
 
     def resolve(self, token: str, mount: str) -> Way:
@@ -25,7 +33,7 @@ class AccessGate:
     async def admit(self, way: Way, request: Request) -> int:
         """See Gate. What changed while the record was made durable counts: the way is looked up again."""
         event = AccessRequested(way.dir, way.skill, way.mount, way.session, request.method, request.path[:PATH_MAX])
-        recorded = await self._engine.record(Draft(self._stream, None, event), Cause("agent"))
+        recorded = await self._admitted(event)
         try:
             now = find_way(self._engine.system, self._engine.seat, way.digest, way.mount)
             if now.port != way.port:
@@ -50,6 +58,19 @@ class AccessGate:
             AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
         )
 
+    async def _admitted(self, event: AccessRequested) -> Recorded:
+        """The record, once durable. A journal that stalls refuses in time, and what it records later is aborted."""
+
+        def late(records: Sequence[Recorded]) -> None:
+            for recorded in records:
+                self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
+
+        with trio.move_on_after(ADMISSION_S):
+            (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, Cause("agent"), late=late)
+            return recorded
+        message = f"the journal did not record the request within {ADMISSION_S:g} s; nothing was forwarded"
+        raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """See Gate."""
         digest = ids.token_digest(token)
@@ -57,14 +78,18 @@ class AccessGate:
         event = AccessRefused(
             directory.path or None,
             skill,
-            mount[:PATH_MAX] if directory.path else "",  # without a token, even the mount may be part of a secret
+            mount if skill else "",  # what is no mount may be anything, even a token
             directory.tokens.get(digest),
             request.method,
             request.path[:PATH_MAX] if directory.path else "",
             status,
             reason,
         )
-        await self._engine.record(Draft(self._stream, None, event), Cause("agent"))
+        fact = Addressed(access.AGGREGATE, self._stream, event)
+        if directory.path:
+            await self._engine.record([fact], Cause("agent"))
+        else:  # a stranger: any number of them may come
+            await self._refusals.note(fact, Cause("agent"), (reason,))
 
-    def _soon(self, access: int, event: Event) -> None:
-        self._engine.writer.append_soon([Draft(self._stream, None, event)], Cause("agent", None, access))
+    def _soon(self, request: int, event: Event) -> None:
+        self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))

@@ -15,11 +15,11 @@ from omac.domain import directory, ids, sidecar
 from omac.domain.credential import ConfigRemoved, ConfigWritten, SecretRemoved, SecretWritten
 from omac.domain.directory import ActivationRequested, Directory, Plan
 from omac.domain.ids import StreamId
-from omac.domain.recorded import Cause, Event, Recorded
+from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import ApprovalRevoked, Approved, Deregistered, Registered
-from omac.services.engine import Engine, first, together
-from omac.services.owners import Owners
+from omac.services.kernel.engine import Engine, first, together
+from omac.services.kernel.owners import Owners
 from omac.services.registrar import Registrar
 
 LOOK_S = 60.0  # for finding and hashing the skills of one directory
@@ -61,12 +61,12 @@ class Activation:
         if isinstance(recorded.event, ActivationRequested) and recorded.run == self._engine.run:
             self._owners.need(recorded.stream)
         elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
-            _, host, scope, *_, skill = recorded.stream.split("/")
-            changed = ids.directory_stream(self._engine.seat, ids.WorkdirId(scope))
-            if host == self._engine.host and changed in self._owners:
+            key = ids.key_of(recorded.stream)
+            changed = ids.directory_stream(self._engine.seat, key.workdir)
+            if key.host == self._engine.host and changed in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
-                    (target,) = self._sidecars(changed, [skill])
+                    (target,) = self._sidecars(changed, [key.name])
                     self._owners.also(self._revoke, target, cause)
                 self._owners.also(self._reload, changed, self._state(changed).generation, cause)
 
@@ -216,15 +216,15 @@ class Activation:
     async def _settle(self, stream: StreamId, plan: Plan | None) -> bool:
         """Make routes follow the sidecars; whether anything changed."""
 
-        def decide(state: Directory) -> list[Event]:
-            names = [*state.routes, *(plan.specs if plan else ())]
-            sidecars = {  # looked at when it is this decision's turn: before, they could still have changed
+        def settle() -> directory.Command:
+            names = [*self._state(stream).routes, *(plan.specs if plan else ())]
+            sidecars = {
                 name: self._engine.system.sidecars[target].state
                 for name, target in zip(names, self._sidecars(stream, names), strict=True)
             }
-            return directory.decide(directory.Settle(plan, sidecars), state)
+            return directory.Settle(plan, sidecars)
 
-        return bool(await self._engine.execute(self._engine.system.directories, stream, decide))
+        return bool(await self._engine.execute_latest(directory.AGGREGATE, stream, settle))
 
     async def _take_down(self, stream: StreamId) -> None:
         stop = sidecar.RequestStop("its directory goes offline")
@@ -239,12 +239,10 @@ class Activation:
     async def _execute(
         self, stream: StreamId, command: directory.Command, cause: Cause | None = None
     ) -> Sequence[Recorded]:
-        return await self._engine.execute(
-            self._engine.system.directories, stream, partial(directory.decide, command), cause
-        )
+        return await self._engine.execute(directory.AGGREGATE, stream, command, cause)
 
     async def _command_sidecar(self, target: StreamId, command: sidecar.Command, cause: Cause) -> None:
-        await self._engine.execute(self._engine.system.sidecars, target, partial(sidecar.decide, command), cause)
+        await self._engine.execute(sidecar.AGGREGATE, target, command, cause)
 
     def _state(self, stream: StreamId) -> Directory:
         return self._engine.system.directories[stream].state
@@ -253,10 +251,10 @@ class Activation:
         return self._engine.system.directories[stream].cause()
 
     def _sidecars(self, stream: StreamId, names: Mapping[str, object] | Sequence[str]) -> list[StreamId]:
-        workdir = ids.WorkdirId(stream.split("/")[2])
-        return [ids.sidecar_stream(ids.seat_of(stream), workdir, name) for name in names]
+        key = ids.key_of(stream)
+        return [ids.sidecar_stream(key.seat, key.workdir, name) for name in names]
 
     def _live(self, stream: StreamId) -> list[StreamId]:
-        prefix = "sidecar/" + stream.split("/", 1)[1] + "/"
-        entries = self._engine.system.sidecars.entries
-        return [target for target, entry in entries.items() if target.startswith(prefix) and entry.state.live]
+        own = ids.key_of(stream)
+        live = [target for target, entry in self._engine.system.sidecars.entries.items() if entry.state.live]
+        return [t for t in live if (key := ids.key_of(t)).seat == own.seat and key.scope == own.scope]

@@ -1,6 +1,6 @@
 """Credentials: giving values to skills and taking them back, remembering defaults, and reading what a start needs.
 
-The same use cases serve a command line, which writes to the journal itself, and a server; they differ in their ledger.
+The same use cases serve a command line, which writes to the journal itself, and a server.
 Secrets go from whoever gives them to a store, and from there into a sidecar; the journal sees names and fingerprints.
 Whoever changes credentials is the only one to do so from the request to the last record: what a store holds in the end
 is what was recorded in the end.
@@ -8,22 +8,19 @@ is what was recorded in the end.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
-import trio
 
 from omac.domain import credential, ids
 from omac.domain.credential import DEFAULTS, Credential, Default, GiveValues, Mirror, RequestSecrets, Stored
 from omac.domain.hidden import Hidden
-from omac.domain.ids import GLOBAL, HostId, StreamId
+from omac.domain.ids import GLOBAL, StreamId
 from omac.domain.place import Place
-from omac.domain.recorded import Cause, Event
+from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import SidecarSpec
-from omac.journal.application import Journal
-from omac.services.engine import Engine
+from omac.services.kernel.execution import Execution
 from omac.services.ports import Secrets
 
 Value = TypeVar("Value")
@@ -37,48 +34,6 @@ class Values(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.secrets or self.config)
-
-
-class Ledger(Protocol):
-    """Where credentials are recorded and looked up."""
-
-    def state(self, stream: StreamId) -> Credential:
-        """What is known of one credential."""
-
-    async def execute(self, stream: StreamId, command: credential.Command, cause: Cause) -> None:
-        """Decide and record. Raises Refusal."""
-
-
-class JournalLedger(Ledger):
-    """For a process that appends to the journal itself; it may block."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def state(self, stream: StreamId) -> Credential:
-        """See Ledger."""
-        return self._journal.load(stream, Credential(), credential.evolve)[0]
-
-    async def execute(self, stream: StreamId, command: credential.Command, cause: Cause) -> None:
-        """See Ledger."""
-        await trio.lowlevel.checkpoint()
-        self._journal.execute(stream, Credential(), credential.evolve, partial(credential.decide, command), cause)
-
-
-class EngineLedger(Ledger):
-    """For a server."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def state(self, stream: StreamId) -> Credential:
-        """See Ledger."""
-        return self._engine.system.credentials[stream].state
-
-    async def execute(self, stream: StreamId, command: credential.Command, cause: Cause) -> None:
-        """See Ledger."""
-        decide: Callable[[Credential], list[Event]] = partial(credential.decide, command)
-        await self._engine.execute(self._engine.system.credentials, stream, decide, cause)
 
 
 class SecretsMissing(Exception):
@@ -99,22 +54,20 @@ class Credentials:
     `changing` is entered for every change, and lets one in at a time on this host. Raises Refusal (contention).
     """
 
-    def __init__(
-        self, ledger: Ledger, host: HostId, secrets: Secrets, key: bytes, changing: Changing = nullcontext
-    ) -> None:
-        self._ledger = ledger
-        self._host = host
+    def __init__(self, execution: Execution, secrets: Secrets, key: bytes, changing: Changing = nullcontext) -> None:
+        self._execution = execution
+        self._host = execution.host
         self._secrets = secrets
         self._key = key
         self._changing = changing
 
     def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
-        return self._ledger.state(self._stream(scope, skill)).of(base)
+        return self._state(self._stream(scope, skill)).of(base)
 
     def defaults(self, skill: str) -> dict[str, Default]:
         """The values remembered for skills of that name."""
-        return self._ledger.state(self._stream(DEFAULTS, skill)).defaults
+        return self._state(self._stream(DEFAULTS, skill)).defaults
 
     async def give(
         self,
@@ -160,13 +113,13 @@ class Credentials:
         Raises Refusal: when a store failed, what it could not forget is left for the next time.
         """
         async with self._changing():
-            await self._ledger.execute(self._stream(scope, skill), credential.TakeValues(tuple(names), base), cause)
+            await self._execute(self._stream(scope, skill), credential.TakeValues(tuple(names), base), cause)
             await self._erase(scope, skill, names, cause)
 
     async def purge(self, skill: str, cause: Cause) -> None:
         """Forget the defaults of a skill's name, as `take` does."""
         async with self._changing():
-            await self._ledger.execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
+            await self._execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
             await self._erase(DEFAULTS, skill, list(self.given(DEFAULTS, skill).left), cause)
 
     async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
@@ -242,9 +195,9 @@ class Credentials:
         store = await self._secrets.chosen() if values.secrets else ""
         stored = self._sealed(store, service, values.secrets)
         if values.secrets:
-            await self._ledger.execute(stream, RequestSecrets(stored, base), cause)
+            await self._execute(stream, RequestSecrets(stored, base), cause)
             await self._secrets.write(store, service, values.secrets)
-        await self._ledger.execute(stream, GiveValues(stored, values.config, dict(adopted), base), cause)
+        await self._execute(stream, GiveValues(stored, values.config, dict(adopted), base), cause)
         return store
 
     async def _mirror(self, store: str, skill: str, code: str, values: Values, cause: Cause) -> None:
@@ -252,11 +205,11 @@ class Credentials:
         sealed = self._sealed(store, service, values.secrets)
         stream = self._stream(DEFAULTS, skill)
         if values.secrets:
-            await self._ledger.execute(stream, RequestSecrets(sealed), cause)
+            await self._execute(stream, RequestSecrets(sealed), cause)
             await self._secrets.write(store, service, values.secrets)
         defaults = {name: Default(code, value) for name, value in values.config.items()}
         defaults |= {name: Default(code, None, one) for name, one in sealed.items()}
-        await self._ledger.execute(stream, Mirror(defaults), cause)
+        await self._execute(stream, Mirror(defaults), cause)
 
     async def _tidy(self, scope: str, skill: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
         """Have the stores forget what these values replaced; returns what failed."""
@@ -266,12 +219,12 @@ class Credentials:
     async def _erase(self, scope: str, skill: str, names: Collection[str], cause: Cause) -> None:
         """Have every store forget what counts no longer of these names. Raises Refusal once all were asked."""
         stream, service = self._stream(scope, skill), credential.service(scope, skill)
-        left = self._ledger.state(stream).left
+        left = self._state(stream).left
         refusals: list[Refusal] = []
         for store, kept in _by_store({name: left[name] for name in names if name in left}).items():
             try:
                 await self._secrets.remove(store, service, kept)
-                await self._ledger.execute(stream, credential.Erased(store, tuple(kept)), cause)
+                await self._execute(stream, credential.Erased(store, tuple(kept)), cause)
             except Refusal as refusal:
                 refusals.append(refusal)
         if refusals:
@@ -282,6 +235,12 @@ class Credentials:
             name: Stored(credential.fingerprint(self._key, service, name, value), store)
             for name, value in secrets.items()
         }
+
+    def _state(self, stream: StreamId) -> Credential:
+        return self._execution.entry(credential.AGGREGATE, stream).state
+
+    async def _execute(self, stream: StreamId, command: credential.Command, cause: Cause) -> None:
+        await self._execution.execute(credential.AGGREGATE, stream, command, cause)
 
     def _stream(self, scope: str, skill: str) -> StreamId:
         return ids.credential_stream(self._host, scope, skill)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from omac.domain import directory, ids
+from omac.domain import control, directory, ids
 from omac.domain.control import Action, ControlCalled, ControlRefused, Listener
 from omac.domain.directory import (
     ActivationFailed,
@@ -21,9 +21,11 @@ from omac.domain.directory import (
     SessionAdmitted,
 )
 from omac.domain.ids import StreamId, TokenDigest
-from omac.domain.recorded import Cause, Draft, Recorded
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.recorded import Cause, Event, Recorded
 from omac.domain.refusal import Refusal
-from omac.services.engine import Engine
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach, described, manifest_of, shared_skills
 from omac.services.ports import SkillFolders
 
@@ -51,8 +53,10 @@ class Directories:
         roots: Sequence[str],
         reach: Reach,
         mint: Callable[[], str],
+        refusals: Refusals,
     ) -> None:
         self._engine = engine
+        self._refusals = refusals
         self._folders = folders
         self._harness = harness
         self._roots = tuple(roots)
@@ -68,7 +72,7 @@ class Directories:
         Callers for one directory share one activation. Raises Refusal: bad-request, directory-missing,
         not-a-directory, outside-roots, activation-failed, directory-offline (taken offline meanwhile).
         """
-        async with _Refusals(self, "activate", path, caller) as call:
+        async with _Call(self, "activate", path, caller) as call:
             _check_session(session)
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
@@ -88,7 +92,7 @@ class Directories:
 
     async def deactivate(self, path: str, caller: Caller) -> str:
         """Take a directory offline; return its canonical path. One that is not online stays so."""
-        async with _Refusals(self, "deactivate", path, caller) as call:
+        async with _Call(self, "deactivate", path, caller) as call:
             canonical = path  # what is online goes offline by that name, whatever an agent has put in its place
             if self._state(self._stream(path)).status == "offline":
                 canonical = await self._folders.canonical(path, self._roots)
@@ -101,7 +105,7 @@ class Directories:
 
     async def reload_shared(self, caller: Caller) -> dict[str, Any]:
         """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
-        async with _Refusals(self, "reload", "", caller) as call:
+        async with _Call(self, "reload", "", caller) as call:
             stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
             await self._shared_settled()
             if not self._state(stream).reachable:
@@ -113,8 +117,8 @@ class Directories:
 
     async def unlocked(self, caller: Caller) -> list[str]:
         """A store of secrets was unlocked: look again at every directory that waits for one. Returns their paths."""
-        async with _Refusals(self, "unlock", "", caller) as call:
-            await self._engine.record(call.granted("")[0], call.cause())
+        async with _Call(self, "unlock", "", caller) as call:
+            await self._engine.record(call.granted(""), call.cause())
             waiting = [
                 (stream, entry.state.path)
                 for stream, entry in self._engine.system.directories.entries.items()
@@ -129,7 +133,7 @@ class Directories:
 
     async def reload(self, path: str, caller: Caller) -> Manifest:
         """Look at a directory's skills again; its tokens stay. Raises Refusal (directory-offline) when it is not up."""
-        async with _Refusals(self, "reload", path, caller) as call:
+        async with _Call(self, "reload", path, caller) as call:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             before = self._state(stream).generation
@@ -167,7 +171,7 @@ class Directories:
         return [
             {"dir": entry.state.path, "state": entry.state.status}
             for stream, entry in sorted(self._engine.system.directories.entries.items())
-            if entry.state.path and entry.state.status != "offline" and ids.seat_of(stream) == self._engine.seat
+            if entry.state.path and entry.state.status != "offline" and ids.key_of(stream).seat == self._engine.seat
         ]
 
     def global_skills(self) -> list[dict[str, Any]]:
@@ -182,10 +186,13 @@ class Directories:
         return self._engine.system.directories[stream].state
 
     async def _execute(
-        self, stream: StreamId, command: directory.Command, cause: Cause | None, beside: Sequence[Draft] = ()
+        self,
+        stream: StreamId,
+        command: directory.Command,
+        cause: Cause | None,
+        beside: Sequence[Addressed[None, Event]] = (),
     ) -> Sequence[Recorded]:
-        decide = partial(directory.decide, command)
-        return await self._engine.execute(self._engine.system.directories, stream, decide, cause, beside)
+        return await self._engine.execute(directory.AGGREGATE, stream, command, cause, beside=beside)
 
     async def _settled(self, stream: StreamId, generation: int) -> None:
         """Wait until this activation is over. Raises Refusal when it failed or was called off."""
@@ -208,7 +215,7 @@ class Directories:
             await self._engine.moved([stream])
 
     async def _grant(
-        self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: "_Refusals"
+        self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: "_Call"
     ) -> None:
         """Carry out a command that takes a fresh token's digest; the token is forgotten when it was not needed."""
         token = self._mint()
@@ -238,11 +245,12 @@ class Directories:
         return manifest_of(self._engine.system, self._engine.seat, state, self._tokens[digest], reach)
 
 
-class _Refusals:
+class _Call:
     """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
 
     def __init__(self, directories: Directories, action: Action, path: str, caller: Caller) -> None:
         self._engine = directories._engine
+        self._refusals = directories._refusals
         self._action: Action = action
         self._path = path
         self._caller = caller
@@ -250,18 +258,19 @@ class _Refusals:
     def cause(self) -> Cause:
         return Cause("bridge" if self._caller.listener == "tcp" else "person", self._caller.correlation)
 
-    def granted(self, canonical: str) -> tuple[Draft, ...]:
+    def granted(self, canonical: str) -> tuple[Addressed[None, Event], ...]:
         event = ControlCalled(self._action, canonical, self._caller.listener)
-        return (Draft(ids.control_stream(self._engine.host), None, event),)
+        return (Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event),)
 
-    async def __aenter__(self) -> "_Refusals":
+    async def __aenter__(self) -> "_Call":
         return self
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, Refusal):
             path = self._path[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
             event = ControlRefused(self._action, path, self._caller.listener, error.reason)
-            await self._engine.record_refusal(Draft(ids.control_stream(self._engine.host), None, event), self.cause())
+            fact = Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event)
+            await self._refusals.note(fact, self.cause(), (self._action, self._caller.listener, error.reason))
 
 
 def _check_session(session: str | None) -> None:

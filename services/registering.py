@@ -1,20 +1,19 @@
 """Registering: what a person does about a skill from a command line. Vouch for it, give it values, forget it.
 
-These use cases write to the journal themselves; a server that runs sees it and reacts.
+A server that runs sees what a command recorded, and reacts.
 """
 
 import shlex
 from collections.abc import Sequence
-from functools import partial
 
 from omac.domain import ids, registration
-from omac.domain.ids import HostId, StreamId
+from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code, Registration
-from omac.journal.application import Journal
 from omac.services.credentials import Credentials, Values
 from omac.services.finding import Candidate
+from omac.services.kernel.execution import Execution
 from omac.services.ports import FrozenSkills
 
 PERSON = Cause("person")
@@ -23,15 +22,15 @@ PERSON = Cause("person")
 class Registering:
     """Records what a person decides about a skill; `frozen` takes the copies that approvals are for."""
 
-    def __init__(self, journal: Journal, host: HostId, frozen: FrozenSkills, credentials: Credentials) -> None:
-        self._journal = journal
-        self._host = host
+    def __init__(self, execution: Execution, frozen: FrozenSkills, credentials: Credentials) -> None:
+        self._execution = execution
+        self._host = execution.host
         self._frozen = frozen
         self._credentials = credentials
 
     def known(self, candidate: Candidate) -> Registration:
         """What is recorded of a skill."""
-        return self._journal.load(self._stream(candidate), Registration(), registration.evolve)[0]
+        return self._execution.entry(registration.AGGREGATE, self._stream(candidate)).state
 
     async def approve(self, candidate: Candidate, digest: str | None = None) -> bool:
         """Vouch for the code as it was found. False: exactly this code was approved already.
@@ -40,15 +39,15 @@ class Registering:
 
         Raises Refusal: skill-invalid (it cannot be copied), skill-changed (it is no longer what was found).
         """
-        return self._vouch(candidate, await self._freeze(candidate, digest))
+        return await self._vouch(candidate, await self._freeze(candidate, digest))
 
-    def note(self, candidate: Candidate) -> bool:
+    async def note(self, candidate: Candidate) -> bool:
         """A person wants it known, and does not vouch for it. False: it was known."""
-        return self._decide(candidate, registration.Register(candidate.code, candidate.place.workdir))
+        return await self._decide(candidate, registration.Register(candidate.code, candidate.place.workdir))
 
-    def revoke(self, candidate: Candidate) -> bool:
+    async def revoke(self, candidate: Candidate) -> bool:
         """No longer vouch for a skill. False: nobody did."""
-        return self._decide(candidate, registration.Revoke("a person revoked it"))
+        return await self._decide(candidate, registration.Revoke("a person revoked it"))
 
     async def register(
         self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
@@ -59,7 +58,7 @@ class Registering:
         """
         code = await self._freeze(candidate, digest)
         problems = await self.give(candidate, values, adopted, code=code.digest) if values else ()
-        self._vouch(candidate, code)
+        await self._vouch(candidate, code)
         return problems
 
     async def give(
@@ -88,10 +87,9 @@ class Registering:
         approved = self.known(candidate).approved
         return approved.digest if candidate.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
 
-    def deregister(self, stream: StreamId) -> bool:
+    async def deregister(self, stream: StreamId) -> bool:
         """Forget a registration, and with it the approval. False: there was none."""
-        decide = partial(registration.decide, registration.Deregister())
-        return bool(self._journal.execute(stream, Registration(), registration.evolve, decide, PERSON))
+        return bool(await self._execution.execute(registration.AGGREGATE, stream, registration.Deregister(), PERSON))
 
     async def _freeze(self, candidate: Candidate, digest: str | None) -> Code:
         """The copy that an approval is for; nothing is recorded of it. Raises Refusal, as `approve` does."""
@@ -103,13 +101,11 @@ class Registering:
             raise Refusal("skill-changed", message, fix=fix)
         return Code(skill.source, frozen.bundle_hash, frozen.digest)
 
-    def _vouch(self, candidate: Candidate, code: Code) -> bool:
-        return self._decide(candidate, registration.Approve(code, candidate.place.workdir))
+    async def _vouch(self, candidate: Candidate, code: Code) -> bool:
+        return await self._decide(candidate, registration.Approve(code, candidate.place.workdir))
 
-    def _decide(self, candidate: Candidate, command: registration.Command) -> bool:
-        decide = partial(registration.decide, command)
-        stream = self._stream(candidate)
-        return bool(self._journal.execute(stream, Registration(), registration.evolve, decide, PERSON))
+    async def _decide(self, candidate: Candidate, command: registration.Command) -> bool:
+        return bool(await self._execution.execute(registration.AGGREGATE, self._stream(candidate), command, PERSON))
 
     def _stream(self, candidate: Candidate) -> StreamId:
         skill = candidate.skill

@@ -20,7 +20,7 @@ from omac.domain.registration import UNREADABLE, Code, Registration
 from omac.domain.sidecar import SidecarSpec
 from omac.domain.skill import FoundSkill
 from omac.services.credentials import Credentials
-from omac.services.engine import Engine, together
+from omac.services.kernel.engine import Engine, together
 from omac.services.ports import FrozenSkills, Policies, SkillFolders
 
 _log = logging.getLogger("omac.registrar")
@@ -141,8 +141,7 @@ class Registrar:
         return ids.registration_stream(self._engine.host, place.scope, skill.base, skill.name)
 
     async def _decide(self, stream: StreamId, command: registration.Command) -> None:
-        decide = partial(registration.decide, command)
-        await self._engine.execute(self._engine.system.registrations, stream, decide, Cause("omac"))
+        await self._engine.execute(registration.AGGREGATE, stream, command, Cause("omac"))
 
 
 def _code(skill: FoundSkill) -> Code:

@@ -12,14 +12,14 @@ from functools import partial
 import trio
 
 from omac.domain import sidecar
-from omac.domain.ids import StreamId
+from omac.domain.ids import StreamId, key_of
 from omac.domain.place import Place
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
 from omac.services.credentials import Credentials, SecretsMissing
-from omac.services.engine import Engine, first
-from omac.services.owners import Owners
+from omac.services.kernel.engine import Engine, first
+from omac.services.kernel.owners import Owners
 from omac.services.ports import (
     CopyDamaged,
     FrozenSkills,
@@ -204,9 +204,7 @@ class Supervision:
         """Record a fact, however long the journal is away."""
         while True:
             try:
-                await self._engine.execute(
-                    self._engine.system.sidecars, stream, lambda state: sidecar.decide(command, state)
-                )
+                await self._engine.execute(sidecar.AGGREGATE, stream, command)
             except Refusal as refusal:
                 if refusal.reason == "stopping":  # nothing is recorded any more: this task is about to be cancelled
                     await trio.sleep_forever()
@@ -233,8 +231,8 @@ async def _deaf(process: SidecarProcess) -> str:
 
 
 def _label(stream: StreamId) -> str:
-    _, _, workdir, skill = stream.split("/")
-    return f"{workdir[:12]}-{skill}"
+    key = key_of(stream)
+    return f"{key.scope[:12]}-{key.name}"
 
 
 def _describe(ended: Exit, uptime_ms: int) -> str:

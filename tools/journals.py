@@ -9,14 +9,20 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
+
+import trio
 
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.ingestion import Inbox
+from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal, read_journal
 from omac.journal.spool import FOLDER
+from omac.services.kernel.ingestion import try_to_ingest
+from omac.services.kernel.intake import INGESTION_S
+from omac.services.kernel.opened import OpenedJournal
 
 _log = logging.getLogger("omac.journal")
 
@@ -31,8 +37,10 @@ def to_write(
 ) -> Journal:
     """The journal that a command means, to append to and to read. Raises Refusal."""
     path = state.journal_in_use(environment, flag)
-    inbox = inbox_of(state, host) if path == state.journal_in_use(environment) else None
-    return open_journal(path, secrets.token_hex(6), clock, inbox)
+    journal = open_journal(path, secrets.token_hex(6), clock)
+    if path == state.journal_in_use(environment):
+        _take_in(inbox_of(state, host), journal)
+    return journal
 
 
 def to_read(environment: Mapping[str, str], flag: str | None) -> Journal:
@@ -46,10 +54,16 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> Journal:
     if waiting and path == state.journal_in_use(environment):
         try:
             inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
-            open_journal(path, "", time.time_ns, inbox).close()
+            with closing(open_journal(path, "", time.time_ns)) as journal:
+                _take_in(inbox, journal)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
     return read_journal(path)
+
+
+def _take_in(inbox: Inbox, journal: Journal) -> None:
+    if inbox.names():
+        trio.run(try_to_ingest, inbox, OpenedJournal(journal, inbox.host), INGESTION_S)
 
 
 def _folder(state: StateDir) -> str:

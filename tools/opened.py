@@ -19,8 +19,9 @@ from omac.domain.ids import HostId
 from omac.domain.settings import resolve
 from omac.domain.skill import SkillScope
 from omac.journal.application import Journal
-from omac.services.credentials import Credentials, JournalLedger
+from omac.services.credentials import Credentials
 from omac.services.finding import Search
+from omac.services.kernel.opened import OpenedJournal
 from omac.services.registering import Registering
 from omac.tools.journals import to_write
 
@@ -59,9 +60,10 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
     journal = to_write(state, host, environment, journal_path, clock)
     try:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
-        credentials = Credentials(JournalLedger(journal), host, stores, key, changing_of(state))
+        execution = OpenedJournal(journal, host)
+        credentials = Credentials(execution, stores, key, changing_of(state))
         frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
-        registering = Registering(journal, host, frozen, credentials)
+        registering = Registering(execution, frozen, credentials)
         yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
     finally:
         journal.close()

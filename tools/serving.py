@@ -29,12 +29,13 @@ from omac.adapters.secrets.stores import Choice, SecretStores
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.domain import ids
+from omac.domain import control, ids
 from omac.domain import run as runs
 from omac.domain.control import ControlRefused, Listener
 from omac.domain.harness import Harness
 from omac.domain.ids import RunId
-from omac.domain.recorded import Cause, Draft
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted
 from omac.domain.sidecar import RestartPolicy
@@ -42,12 +43,14 @@ from omac.journal.opening import open_journal
 from omac.projections.status import Status, narrowed, status_of
 from omac.services.access import AccessGate
 from omac.services.activation import Activation
-from omac.services.credentials import Credentials, EngineLedger
+from omac.services.credentials import Credentials
 from omac.services.directories import Caller, Directories
-from omac.services.engine import Engine, first
-from omac.services.intake import Intake, settle_lost
+from omac.services.kernel.engine import Engine, first
+from omac.services.kernel.ingestion import try_to_ingest
+from omac.services.kernel.intake import INGESTION_S, Intake, settle_lost
+from omac.services.kernel.recovery import recover, require_only_server, unended_runs
+from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach
-from omac.services.recovery import recover, require_only_server, unended_runs
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import OF_THE_TERMINAL, Inner
@@ -99,18 +102,19 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
-        inbox = inbox_of(self.state, host)
-        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns, inbox)
-        self._intake = Intake(inbox, path, time.time_ns)
+        self._inbox = inbox_of(self.state, host)
+        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns)
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
         self.engine = Engine(self.journal, host, beside=options.beside)
+        self._intake = Intake(self._inbox, self.engine)
+        self._refusals = Refusals(self.engine)
         self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
-        self._credentials = Credentials(EngineLedger(self.engine), host, self.secrets, key, changing_of(self.state))
+        self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
         self._stop = trio.Event()
         self._stopped_by = signal.SIGTERM
@@ -146,7 +150,7 @@ class Server:
 
     async def _keep_writing(self, task_status: trio.TaskStatus[None]) -> None:
         with self._writing:
-            await self.engine.writer.run(task_status)
+            await self.engine.keep_writing(task_status)
 
     async def _run_reactors(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]) -> int:
         options = self._options
@@ -154,6 +158,7 @@ class Server:
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment)
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
+        await try_to_ingest(self._inbox, self.engine, INGESTION_S)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
         if not options.beside:
             require_only_server(self.engine)
@@ -174,6 +179,7 @@ class Server:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
                 reactors.start_soon(self._intake.run)
+                reactors.start_soon(self._refusals.run)
                 activation.look_at_shared()
                 status = await self._run_surfaces(folders, ready, activated)
                 reactors.cancel_scope.cancel()
@@ -209,7 +215,13 @@ class Server:
         seen = options.launch.sees(told) if options.launch else told
         reach = Reach(told.facade_base, told.facade_socket, seen.facade_socket)
         directories = Directories(
-            self.engine, folders, options.harness.name, options.roots, reach, lambda: secrets.token_hex(16)
+            self.engine,
+            folders,
+            options.harness.name,
+            options.roots,
+            reach,
+            lambda: secrets.token_hex(16),
+            self._refusals,
         )
         app = control_app(
             directories,
@@ -217,7 +229,7 @@ class Server:
             lambda: secrets.token_hex(8),
             self.secrets.give_vault_key,
         )
-        facade = Facade(AccessGate(self.engine), FacadeLimits())
+        facade = Facade(AccessGate(self.engine, self._refusals), FacadeLimits())
         listeners: dict[Listener, tuple[socket.socket, str | None]] = {
             "socket": (control_unix, None),
             "tcp": (control_tcp, token),
@@ -309,12 +321,13 @@ class Server:
 
     async def _record(self, command: runs.Command) -> None:
         stream = ids.run_stream(self.engine.host, self._run)
-        await self.engine.execute(self.engine.system.runs, stream, partial(runs.decide, command), Cause("person"))
+        await self.engine.execute(runs.AGGREGATE, stream, command, Cause("person"))
 
     async def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
         action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token
         event = ControlRefused(action if action in CALLS else "", "", listener, reason)
-        await self.engine.record_refusal(Draft(ids.control_stream(self.engine.host), None, event), Cause("bridge"))
+        fact = Addressed(control.AGGREGATE, ids.control_stream(self.engine.host), event)
+        await self._refusals.note(fact, Cause("bridge"), (event.action, listener, reason))
 
 
 def _choice(policies: ServePolicies) -> Choice:

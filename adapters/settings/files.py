@@ -11,6 +11,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from omac.adapters.linux.home import home_of
@@ -59,13 +60,20 @@ def read_project(workdir: str) -> SettingsFile:
     return project_settings(path, document)
 
 
-def write_user(
-    setting: Setting, value: str | None, environment: Mapping[str, str], record: Callable[[str], None]
-) -> bool:
-    """Set one setting in the user's file, or unset it (None); False if the file says so already.
+class UserChange:
+    """A change of the user's file that is certain and not made yet. See omac.services.settings.Change."""
 
-    Comments and order stay. `record` is called with the file's path when the change is certain and before it is made:
-    if it raises, nothing has changed. Raises Refusal: settings-invalid, state-unusable, contention.
+    def __init__(self, path: str, present: str | None, write: Callable[[], None]) -> None:
+        self.origin = f"user {printable(path)}"
+        self.present = present
+        self.write = write
+
+
+@contextmanager
+def changing_user(environment: Mapping[str, str], setting: Setting, value: str | None) -> Iterator[UserChange | None]:
+    """The change that sets one setting in the user's file, or unsets it (None); None if the file says so already.
+
+    The file is locked meanwhile; comments and order stay. Raises Refusal: settings-invalid, state-unusable, contention.
     """
     path = user_path(environment)
     try:
@@ -75,12 +83,20 @@ def write_user(
             content, before = _user_document(path)
             after = _changed(setting, value, content, before, path)
             if after is None:
-                return False
-            _replace(target, after, folder, lambda: record(printable(path)))
+                yield None
+            else:
+                present = _stated(setting, before)
+                yield UserChange(path, present, partial(_replace, target, after, folder))
     except OSError as error:
         message = f"the settings file {printable(path)} cannot be written: {error.strerror or error}"
         raise Refusal("state-unusable", message, fix=[f"ls -la {shlex.quote(os.path.dirname(path))}"]) from error
-    return True
+
+
+def _stated(setting: Setting, document: Mapping[str, Any]) -> str | None:
+    table, key = setting.table_and_key
+    settings = document.get(table, {})
+    word = stated_word(settings.get(key), setting) if isinstance(settings, dict) else None
+    return word if isinstance(word, str) else None
 
 
 def _user_document(path: str) -> tuple[str, dict[str, Any]]:
@@ -196,15 +212,14 @@ def _edited(text: str, table: str, key: str, value: str | bool | None) -> str | 
     return after
 
 
-def _replace(path: str, text: str, folder: int, record: Callable[[], None]) -> None:
-    """Put `text` in the place of the file, whole or not at all; `record` in between. Raises OSError."""
+def _replace(path: str, text: str, folder: int) -> None:
+    """Put `text` in the place of the file, whole or not at all. Raises OSError."""
     descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{FILE}.")  # 0600
     try:
         with open(descriptor, "wb") as file:
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
-        record()
         os.replace(draft, path)
     except BaseException:
         with suppress(FileNotFoundError):

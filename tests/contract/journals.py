@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import trio
 from eventsourcing.persistence import StoredEvent
@@ -17,10 +18,11 @@ from eventsourcing.persistence import StoredEvent
 from omac.domain.control import ControlCalled
 from omac.domain.directory import SessionAdmitted
 from omac.domain.ids import StreamId, TokenDigest
-from omac.domain.recorded import Draft, Recorded
+from omac.domain.kernel.aggregate import Aggregate
+from omac.domain.recorded import Cause, Draft, Recorded
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
-from omac.journal.recorder import Meta, SqlRecorder
+from omac.journal.recorder import Conflict, Envelope, SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
 LOG = StreamId("control/test")
@@ -36,7 +38,8 @@ def create(path: str) -> str:
     """Open the journal at `path` as a process of its own would, append one event, and return the journal's name."""
     recorder = sqlite_recorder(path)
     try:
-        recorder.insert_groups([([StoredEvent(str(LOG), None, "control.called", b"")], Meta(1, "run", "person"))])  # type: ignore[arg-type]  # logs have no versions
+        event = StoredEvent(str(LOG), None, "control.called", b"")  # type: ignore[arg-type]  # logs have no versions
+        recorder.insert_events([event], groups=[(1, Envelope(1, "run", "person"))])
         return recorder.journal_id()
     finally:
         recorder.close()
@@ -95,3 +98,21 @@ async def until(condition: Callable[[], bool], seconds: float = 10) -> float:
         while not condition():
             await trio.sleep(0.001)
     return time.perf_counter() - began
+
+
+def decide_now(
+    journal: Journal, aggregate: Aggregate[Any, Any], stream: StreamId, command: Any, cause: Cause = Cause("person")
+) -> Sequence[Recorded]:
+    """What another process does at this very moment, without giving anybody in this one a turn."""
+    entry = journal.load(stream, aggregate.initial, aggregate.evolve) if aggregate.versioned else None
+    events = aggregate.decided(command, entry.state if entry else aggregate.initial)
+    drafts = [Draft(stream, entry.version + n if entry else None, event) for n, event in enumerate(events, 1)]
+    return commit_now(journal, drafts, cause) if drafts else ()
+
+
+def commit_now(journal: Journal, drafts: Sequence[Draft], cause: Cause = Cause("person")) -> Sequence[Recorded]:
+    """Append drafts as they are; raises Conflict when others were first."""
+    (result,) = journal.commit([journal.group(drafts, journal.envelope(cause))])
+    if isinstance(result, Conflict):
+        raise result
+    return result

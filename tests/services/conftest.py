@@ -6,12 +6,12 @@ The scripted host writes a transcript, so that a test can read what was spawned 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from contract.journals import decide_now
 
 from omac.domain import ids, registration
 from omac.domain.control import Listener
@@ -22,7 +22,7 @@ from omac.domain.ids import HostId, StreamId
 from omac.domain.planning import Policy
 from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
-from omac.domain.registration import Approve, Code, Registration
+from omac.domain.registration import Approve, Code
 from omac.domain.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
 from omac.domain.skill import FoundSkill, Health, Meta, Secret, SidecarMeta
 from omac.journal.application import Journal
@@ -32,9 +32,11 @@ from omac.projections.status import Status, status_of
 from omac.projections.system import System
 from omac.services.access import AccessGate
 from omac.services.activation import Activation
-from omac.services.credentials import Credentials, EngineLedger, JournalLedger, Values
+from omac.services.credentials import Credentials, Values
 from omac.services.directories import Caller, Directories
-from omac.services.engine import Engine
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.opened import OpenedJournal
+from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Reach
 from omac.services.ports import CopyDamaged, Frozen, ProbeFailed, SpawnFailed
 from omac.services.registrar import Registrar
@@ -306,15 +308,16 @@ class World:
         self.host = host
         self.folders = folders
         self.engine = Engine(journal, HOST)
-        self.credentials = Credentials(EngineLedger(self.engine), HOST, self.secrets, KEY)
+        self.credentials = Credentials(self.engine, self.secrets, KEY)
         self.engine.observe(lambda recorded: bell.ring())
-        self.gate = AccessGate(self.engine)
+        self.refusals = Refusals(self.engine)
+        self.gate = AccessGate(self.engine, self.refusals)
         self._mint = itertools.count(1)
         self._reactors = trio.CancelScope()
         self._reactors_ended = trio.Event()
         self.minted: list[str] = []
         reach = Reach("http://127.0.0.1:9", "/run/omac/facade.sock")
-        self.directories = Directories(self.engine, folders, DEFAULT_HARNESS.name, ("/w",), reach, self.mint)
+        self.directories = Directories(self.engine, folders, DEFAULT_HARNESS.name, ("/w",), reach, self.mint, self.refusals)
         self.caller = Caller("socket", "correlation-1")
 
     async def react(self, supervision: Supervision, activation: Activation, task_status: trio.TaskStatus[None]) -> None:
@@ -371,28 +374,26 @@ class World:
 
     async def caught_up(self) -> None:
         """Return when all that was committed, and what was appended without waiting, is folded."""
-        await self.engine.writer.catch_up()
-        await self.engine.writer.catch_up()
+        await self.engine.catch_up()
+        await self.engine.catch_up()
 
     def journal_fails(self, times: int, *kinds: str) -> None:
         """Let the store refuse the next `times` transactions that hold an event of one of these kinds."""
-        insert, left = self.journal.store.insert_groups, itertools.repeat(True, times)
+        insert, left = self.journal.store.insert_events, itertools.repeat(True, times)
 
-        def refuse(groups: Sequence[Any]) -> Any:
-            if any(event.topic in kinds for events, _ in groups for event in events) and next(left, False):
+        def refuse(events: Sequence[Any], **groups: Any) -> Any:
+            if any(event.topic in kinds for event in events) and next(left, False):
                 raise Refusal("journal-unavailable", "the disk is full")
-            return insert(groups)
+            return insert(events, **groups)
 
-        self.journal.store.insert_groups = refuse  # type: ignore[method-assign]  # a fault of the disk
+        self.journal.store.insert_events = refuse  # type: ignore[method-assign]  # a fault of the disk
 
     def decide(self, workdir: str, skill: FoundSkill, command: registration.Command) -> None:
         """As another process does it: with a journal of its own."""
         other = open_journal(self.path, "approver", self.journal.clock)
         stream = ids.registration_stream(HOST, ids.scope_of(workdir), skill.base, skill.name)
         try:
-            other.execute(
-                stream, Registration(), registration.evolve, partial(registration.decide, command), Cause("person")
-            )
+            decide_now(other, registration.AGGREGATE, stream, command)
         finally:
             other.close()
 
@@ -405,7 +406,7 @@ class World:
         """A person gives values, from another process."""
         other = open_journal(self.path, "giver", self.journal.clock)
         try:
-            credentials = Credentials(JournalLedger(other), HOST, self.secrets, KEY)
+            credentials = Credentials(OpenedJournal(other, HOST), self.secrets, KEY)
             await credentials.give(ids.scope_of(workdir), skill, bundle_hash, values, Cause("person"))
         finally:
             other.close()
@@ -414,7 +415,7 @@ class World:
         """A person takes values back, from another process."""
         other = open_journal(self.path, "giver", self.journal.clock)
         try:
-            credentials = Credentials(JournalLedger(other), HOST, self.secrets, KEY)
+            credentials = Credentials(OpenedJournal(other, HOST), self.secrets, KEY)
             await credentials.take(ids.scope_of(workdir), skill, names, Cause("person"))
         finally:
             other.close()
@@ -499,7 +500,7 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
         try:
             with trio.fail_after(GUARD_S):
                 async with trio.open_nursery() as outermost:
-                    await outermost.start(world.engine.writer.run)
+                    await outermost.start(world.engine.keep_writing)
                     if reactors:
                         registrar = Registrar(
                             world.engine, world.folders, world.frozen, world.credentials, DEFAULT_HARNESS,

@@ -403,7 +403,7 @@ async def test_commotion_ends_in_order(serving: Serving, skill: MakeSkill, repla
         async def crash() -> None:
             for number in itertools.count():
                 await trio.lowlevel.checkpoint()  # catching up cannot be cancelled
-                await omac.engine.writer.catch_up()
+                await omac.engine.catch_up()
                 if omac.host.processes:
                     omac.host.processes[number % len(omac.host.processes)].end(Exit(code=1))
 

@@ -21,7 +21,8 @@ from omac.domain.refusal import Refusal
 from omac.domain.sidecar import SidecarSpec, Variable
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
-from omac.services.credentials import Credentials, EngineLedger, JournalLedger, SecretsMissing, Values
+from omac.services.credentials import Credentials, SecretsMissing, Values
+from omac.services.kernel.opened import OpenedJournal
 
 HOST = HostId("host0001")
 SHOP = ids.workdir_id("/w/shop")
@@ -103,7 +104,7 @@ def shelf() -> Shelf:
 @pytest.fixture
 def credentials(journal: Journal, shelf: Shelf) -> Credentials:
     """The use cases of a command line."""
-    return Credentials(JournalLedger(journal), HOST, shelf, bytes(32))
+    return Credentials(OpenedJournal(journal, HOST), shelf, bytes(32))
 
 
 def token(text: str = FIRST) -> Values:
@@ -338,7 +339,7 @@ async def test_a_start_while_a_store_is_locked(credentials: Credentials, shelf: 
 async def test_another_key_of_fingerprints(credentials: Credentials, shelf: Shelf, journal: Journal) -> None:
     """A host whose key was lost trusts no value of before, and takes each again."""
     await give(credentials, token())
-    later = Credentials(JournalLedger(journal), HOST, shelf, b"\1" * 32)
+    later = Credentials(OpenedJournal(journal, HOST), shelf, b"\1" * 32)
     with pytest.raises(SecretsMissing):
         await arrives(later)
     await give(later, token())
@@ -607,7 +608,7 @@ async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first
     """One after the other, in one process or in two: what is recorded is what the store holds."""
     shelf.slow = iter([0.08, 0.06, 0.04, 0.02, 0.01])
     changing = [OneAtATime(str(tmp_path / "lock")) for _ in range(2)]
-    desks = [Credentials(JournalLedger(journal), HOST, shelf, bytes(32), one) for one in (*changing, changing[0])]
+    desks = [Credentials(OpenedJournal(journal, HOST), shelf, bytes(32), one) for one in (*changing, changing[0])]
     async with trio.open_nursery() as nursery:
         match first:
             case "give":
@@ -635,7 +636,7 @@ async def test_who_waits_too_long_changes_nothing(
 ) -> None:
     """A refusal says who is in the way."""
     holder = lock.hold(str(tmp_path / "lock"))
-    desk = Credentials(JournalLedger(journal), HOST, shelf, bytes(32), OneAtATime(str(tmp_path / "lock")))
+    desk = Credentials(OpenedJournal(journal, HOST), shelf, bytes(32), OneAtATime(str(tmp_path / "lock")))
     try:
         with pytest.raises(Refusal, match=f"pid {os.getpid()} has held") as caught:
             await give(desk, token())
@@ -667,10 +668,10 @@ async def test_the_fix_names_the_place(credentials: Credentials, workdir: str, h
 async def test_a_server_sees_what_a_command_line_gave(serving: Serving, shelf: Shelf, path: str, kinds: Kinds) -> None:
     """Both ledgers decide alike, over one journal; what either gives, both find."""
     async with serving(reactors=False) as omac:
-        server = Credentials(EngineLedger(omac.engine), HOST, shelf, bytes(32))
+        server = Credentials(omac.engine, shelf, bytes(32))
         other = open_journal(path, "person", omac.journal.clock)
         try:
-            person = Credentials(JournalLedger(other), HOST, shelf, bytes(32))
+            person = Credentials(OpenedJournal(other, HOST), shelf, bytes(32))
             await give(person, token())
             await omac.caught_up()
             assert server.given(SHOP, "slack") == person.given(SHOP, "slack")

@@ -17,8 +17,9 @@ from omac.domain.registration import ApprovalRevoked, Approved, Deregistered, Re
 from omac.domain.skill import FoundSkill, Guide
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
-from omac.services.credentials import Credentials, JournalLedger, Values
+from omac.services.credentials import Credentials, Values
 from omac.services.finding import Candidate, Search, every, find
+from omac.services.kernel.opened import OpenedJournal
 from omac.services.ports import Frozen
 from omac.services.registering import Registering
 
@@ -115,7 +116,7 @@ class Desk:
         self.journal = journal
         self.freezer = Freezer()
         self.store = Store()
-        self.credentials = Credentials(JournalLedger(journal), HOST, self.store, b"k" * 32)
+        self.credentials = Credentials(OpenedJournal(journal, HOST), self.store, b"k" * 32)
         self.registering = Registering(journal, HOST, self.freezer, self.credentials)
 
     def kinds(self) -> list[str]:

@@ -365,7 +365,7 @@ async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, ski
             await omac.until(lambda: omac.directory("/w/b").status == "activating")
             stream = ids.directory_stream(omac.engine.host, ids.GLOBAL)
             stop = partial(directory.decide, directory.RequestDeactivation("x"))
-            await omac.engine.execute(omac.engine.system.directories, stream, stop)
+            await omac.engine.execute(directory.AGGREGATE, stream, stop)
             omac.folders.go_on()
         assert omac.directory("/w/b").status == "active"
         assert (await omac.activate("/w/c")).state == "active"

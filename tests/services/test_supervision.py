@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ def spawned(skill: MakeSkill) -> Callable[..., Any]:
 
 async def command(omac: Any, asked: sidecar.Command) -> None:
     stream = omac.sidecar_stream("echo")
-    await omac.engine.execute(omac.engine.system.sidecars, stream, partial(sidecar.decide, asked))
+    await omac.engine.execute(sidecar.AGGREGATE, stream, asked)
 
 
 def events_of(omac: Any, kind: type) -> list[Any]:

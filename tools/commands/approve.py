@@ -124,7 +124,7 @@ def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], in
     status, place = known.status, Place(known.status.dir)
     skill = FoundSkill(status.skill, status.harness, "", status.source, status.bundle_hash)
     with opened(environment, asked.journal, clock) as everything:
-        changed = everything.registering.revoke(Candidate(place, skill))
+        changed = trio.run(everything.registering.revoke, Candidate(place, skill))
     if asked.json:
         told = {
             "skill": status.skill,

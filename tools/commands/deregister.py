@@ -94,7 +94,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         _require_stores(purges, everything)
         for one in targets:
             if one.known is not None:
-                everything.registering.deregister(one.known.stream)
+                trio.run(everything.registering.deregister, one.known.stream)
         try:
             recorded(everything, lambda: _take(purges, everything.credentials))
         except Refusal as refusal:

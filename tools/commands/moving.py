@@ -22,6 +22,7 @@ from omac.domain.refusal import REASONS, Refusal
 from omac.domain.values import shown
 from omac.journal.opening import read_journal
 from omac.services.finding import Search
+from omac.services.kernel.opened import OpenedJournal
 from omac.services.moving import Moved, Moving, Recorded, carry_out
 from omac.tools.opened import Where, opened, search_of, stores_of
 from omac.tools.render import say
@@ -127,12 +128,12 @@ def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
     if not (os.path.exists(os.path.join(state.path, "host-id")) and os.path.exists(path)):
-        yield Recorded(None, None)
+        yield Recorded(None)
         return
     host = state.host_id(lambda: secrets.token_hex(8))
     journal = read_journal(path)
     try:
-        yield Recorded(journal, host)
+        yield Recorded(OpenedJournal(journal, host))
     finally:
         journal.close()
 

@@ -5,16 +5,18 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
 
 import msgspec
+import trio
 
 from omac.adapters.linux.state import StateDir
-from omac.adapters.settings.files import read_project, read_user, write_user
-from omac.domain import ids
-from omac.domain.recorded import Cause
+from omac.adapters.settings.files import changing_user, read_project, read_user
 from omac.domain.refusal import Refusal
-from omac.domain.settings import SETTINGS, Resolved, Setting, SettingChanged, check_word, resolve, setting_named
-from omac.journal.codec import Versioned
+from omac.domain.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
+from omac.services.kernel.opened import OpenedJournal
+from omac.services.settings import change_setting
 from omac.tools.journals import to_write
 from omac.tools.render import say
 
@@ -58,17 +60,11 @@ def _change(
     environment: Mapping[str, str],
     clock: Callable[[], int],
 ) -> int:
-    def record(path: str) -> None:
-        state = StateDir.of(environment)
-        host = state.host_id(lambda: secrets.token_hex(8))
-        opened = to_write(state, host, environment, journal, clock)
-        try:
-            event = SettingChanged(setting.name, value, f"user {path}")
-            opened.save(Versioned(ids.settings_stream(host), None, event), meta=opened.meta(Cause("person")))
-        finally:
-            opened.close()
-
-    changed = write_user(setting, value, environment, record)
+    state = StateDir.of(environment)
+    host = state.host_id(lambda: secrets.token_hex(8))
+    with closing(to_write(state, host, environment, journal, clock)) as opened:
+        changing = partial(changing_user, environment)
+        changed = trio.run(change_setting, OpenedJournal(opened, host), changing, setting, value)
     if value is None:
         say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; without it {setting.default} holds")
     else:

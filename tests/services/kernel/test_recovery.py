@@ -19,7 +19,7 @@ from omac.domain.sidecar import Birth, SidecarSpec
 from omac.journal.codec import Versioned
 from omac.journal.opening import open_journal
 from omac.projections.accesses import audit_rows
-from omac.services.recovery import recover
+from omac.services.kernel.recovery import recover
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 Kinds = Callable[..., list[str]]

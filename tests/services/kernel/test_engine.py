@@ -18,7 +18,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Code, Discover, Registration
 from omac.journal.application import DECISIONS_MAX, Journal
 from omac.journal.opening import open_journal
-from omac.services.engine import together
+from omac.services.kernel.engine import together
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 
@@ -60,16 +60,16 @@ async def test_no_events_no_record(serving: Serving) -> None:
     async with serving(reactors=False) as omac:
         beside = Draft(ids.control_stream(HOST), None, ControlCalled("reload", "/w", "socket"))
         for _ in range(2):
-            await omac.engine.execute(omac.engine.system.registrations, STREAM, found(1))
-        assert await omac.engine.execute(omac.engine.system.registrations, STREAM, found(1), None, [beside]) == ()
+            await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
+        assert await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), None, [beside]) == ()
         assert omac.journal.store.head() == 1
 
 
 async def test_what_follows_names_what_it_follows_from(serving: Serving) -> None:
     """Without a cause of its own, an event follows from the last of its stream, in the same conversation."""
     async with serving(reactors=False) as omac:
-        await omac.engine.execute(omac.engine.system.registrations, STREAM, found(1), Cause("person", "c1"))
-        (second,) = await omac.engine.execute(omac.engine.system.registrations, STREAM, found(2))
+        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), Cause("person", "c1"))
+        (second,) = await omac.engine.execute(registration.AGGREGATE, STREAM, found(2))
         assert (second.actor, second.correlation, second.causation) == ("omac", "c1", 1)
 
 
@@ -78,7 +78,7 @@ async def test_one_decision_at_a_time_for_each_aggregate(serving: Serving) -> No
     async with serving(reactors=False) as omac:
         async with trio.open_nursery() as tasks:
             for number in range(50):
-                tasks.start_soon(omac.engine.execute, omac.engine.system.registrations, STREAM, found(number))
+                tasks.start_soon(omac.engine.execute, registration.AGGREGATE, STREAM, found(number))
         assert omac.engine.system.registrations[STREAM].version == 50
 
 
@@ -93,7 +93,7 @@ async def test_a_decision_is_made_anew_after_a_conflict(serving: Serving, other:
                 append(other, 1)
             return found(2)(state)
 
-        (recorded,) = await omac.engine.execute(omac.engine.system.registrations, STREAM, decide)
+        (recorded,) = await omac.engine.execute(registration.AGGREGATE, STREAM, decide)
         assert seen == [None, Code("/s", "sha256:1")]
         assert (recorded.position, recorded.version) == (2, 2)
 
@@ -106,7 +106,7 @@ async def test_a_conflict_can_make_the_decision_needless(serving: Serving, other
             append(other, 1)
             return found(1)(state)
 
-        assert await omac.engine.execute(omac.engine.system.registrations, STREAM, decide) == ()
+        assert await omac.engine.execute(registration.AGGREGATE, STREAM, decide) == ()
         assert omac.journal.store.head() == 1
 
 
@@ -121,10 +121,10 @@ async def test_contention_is_refused(serving: Serving, other: Journal) -> None:
             return found(1_000)(state)
 
         with pytest.raises(Refusal) as caught:
-            await omac.engine.execute(omac.engine.system.registrations, STREAM, decide)
+            await omac.engine.execute(registration.AGGREGATE, STREAM, decide)
         assert (caught.value.reason, len(tries)) == ("contention", DECISIONS_MAX)
         assert omac.journal.store.head() == DECISIONS_MAX
-        await omac.engine.execute(omac.engine.system.registrations, STREAM, found(1_000))
+        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1_000))
 
 
 async def test_a_refused_decision_is_the_callers(serving: Serving) -> None:
@@ -135,8 +135,8 @@ async def test_a_refused_decision_is_the_callers(serving: Serving) -> None:
             raise Refusal("misuse", "no")
 
         with pytest.raises(Refusal, match="no"):
-            await omac.engine.execute(omac.engine.system.registrations, STREAM, refuse)
-        await omac.engine.execute(omac.engine.system.registrations, STREAM, found(1))
+            await omac.engine.execute(registration.AGGREGATE, STREAM, refuse)
+        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
 
 
 async def test_every_record_is_observed_once_in_order(serving: Serving, other: Journal) -> None:
@@ -146,7 +146,7 @@ async def test_every_record_is_observed_once_in_order(serving: Serving, other: J
         omac.engine.observe(lambda record: seen.append((record.position, omac.engine.system.position)))
         for number in range(10):
             append(other, number, OTHER_STREAM)
-            await omac.engine.execute(omac.engine.system.registrations, STREAM, found(number))
+            await omac.engine.execute(registration.AGGREGATE, STREAM, found(number))
         await omac.caught_up()
         assert seen == [(position, position) for position in range(1, 21)]
 
@@ -174,7 +174,7 @@ async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
             tasks.start_soon(wait, "both", STREAM, OTHER_STREAM)
             tasks.start_soon(wait, "other", OTHER_STREAM)
             await wait_all_tasks_blocked()
-            await omac.engine.execute(omac.engine.system.registrations, STREAM, found(1))
+            await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
             await wait_all_tasks_blocked()
             assert woken == ["both"]
             tasks.cancel_scope.cancel()
@@ -185,7 +185,7 @@ async def test_moved_misses_nothing_since_the_look(serving: Serving) -> None:
     """With the position of the look, an event that came while its caller was suspended ends the wait at once."""
     async with serving(reactors=False) as omac:
         looked = omac.engine.system.position
-        await omac.engine.execute(omac.engine.system.registrations, STREAM, found(1))
+        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
         await omac.engine.moved([OTHER_STREAM, STREAM], looked)
         with trio.move_on_after(0) as patience:
             await omac.engine.moved([STREAM], omac.engine.system.position)

@@ -1,30 +1,32 @@
 """The engine: the live system, the journal behind it, and the wake-ups between them.
 
-Whatever happens goes through `execute` or `record`: decide on the projected state, append, and continue when the
-event is durable and folded. Whoever waits for a change waits for a stream to move.
+The carrier of a server: commands are decided on the projected state, appended by the group-commit writer, and continue
+when their events are durable and folded. A task that waits for a change waits for a stream to move.
 """
 
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 import trio
 
-from omac.domain.ids import HostId, RunId, StreamId, seat_beside, seat_of_server
-from omac.domain.recorded import Cause, Draft, Event, Recorded
+from omac.domain.ids import HostId, RunId, StreamId, TokenDigest, key_of, seat_beside, seat_of_server
+from omac.domain.kernel.aggregate import Addressed, Aggregate
+from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
 from omac.domain.refusal import Refusal
-from omac.journal.application import DECISIONS_MAX, Journal
-from omac.journal.writer import Conflict, Writer
-from omac.projections.aggregates import Aggregates
+from omac.journal.application import Journal
+from omac.journal.writer import Late, Writer
 from omac.projections.system import System
+from omac.services.kernel.execution import Execution
 
 State = TypeVar("State")
 Result = TypeVar("Result")
 Observer = Callable[[Recorded], None]
 
 
-class Engine:
-    """One per process that serves. Run `writer.run` in a nursery before anything is executed.
+class Engine(Execution):
+    """One per process that serves. Run `run` in a nursery before anything is executed.
 
     `seat` is where its directories and sidecars are; it is the host's server, or, with `beside`, a run beside that.
     """
@@ -32,54 +34,47 @@ class Engine:
     def __init__(self, journal: Journal, host: HostId, *, beside: bool = False) -> None:
         self.host = host
         self.run = RunId(journal.run)
+        self.clock = journal.clock
         self.seat = seat_beside(host, self.run) if beside else seat_of_server(host)
         self.system = System().replay(journal.records())
-        self.writer = Writer(journal, self.system.position, self._fold)
+        self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
         self._locks: weakref.WeakValueDictionary[StreamId, trio.Lock] = weakref.WeakValueDictionary()
+
+    async def keep_writing(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Append what is executed until cancelled; see `Writer.run`."""
+        await self._writer.run(task_status)
 
     def observe(self, observer: Observer) -> None:
         """Have `observer` called with every record from now on, right after it is folded. It must not fail."""
         self._observers.append(observer)
 
-    async def execute(
-        self,
-        aggregates: Aggregates[State],
-        stream: StreamId,
-        decide: Callable[[State], list[Event]],
-        cause: Cause | None = None,
-        beside: Sequence[Draft] = (),
+    async def catch_up(self) -> None:
+        """Return once everything committed before the call is folded, by whichever process. Raises Refusal."""
+        await self._writer.catch_up()
+
+    def record_soon(self, facts: Sequence[Addressed[Any, Any]], cause: Cause) -> None:
+        """Append facts to logs without waiting; kept until they are written, or until omac ends."""
+        self._writer.submit_soon(self._facts(facts), cause)
+
+    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
+        """The projected state of one aggregate."""
+        return self.system.of(aggregate)[stream] if aggregate.versioned else Entry(aggregate.initial)
+
+    async def _append(
+        self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
-        """Decide on the state of one aggregate and append, with `beside`, what comes of it; nothing if nothing does.
+        return await self._writer.submit(drafts, cause, spooled, late)
 
-        One decision at a time per aggregate here; when another process was first, catches up and decides again.
-        `cause` None: it follows from the last record of the stream. Raises what `decide` raises, and Refusal
-        (contention, or the journal cannot be written).
-        """
-        async with self._locks.setdefault(stream, trio.Lock()):
-            for _ in range(DECISIONS_MAX):
-                entry = aggregates[stream]
-                events = decide(entry.state)
-                if not events:
-                    return ()
-                drafts = [Draft(stream, entry.version + n, event) for n, event in enumerate(events, 1)]
-                try:
-                    return await self.writer.append([*beside, *drafts], cause or entry.cause())
-                except Conflict:
-                    await self.writer.catch_up()
-        raise Refusal("contention", f"others keep changing {stream}; nothing was changed", fix=["try again"])
+    async def _catch_up(self) -> None:
+        await self._writer.catch_up()
 
-    async def record(self, draft: Draft, cause: Cause) -> Recorded:
-        """Append one event to a log without versions; return once it is durable. Raises Refusal."""
-        return (await self.writer.append((draft,), cause))[0]
+    def _turn(self, aggregate: Aggregate[Any, Any], stream: StreamId) -> AbstractAsyncContextManager[object]:
+        return self._locks.setdefault(stream, trio.Lock()) if aggregate.versioned else nullcontext()
 
-    async def record_refusal(self, draft: Draft, cause: Cause) -> None:
-        """Append that something was refused; while the journal is away it is owed, and the refusal stands anyway."""
-        try:
-            await self.record(draft, cause)
-        except Refusal:
-            self.writer.append_soon((draft,), cause)
+    def _living(self) -> Container[TokenDigest]:
+        return self.system.tokens.streams
 
     async def moved(self, streams: Iterable[StreamId], seen: int | None = None) -> None:
         """Return when one of these aggregates gets an event after position `seen`, at once if it has one already.
@@ -106,15 +101,7 @@ class Engine:
 
     def _position(self, stream: StreamId) -> int:
         """Of the last event of an aggregate; 0 when it has none."""
-        system = self.system
-        kinds: tuple[Aggregates[Any], ...] = (
-            system.directories,
-            system.sidecars,
-            system.registrations,
-            system.credentials,
-            system.runs,
-        )
-        return max(aggregates[stream].position for aggregates in kinds)
+        return self.system.aggregates[key_of(stream).aggregate][stream].position
 
     def _fold(self, records: Sequence[Recorded]) -> None:
         for recorded in records:

@@ -10,37 +10,39 @@ import trio
 
 from omac.domain import ids, sandbox
 from omac.domain.ids import StreamId
-from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
-from omac.domain.sandbox import LaunchRequested, Sandbox
-from omac.journal.ingestion import Inbox, ingest
-from omac.journal.opening import INGESTION_S, open_journal
-from omac.services.engine import Engine, together
+from omac.domain.sandbox import LaunchRequested
+from omac.journal.inbox import Inbox
+from omac.services.kernel.engine import Engine, together
+from omac.services.kernel.ingestion import ingest
 
 POLL_S = 0.2
 RETRY_S = 1.0
+TICK_NS = 10**9  # longer than any file system's clock needs for its next tick
+INGESTION_S = 2.0  # for another process that is ingesting the spool right now
 WHY = "the omac that launched it was killed"
 
 _log = logging.getLogger("omac.intake")
 
 
 class Intake:
-    """Takes a spool into the journal at `path`, as another process would: the writer is not held up by it."""
+    """Ingests a spool through the engine, so the journal has one writer in this process."""
 
-    def __init__(self, inbox: Inbox, path: str, clock: Callable[[], int]) -> None:
+    def __init__(self, inbox: Inbox, engine: Engine) -> None:
         self._inbox = inbox
-        self._path = path
-        self._clock = clock
+        self._engine = engine
 
     async def run(self) -> None:
         """Look for new records until cancelled. While they cannot be recorded they stay where they are."""
-        waiting: frozenset[str] = frozenset()  # what cannot follow yet is looked at again when something has changed
-        said = ""
+        waiting: frozenset[str] = frozenset()  # what cannot follow yet is tried again when something has changed
+        seen, said = -1, ""
         while True:
-            there = self._inbox.names()
-            if there != waiting:
+            stamp = self._inbox.stamp()
+            if stamp != seen:
+                there = self._inbox.names()
                 try:
-                    await self.take_in()
+                    if there != waiting:
+                        await self.take_in()
                 except Refusal as refusal:
                     if refusal.message != said:
                         _log.error("%s", refusal.message)
@@ -48,18 +50,13 @@ class Intake:
                     await trio.sleep(RETRY_S)
                     continue
                 waiting, said = there & self._inbox.names(), ""
+                if self._engine.clock() - stamp > TICK_NS:  # else another file may come with the same stamp
+                    seen = stamp
             await trio.sleep(POLL_S)
 
     async def take_in(self) -> None:
         """Return when what is in the spool now is in the journal. Raises Refusal."""
-        await trio.to_thread.run_sync(self._take_in)
-
-    def _take_in(self) -> None:
-        journal = open_journal(self._path, "", self._clock)
-        try:
-            ingest(self._inbox, journal, INGESTION_S)
-        finally:
-            journal.close()
+        await ingest(self._inbox, self._engine, INGESTION_S)
 
 
 async def settle_lost(
@@ -77,17 +74,13 @@ async def settle_lost(
         return [
             stream
             for stream, entry in engine.system.sandboxes.entries.items()
-            if ids.host_of(stream) == engine.host and entry.state.live and entry.state.launch
+            if ids.key_of(stream).host == engine.host and entry.state.live and entry.state.launch
             if gone(entry.state.launch)
         ]
 
     if found := lost():
         await take_in()
-        await engine.writer.catch_up()
+        await engine.catch_up()
         found = [stream for stream in found if engine.system.sandboxes[stream].state.live]
-        await together(partial(engine.execute, engine.system.sandboxes, stream, _lose) for stream in found)
+        await together(partial(engine.execute, sandbox.AGGREGATE, stream, sandbox.Lose(WHY)) for stream in found)
     return found
-
-
-def _lose(state: Sandbox) -> list[Event]:
-    return sandbox.lose(state, WHY)

@@ -14,10 +14,10 @@ from omac.adapters.linux import birth, process
 from omac.domain import ids
 from omac.domain.ids import HostId, LaunchId
 from omac.domain.sandbox import Exited
-from omac.journal.ingestion import Inbox
 from omac.journal.opening import open_journal
 from omac.projections.status import Status
-from omac.services.intake import Intake, settle_lost
+from omac.services.kernel.ingestion import Inbox
+from omac.services.kernel.intake import Intake, settle_lost
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 HOST = HostId("host0001")
@@ -95,7 +95,7 @@ async def test_a_spool_that_cannot_be_used_stops_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It is said once, and tried again by and by."""
-    monkeypatch.setattr("omac.services.intake.RETRY_S", 0.01)
+    monkeypatch.setattr("omac.services.kernel.intake.RETRY_S", 0.01)
     os.chmod(inbox.folder, 0o777)
     program.deny("a")
     async with serving(reactors=False) as omac, intake(path, inbox):

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
-from omac.domain import directory, ids, run, sidecar
+from omac.domain import access, directory, ids, run, sidecar
 from omac.domain.access import AccessAborted
 from omac.domain.ids import RunId, StreamId
-from omac.domain.recorded import Cause, Draft
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.run import Run
-from omac.services.engine import Engine, together
+from omac.services.kernel.engine import Engine, together
 from omac.services.ports import SidecarHost
 
 WHY = "omac was killed"
@@ -40,7 +41,7 @@ async def recover(
     `run.recovered` is recorded. Raises Refusal.
     """
     async with turn():
-        await engine.writer.catch_up()
+        await engine.catch_up()
         return await _settle(engine, host, alive)
 
 
@@ -50,24 +51,24 @@ async def _settle(engine: Engine, host: SidecarHost, alive: Alive) -> list[RunId
     directories = {
         stream: entry.run
         for stream, entry in system.directories.entries.items()
-        if ids.host_of(stream) == engine.host and entry.state.status != "offline" and gone(entry.run)
+        if ids.key_of(stream).host == engine.host and entry.state.status != "offline" and gone(entry.run)
     }
     sidecars = {
         stream: entry.run
         for stream, entry in system.sidecars.entries.items()
-        if ids.host_of(stream) == engine.host and entry.state.live and gone(entry.run)
+        if ids.key_of(stream).host == engine.host and entry.state.live and gone(entry.run)
     }
     await together(partial(_take_offline, engine, target) for target in directories)
     await together(partial(_end, engine, host, target) for target in sidecars)
-    finish = partial(directory.decide, directory.FinishDeactivation())
-    await together(partial(engine.execute, system.directories, target, finish) for target in directories)
+    finish = directory.FinishDeactivation()
+    await together(partial(engine.execute, directory.AGGREGATE, target, finish) for target in directories)
 
     settled = []
     forwarding = set(system.accesses.open.values())
     for stream, entry in sorted(system.runs.entries.items()):
         dead = _run_of(stream)
         unended = entry.state.status == "started"
-        if ids.host_of(stream) == engine.host and (unended or dead in forwarding) and gone(dead):
+        if ids.key_of(stream).host == engine.host and (unended or dead in forwarding) and gone(dead):
             counts = [list(owners.values()).count(dead) for owners in (directories, sidecars)]
             await _close(engine, stream, dead, counts[0], counts[1])
             settled += [dead] if unended else []
@@ -78,7 +79,7 @@ def unended_runs(engine: Engine) -> frozenset[RunId]:
     """Return the runs of this host that are not recorded as ended: after a recovery, those that live."""
     runs = engine.system.runs.entries.items()
     host = engine.host
-    return frozenset(_run_of(s) for s, entry in runs if ids.host_of(s) == host and entry.state.status == "started")
+    return frozenset(_run_of(s) for s, entry in runs if ids.key_of(s).host == host and entry.state.status == "started")
 
 
 def require_only_server(engine: Engine) -> None:
@@ -91,7 +92,7 @@ def require_only_server(engine: Engine) -> None:
 
 
 def _run_of(stream: StreamId) -> RunId:
-    return RunId(stream.split("/")[2])
+    return RunId(ids.key_of(stream).name)
 
 
 class _Gone:
@@ -114,23 +115,21 @@ async def _close(engine: Engine, stream: StreamId, dead: RunId, directories: int
     cause = Cause("omac", None, engine.system.runs[stream].position)
     log = ids.access_stream(engine.host)
     open_ = [position for position, owner in engine.system.accesses.open.items() if owner == dead]
-    aborts = [Draft(log, None, AccessAborted(position, REASON)) for position in open_]
+    aborts = {position: Addressed(access.AGGREGATE, log, AccessAborted(position, REASON)) for position in open_}
     command = run.Recover(engine.run, directories, sidecars, len(open_))
-    recovered = await engine.execute(engine.system.runs, stream, partial(run.decide, command), cause, beside=aborts)
-    late = [draft for draft in aborts if draft.event.request in engine.system.accesses.open]
+    recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=list(aborts.values()))
+    late = [abort for position, abort in aborts.items() if position in engine.system.accesses.open]
     if not recovered and late:  # it ended in order, but could not record how these did
-        await engine.writer.append(late, cause)
+        await engine.record(late, cause)
 
 
 async def _take_offline(engine: Engine, stream: StreamId) -> None:
-    decide = partial(directory.decide, directory.RequestDeactivation(WHY))
-    await engine.execute(engine.system.directories, stream, decide)
+    await engine.execute(directory.AGGREGATE, stream, directory.RequestDeactivation(WHY))
 
 
 async def _end(engine: Engine, host: SidecarHost, stream: StreamId) -> None:
-    sidecars = engine.system.sidecars
-    await engine.execute(sidecars, stream, partial(sidecar.decide, sidecar.RequestStop(WHY)))
-    birth = sidecars[stream].state.birth
+    await engine.execute(sidecar.AGGREGATE, stream, sidecar.RequestStop(WHY))
+    birth = engine.system.sidecars[stream].state.birth
     if birth is not None:
         await host.end_orphan(birth)
-    await engine.execute(sidecars, stream, partial(sidecar.decide, sidecar.ReportStopped()))
+    await engine.execute(sidecar.AGGREGATE, stream, sidecar.ReportStopped())

@@ -25,19 +25,19 @@ from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested, Sandbox
 from omac.journal.application import Journal
-from omac.journal.ingestion import REJECTED, WAIT_NS, Inbox, ingest
 from omac.journal.opening import open_journal, read_journal
 from omac.journal.registry import KIND_OF
 from omac.journal.spool import RECORD_MAX
 from omac.projections.status import status_of
 from omac.projections.system import System
+from omac.services.kernel.ingestion import REJECTED, WAIT_NS, Inbox, ingest
 
 HOST = HostId("host0001")
 NOBODY = 65_534
 INGEST = """
     import sys, time
     from omac.domain.ids import HostId
-    from omac.journal.ingestion import Inbox, ingest
+    from omac.services.kernel.ingestion import Inbox, ingest
     from omac.journal.opening import open_journal
     journal = open_journal(sys.argv[1], "run", time.time_ns)
     print("ready", flush=True)

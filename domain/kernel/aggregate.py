@@ -1,0 +1,76 @@
+"""An aggregate as data: its initial state, how it decides, and how it folds.
+
+Every change of state is a typed command that `Aggregate.decided` turns into events. The events are folded on the state
+they were decided on before anybody may append them, so an event that cannot follow never becomes durable.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Event
+from omac.domain.refusal import Refusal
+
+State = TypeVar("State")
+Command = TypeVar("Command")
+
+Name = Literal[
+    "run", "directory", "registration", "credential", "sidecar", "sandbox", "setting", "access", "control", "guard"
+]
+
+
+class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
+    """The rules of one kind of stream.
+
+    `decide` gives the events that a command means in a state and raises Refusal; `evolve` gives the state after an
+    event and raises KeyError for one that cannot follow. `events` are all that may stand in such a stream. A log
+    (`versioned` false) has no versions and nothing to decide on: its state is always `initial`.
+    """
+
+    name: Name
+    initial: State
+    decide: Callable[[Command, State], list[Event]]
+    evolve: Callable[[State, Event], State]
+    events: tuple[type[Event], ...]
+    versioned: bool = True
+
+    def decided(
+        self, command: Command, state: State, scrub: Callable[[Event], Event] = lambda event: event
+    ) -> list[Event]:
+        """The events that `command` means in `state`, each passed through `scrub`, and proven to fold.
+
+        Raises what `decide` raises, and Refusal (unfoldable) when the fold would not take what was decided.
+        """
+        events = [scrub(event) for event in self.decide(command, state)]
+        for event in events:
+            try:
+                if type(event) not in self.events:
+                    raise KeyError(f"no event of a {self.name}")
+                state = self.evolve(state, event)
+            except KeyError as impossible:
+                message = (
+                    f"{type(command).__name__} for a {self.name} means {type(event).__name__}, which cannot follow "
+                    f"there ({impossible}); nothing was recorded: this is a defect of omac"
+                )
+                raise Refusal("unfoldable", message, fix=["omac version  # and report it"]) from impossible
+        return events
+
+
+def log(name: Name, events: Sequence[type[Event]]) -> "Aggregate[None, Event]":
+    """A log without versions whose commands are the facts it records: each is an event as it shall stand there."""
+
+    def evolve(_: None, event: Event) -> None:
+        if type(event) not in events:
+            raise KeyError(type(event).__name__)
+
+    return Aggregate(name, None, lambda fact, _: [fact], evolve, tuple(events), versioned=False)
+
+
+class Addressed(NamedTuple, Generic[State, Command]):
+    """A command, and the stream of the aggregate that it is for."""
+
+    aggregate: Aggregate[State, Command]
+    stream: StreamId
+    command: Command

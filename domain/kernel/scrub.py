@@ -1,0 +1,76 @@
+"""Scrubbing: no text that is recorded holds a routing token that lives, in whatever spelling.
+
+A token is 32 hex digits, known by the SHA-256 of its lower-case form. It is recognised in upper case, inside a longer
+run of digits, and under up to `ROUNDS` layers of percent-encoding (RFC 3986 section 2.1). Other encodings are beyond
+what can be recognised: an agent that knows its token can always hide it.
+"""
+
+import re
+from collections.abc import Container
+from typing import Any
+
+import msgspec
+
+from omac.domain.ids import TokenDigest, token_digest
+from omac.domain.recorded import Event
+
+TOKEN_DIGITS = 32
+ROUNDS = 3
+SCRUBBED = "[token]"
+
+_DIGITS = re.compile(rf"[0-9a-fA-F]{{{TOKEN_DIGITS},}}")
+_ENCODED = re.compile(r"%([0-9a-fA-F]{2})")
+
+
+def scrub(event: Event, living: Container[TokenDigest]) -> Event:
+    """The event with every living token in its texts replaced; itself where there is none."""
+    changed = {
+        name: clean
+        for name in event.__struct_fields__
+        if (clean := _scrubbed(value := getattr(event, name), living)) is not value
+    }
+    return msgspec.structs.replace(event, **changed) if changed else event
+
+
+def scrub_text(text: str, living: Container[TokenDigest]) -> str:
+    """The text with every living token replaced; itself where there is none."""
+    if len(text) < TOKEN_DIGITS:
+        return text
+    decoded = text
+    for _ in range(ROUNDS + 1):
+        clean = _DIGITS.sub(lambda run: _without_tokens(run.group(), living), decoded)
+        if clean != decoded:
+            return clean
+        if "%" not in decoded:
+            return text
+        decoded = _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), decoded)
+    return text
+
+
+def _scrubbed(value: Any, living: Container[TokenDigest]) -> Any:
+    match value:
+        case str():
+            return scrub_text(value, living)
+        case tuple():
+            clean = tuple(_scrubbed(item, living) for item in value)
+            return clean if any(new is not old for new, old in zip(clean, value, strict=True)) else value
+        case dict():
+            entries = {_scrubbed(key, living): _scrubbed(item, living) for key, item in value.items()}
+            return entries if entries != value else value
+        case msgspec.Struct():
+            changed = {
+                name: clean
+                for name in value.__struct_fields__
+                if (clean := _scrubbed(field := getattr(value, name), living)) is not field
+            }
+            return msgspec.structs.replace(value, **changed) if changed else value
+        case _:
+            return value
+
+
+def _without_tokens(digits: str, living: Container[TokenDigest]) -> str:
+    for start in range(len(digits) - TOKEN_DIGITS + 1):
+        end = start + TOKEN_DIGITS
+        if token_digest(digits[start:end].lower()) in living:
+            return digits[:start] + SCRUBBED + _without_tokens(digits[end:], living)
+    return digits

@@ -1,0 +1,1 @@
+"""The loop: one execution path with its carriers, the owners of aggregates, and recovery."""

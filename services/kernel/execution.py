@@ -1,0 +1,143 @@
+"""The execution path: the one way in for every change of state, whoever asks for it.
+
+    command -> decide -> fold on the decided state -> append, judged in the transaction -> fold
+
+Rules
+
+1. What is decided is folded on the state it was decided on before it is appended: nothing durable that does not fold.
+2. Whether it may follow is judged again inside the transaction. When others were first it is decided again, on what
+   they made of the state, at most `DECISIONS_MAX` times; then it is refused.
+3. No text is recorded that holds a living routing token.
+
+It has three carriers: the live engine of a server (`Engine`), a journal that a command opened (`OpenedJournal`), and
+the spool of a hot path, whose records are decided when one of the other two ingests them. A use case is written once,
+against `Execution`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, TypeVar
+
+from omac.domain.ids import HostId, RunId, StreamId, TokenDigest
+from omac.domain.kernel.aggregate import Addressed, Aggregate
+from omac.domain.kernel.scrub import scrub
+from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.refusal import Refusal
+from omac.journal.recorder import Conflict
+from omac.journal.writer import Late
+
+State = TypeVar("State")
+Command = TypeVar("Command")
+
+DECISIONS_MAX = 5  # how often a decision is made again when others keep appending to its stream
+
+
+class AlreadyRecorded(Exception):
+    """The file of a spool that this comes from is in the journal already."""
+
+
+class Execution(ABC):
+    """What use cases change state through. `clock` gives nanoseconds since 1970 UTC."""
+
+    host: HostId
+    run: RunId
+    clock: Callable[[], int]
+
+    async def execute(
+        self,
+        aggregate: Aggregate[State, Command],
+        stream: StreamId,
+        command: Command,
+        cause: Cause | None = None,
+        *,
+        beside: Sequence[Addressed[Any, Any]] = (),
+        spooled: Spooled | None = None,
+        late: Late | None = None,
+    ) -> Sequence[Recorded]:
+        """Decide on the state of one aggregate and append, with `beside`, what comes of it; nothing if nothing does.
+
+        `beside` are commands for logs. `cause` None: it follows from the last record of the stream. With `late` the
+        wait may be cancelled; see `omac.journal.writer.Writer.submit`.
+
+        Raises what `decide` raises, Refusal (contention, or the journal cannot be written), AlreadyRecorded.
+        """
+        return await self.execute_latest(
+            aggregate, stream, lambda: command, cause, beside=beside, spooled=spooled, late=late
+        )
+
+    async def execute_latest(
+        self,
+        aggregate: Aggregate[State, Command],
+        stream: StreamId,
+        command_now: Callable[[], Command],
+        cause: Cause | None = None,
+        *,
+        beside: Sequence[Addressed[Any, Any]] = (),
+        spooled: Spooled | None = None,
+        late: Late | None = None,
+    ) -> Sequence[Recorded]:
+        """As `execute`, with a command that is made when it is its turn to be decided."""
+        async with self._turn(aggregate, stream):
+            for _ in range(DECISIONS_MAX):
+                entry = self.entry(aggregate, stream)
+                drafts = self._decided(aggregate, stream, command_now(), entry)
+                if not drafts:
+                    return ()
+                try:
+                    return await self._append([*self._facts(beside), *drafts], cause or entry.cause(), spooled, late)
+                except Conflict as conflict:
+                    if conflict.known:
+                        raise AlreadyRecorded(str(conflict)) from conflict
+                await self._catch_up()
+        raise Refusal("contention", f"others keep changing {stream}; nothing was changed", fix=["try again"])
+
+    async def record(
+        self, facts: Sequence[Addressed[Any, Any]], cause: Cause, late: Late | None = None
+    ) -> Sequence[Recorded]:
+        """Append facts to logs, all or nothing; return once they are durable. `late` is as in `execute`.
+
+        Raises Refusal when the journal cannot be written.
+        """
+        return await self._append(self._facts(facts), cause, None, late)
+
+    @abstractmethod
+    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
+        """The state of one aggregate now."""
+
+    def _decided(
+        self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Entry[State]
+    ) -> list[Draft]:
+        events = aggregate.decided(command, entry.state, partial(scrub, living=self._living()))
+        if not aggregate.versioned:
+            return [Draft(stream, None, event) for event in events]
+        return [Draft(stream, entry.version + n, event) for n, event in enumerate(events, 1)]
+
+    def _facts(self, addressed: Iterable[Addressed[Any, Any]]) -> list[Draft]:
+        drafts: list[Draft] = []
+        for log, stream, fact in addressed:
+            assert not log.versioned, f"{log.name} is decided on its state"
+            drafts += self._decided(log, stream, fact, Entry(log.initial))
+        return drafts
+
+    @abstractmethod
+    async def _append(
+        self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
+    ) -> Sequence[Recorded]:
+        """Append all or nothing; return once durable and, where there is a live state, folded.
+
+        Raises Conflict when others were first, Refusal when the journal cannot be written.
+        """
+
+    @abstractmethod
+    async def _catch_up(self) -> None:
+        """Return when `entry` shows what others appended before the call."""
+
+    @abstractmethod
+    def _turn(self, aggregate: Aggregate[Any, Any], stream: StreamId) -> AbstractAsyncContextManager[object]:
+        """One decision at a time for one aggregate in this process; logs have nothing to decide on."""
+
+    @abstractmethod
+    def _living(self) -> Container[TokenDigest]:
+        """The digests of the routing tokens that live."""

@@ -1,0 +1,113 @@
+"""Ingestion: what short-lived programs left in the spool is decided and becomes part of the journal, once.
+
+Rules
+
+1. A record is a report: the command that says what happened. It is decided on the state of its stream like any other.
+2. The event and the memory of its file are one transaction; the file is removed afterwards. Killed in between, the next
+   ingestion finds the memory and only removes the file.
+3. A report that cannot follow is set aside. One whose beginning has not come waits (that may be in the journal which is
+   opened next); after `WAIT_NS` it is set aside too.
+"""
+
+import logging
+
+import trio
+
+from omac.domain import guard_record, sandbox
+from omac.domain.recorded import Cause, Spooled
+from omac.domain.refusal import Refusal
+from omac.journal.inbox import Inbox, Pass, SpooledRecord, open_pass
+from omac.services.kernel.execution import AlreadyRecorded, Execution
+
+WAIT_NS = 24 * 3_600 * 10**9
+REMOVAL_S = 5.0  # for the files of what is recorded, also when omac is stopping
+AT_ONCE = 500  # streams whose records are decided side by side, and so committed together
+
+_log = logging.getLogger("omac.journal")
+
+
+async def ingest(inbox: Inbox, execution: Execution, wait_s: float = 0.0) -> int:
+    """Record what is in the spool now; returns how many records that were.
+
+    When another process is at it, waits up to `wait_s` for its end, then leaves it to that. Raises Refusal:
+    state-unusable (the folder is not this user's alone), or the journal cannot be written.
+    """
+    begun = await trio.to_thread.run_sync(open_pass, inbox, execution.clock, wait_s)
+    if begun is None:
+        return 0
+    try:
+        return await _Ingestion(begun, inbox, execution).run()
+    finally:
+        begun.close()
+
+
+async def try_to_ingest(inbox: Inbox, execution: Execution, wait_s: float = 0.0) -> None:
+    """As `ingest`, where something else matters more: what goes wrong is logged, and left for the next time."""
+    try:
+        await ingest(inbox, execution, wait_s)
+    except Refusal as refusal:
+        _log.warning("what is in %s is not recorded yet: %s", inbox.folder, refusal.message)
+
+
+class _Ingestion:
+    """One pass; the files of what is recorded are removed in the end, whatever ends it."""
+
+    def __init__(self, begun: Pass, inbox: Inbox, execution: Execution) -> None:
+        self._pass = begun
+        self._host = inbox.host
+        self._execution = execution
+        self._present: frozenset[str] = frozenset()
+        self._done: list[str] = []
+        self._taken = 0
+        self._problem: Refusal | None = None
+
+    async def run(self) -> int:
+        turns = await trio.to_thread.run_sync(self._pass.records)
+        self._present = self._pass.present()
+        try:
+            for start in range(0, len(turns), AT_ONCE):
+                async with trio.open_nursery() as nursery:
+                    for turn in turns[start : start + AT_ONCE]:
+                        nursery.start_soon(self._take, turn)
+                if self._problem is not None:
+                    raise self._problem
+        finally:
+            with trio.move_on_after(REMOVAL_S, shield=True):
+                await trio.to_thread.run_sync(self._pass.remove, self._done)
+        return self._taken
+
+    async def _take(self, turn: list[SpooledRecord]) -> None:
+        for record in turn:
+            try:
+                await self._report(record)
+            except AlreadyRecorded:  # omac was killed before it removed the file
+                self._done.append(record.name)
+            except Refusal as refusal:
+                if refusal.reason not in ("out-of-order", "unfoldable"):
+                    self._problem = refusal
+                elif self._is_hopeless(record):
+                    self._pass.set_aside(record.name, refusal.message)
+                    continue
+                return  # it waits, and so do those that follow it
+            else:
+                self._done.append(record.name)
+                self._taken += 1
+
+    async def _report(self, record: SpooledRecord) -> None:
+        spooled = Spooled(self._host, record.name, record.run, record.at, self._present)
+        cause = Cause(record.actor, record.correlation)
+        match record.event:
+            case guard_record.GuardDenied() as denied:
+                await self._execution.execute(guard_record.AGGREGATE, record.stream, denied, cause, spooled=spooled)
+            case sandbox.LaunchRequested() | sandbox.Launched() | sandbox.Exited() | sandbox.Denied() as happened:
+                report = sandbox.Report(happened)
+                await self._execution.execute(sandbox.AGGREGATE, record.stream, report, cause, spooled=spooled)
+            case other:
+                raise AssertionError(f"the inbox gives out no {type(other).__name__}")
+
+    def _is_hopeless(self, record: SpooledRecord) -> bool:
+        """Whether what it follows will not come any more."""
+        if record.version is None:
+            return True
+        begun = self._execution.entry(sandbox.AGGREGATE, record.stream).version > 0
+        return begun or self._execution.clock() - record.at > WAIT_NS
