@@ -312,7 +312,7 @@ def settle(plan: Plan | None, sidecars: dict[str, Sidecar], state: Directory) ->
     mounted_now = [name for name, route in routes.items() if route.why is None]
     for name in [name for name in plan.specs if name in state.skills] if plan else mounted_now:
         sidecar = sidecars[name]
-        if sidecar.status == "gave-up" and (plan is None or sidecar.generation == state.generation):
+        if sidecar.status == "gave_up" and (plan is None or sidecar.generation == state.generation):
             stub = _gave_up(name, state, sidecar)
             if routes.get(name) != _stub_route(stub):
                 events.append(stub)
@@ -340,7 +340,7 @@ def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
     """Whether an activation need not wait for this sidecar: it runs as wanted, or has failed at least once."""
     if sidecar.spec != spec:
         return False
-    if sidecar.status == "gave-up":
+    if sidecar.status == "gave_up":
         return sidecar.generation == state.generation
     return sidecar.status == "healthy" or sidecar.failures > 0
 

@@ -79,4 +79,4 @@ def down_detail(sidecar: Sidecar) -> str:
         return f"its sidecar is started again in {sidecar.delay_ms} ms, after: {sidecar.detail}"
     if sidecar.status in ("requested", "started"):
         return f"its sidecar is starting{', after: ' + sidecar.detail if sidecar.detail else ''}"
-    return f"its sidecar is {sidecar.status}"
+    return "its sidecar gave up" if sidecar.status == "gave_up" else f"its sidecar is {sidecar.status}"

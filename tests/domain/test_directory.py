@@ -96,7 +96,7 @@ def healthy(name: str, generation: int = 1, code: str = "1") -> Sidecar:
 
 
 def gave_up(name: str, generation: int = 1) -> Sidecar:
-    return Sidecar("gave-up", spec(name), generation, failures=3, detail="it fell")
+    return Sidecar("gave_up", spec(name), generation, failures=3, detail="it fell")
 
 
 ACTIVATING = fold(Directory(), [EVENTS[0]])
@@ -397,7 +397,7 @@ def test_every_activation_can_end(plan: Plan, around: dict[str, Sidecar]) -> Non
     """Once every sidecar has settled, in whatever way, the activation is over."""
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
     done = {
-        name: replace(one, spec=plan.specs.get(name), status="gave-up", generation=1)
+        name: replace(one, spec=plan.specs.get(name), status="gave_up", generation=1)
         if one.failures == 0 and one.status != "healthy"
         else replace(one, spec=plan.specs.get(name), generation=1)
         for name, one in around.items()

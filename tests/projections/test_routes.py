@@ -81,7 +81,7 @@ def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) ->
         (Sidecar("started", detail="it fell"), "its sidecar is starting, after: it fell"),
         (Sidecar("backoff", delay_ms=5, detail="it fell"), "its sidecar is started again in 5 ms, after: it fell"),
         (Sidecar("stopping"), "its sidecar is stopping"),
-        (Sidecar("gave-up"), "its sidecar is gave-up"),
+        (Sidecar("gave_up"), "its sidecar gave up"),
     ],
 )
 def test_why_a_sidecar_does_not_answer(current: Sidecar, detail: str) -> None:
