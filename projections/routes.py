@@ -63,6 +63,8 @@ def _find(
     if stream is None or not stream.startswith(f"directory/{seat}/"):
         return Directory(), Directory(), None, None
     directory = owner = system.directories[stream].state
+    if digest not in directory.tokens:
+        return Directory(), Directory(), None, None
     if mount.startswith(SHARED):
         owner, mount = system.directories[ids.directory_stream(seat, ids.GLOBAL)].state, mount.removeprefix(SHARED)
         if not owner.reachable:
