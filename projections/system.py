@@ -20,6 +20,7 @@ from omac.domain.settings import SettingChanged
 from omac.domain.sidecar import Sidecar
 from omac.projections.accesses import Accesses
 from omac.projections.aggregates import Aggregates
+from omac.projections.run_namespaces import RunNamespaces
 from omac.projections.tokens import TokenIndex
 
 
@@ -65,17 +66,18 @@ class System:
 
     def __init__(self) -> None:
         self.position = 0
-        self.runs: Aggregates[Run] = Aggregates(Run(), run.evolve)
+        self.runs: Aggregates[Run] = Aggregates(Run(), run.evolve, lambda state: state.ended)
         self.directories: Aggregates[Directory] = Aggregates(Directory(), directory.evolve)
         self.registrations: Aggregates[Registration] = Aggregates(Registration(), registration.evolve)
         self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
         self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
-        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), sandbox.evolve)
+        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), sandbox.evolve, lambda state: state.ended)
         self.accesses = Accesses()
         self.guarded = Guarded()
         self.controls = Controls()
         self.settings = Settings()
         self.tokens = TokenIndex()
+        self.run_namespaces = RunNamespaces(self.directories, self.sidecars)
         self._folds = self._by_event_type()
 
     def apply(self, recorded: Recorded) -> None:
@@ -111,6 +113,7 @@ class System:
             (self.controls.apply, (ControlCalled, ControlRefused)),
             (self.settings.apply, (SettingChanged,)),
             (self.tokens.apply, TokenIndex.EVENTS),
+            (self.run_namespaces.apply, RunNamespaces.EVENTS),
         ]
         for fold, events in kinds:
             for event in events:
