@@ -12,6 +12,8 @@ Rules
    cannot come online never keeps the others from it.
 4. An activation ends `activated` when every skill is ready, else `activated-partially`. It always ends.
 5. Deactivated is recorded when every sidecar of the directory has been recorded as stopped.
+6. At most SESSIONS_MAX sessions have tokens. Admitting one more ends the session admitted longest ago: its token is
+   dead, and it gets another when it asks again. The fold keeps to the bound also in a journal from before this rule.
 """
 
 import shlex
@@ -28,6 +30,7 @@ from omac.domain.sidecar import Sidecar, SidecarSpec
 
 Status = Literal["offline", "activating", "active", "active_partial", "deactivating"]
 MAX_BODY_BYTES = 10 * 1024 * 1024  # when a skill names no limit of its own
+SESSIONS_MAX = 512  # with tokens at one time; what an admission costs grows with it
 
 
 class ActivationRequested(Event, frozen=True):
@@ -40,6 +43,13 @@ class ActivationRequested(Event, frozen=True):
 
 class SessionAdmitted(Event, frozen=True):
     """An agent's session got a routing token of its own."""
+
+    session: str
+    digest: TokenDigest
+
+
+class SessionEnded(Event, frozen=True):
+    """An agent's session gave up its routing token to one admitted later."""
 
     session: str
     digest: TokenDigest
@@ -161,6 +171,7 @@ _UP: tuple[Status, ...] = ("activating", "active", "active_partial")
 TABLE: dict[tuple[Status, type[Event]], Status] = {
     ("offline", ActivationRequested): "activating",
     **{(status, SessionAdmitted): status for status in _UP},
+    **{(status, SessionEnded): status for status in _UP},
     ("activating", SkillAppeared): "activating",
     ("activating", SkillVanished): "activating",
     **{(status, RouteMounted): status for status in _UP},
@@ -263,7 +274,7 @@ def decide(command: Command, state: Directory) -> list[Event]:
             return [ActivationRequested(path, harness, digest)] if state.status == "offline" else []
         case AdmitSession(session, digest):
             _require_reachable(state)
-            return [] if session in state.tokens.values() else [SessionAdmitted(session, digest)]
+            return _admit(session, digest, state)
         case RequestReload(path):
             _require_reachable(state, path)
             return [] if state.status == "activating" else [ReloadRequested()]
@@ -291,6 +302,14 @@ def _require_reachable(state: Directory, path: str = "") -> None:
         raise Refusal("directory-offline", f"{path} is not active; activate it first", fix=fix)
 
 
+def _admit(session: str, digest: TokenDigest, state: Directory) -> list[Event]:
+    holders = [(holder, token) for token, holder in state.tokens.items() if holder is not None]  # by admission
+    if any(holder == session for holder, _ in holders):
+        return []
+    ended = holders[: max(0, len(holders) + 1 - SESSIONS_MAX)]
+    return [*(SessionEnded(holder, token) for holder, token in ended), SessionAdmitted(session, digest)]
+
+
 def _adopt(plan: Plan, state: Directory) -> list[Event]:
     events: list[Event] = []
     for name in sorted(state.skills.keys() - plan.skills.keys()):
@@ -313,7 +332,7 @@ def settle(plan: Plan | None, sidecars: dict[str, Sidecar], state: Directory) ->
     mounted_now = [name for name, route in routes.items() if route.why is None]
     for name in [name for name in plan.specs if name in state.skills] if plan else mounted_now:
         sidecar = sidecars[name]
-        if sidecar.status == "gave-up" and (plan is None or sidecar.generation == state.generation):
+        if sidecar.status == "gave_up" and (plan is None or sidecar.generation == state.generation):
             stub = _gave_up(name, state, sidecar)
             if routes.get(name) != _stub_route(stub):
                 events.append(stub)
@@ -341,7 +360,7 @@ def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
     """Whether an activation need not wait for this sidecar: it runs as wanted, or has failed at least once."""
     if sidecar.spec != spec:
         return False
-    if sidecar.status == "gave-up":
+    if sidecar.status == "gave_up":
         return sidecar.generation == state.generation
     return sidecar.status == "healthy" or sidecar.failures > 0
 
@@ -370,7 +389,9 @@ def evolve(state: Directory, event: Event) -> Directory:
         case ActivationRequested(path, harness, digest):
             return Directory(path, harness, status, state.generation + 1, {digest: None} if digest else {})
         case SessionAdmitted(session, digest):
-            return replace(state, tokens={**state.tokens, digest: session})
+            return replace(state, tokens=_bounded({**state.tokens, digest: session}))
+        case SessionEnded(_, digest):
+            return replace(state, tokens={token: holder for token, holder in state.tokens.items() if token != digest})
         case ReloadRequested():
             return replace(state, status=status, generation=state.generation + 1)
         case SkillAppeared(name, base, source, bundle_hash, mount):
@@ -391,6 +412,13 @@ def evolve(state: Directory, event: Event) -> Directory:
             return Directory(state.path, state.harness, status, state.generation, failure=state.failure)
         case _:
             return replace(state, status=status)
+
+
+def _bounded(tokens: dict[TokenDigest, str | None]) -> dict[TokenDigest, str | None]:
+    """Return the launch token and those of the sessions admitted last."""
+    if len(tokens) > SESSIONS_MAX + 1:
+        del tokens[next(digest for digest, session in tokens.items() if session is not None)]
+    return tokens
 
 
 EVENTS: tuple[type[Event], ...] = tuple(dict.fromkeys(event for _, event in TABLE))

@@ -68,6 +68,11 @@ class Run(msgspec.Struct, frozen=True):
     policy: dict[str, str | bool] = {}
     command: str = "serve"
 
+    @property
+    def ended(self) -> bool:
+        """Whether no event can follow."""
+        return self.status in ("recovered", "stopped")
+
 
 TABLE: dict[tuple[Status, type[Event]], Status] = {
     ("unknown", RunStarted): "started",

@@ -82,6 +82,11 @@ class Sandbox(msgspec.Struct, frozen=True):
         """Whether its end is still to be recorded."""
         return self.status in ("requested", "launched")
 
+    @property
+    def ended(self) -> bool:
+        """Whether no event can follow."""
+        return self.status in ("exited", "denied")
+
 
 TABLE: dict[tuple[Status, type[Event]], Status] = {
     ("unknown", LaunchRequested): "requested",

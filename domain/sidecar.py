@@ -126,7 +126,7 @@ BASE_VARIABLES = (
 )
 
 
-Status = Literal["idle", "requested", "started", "healthy", "exited", "backoff", "stopping", "gave-up"]
+Status = Literal["idle", "requested", "started", "healthy", "exited", "backoff", "stopping", "gave_up"]
 
 
 class SpawnRequested(Event, frozen=True):
@@ -207,12 +207,12 @@ class Sidecar(msgspec.Struct, frozen=True):
     @property
     def live(self) -> bool:
         """Whether it runs, or will without further asking."""
-        return self.status not in ("idle", "gave-up")
+        return self.status not in ("idle", "gave_up")
 
 
 TABLE: dict[tuple[Status, type[Event]], Status] = {
     ("idle", SpawnRequested): "requested",
-    ("gave-up", SpawnRequested): "requested",
+    ("gave_up", SpawnRequested): "requested",
     ("backoff", SpawnRequested): "requested",
     ("requested", Started): "started",
     ("requested", Exited): "exited",
@@ -224,7 +224,7 @@ TABLE: dict[tuple[Status, type[Event]], Status] = {
     ("healthy", Exited): "exited",
     ("healthy", StopRequested): "stopping",
     ("exited", RestartScheduled): "backoff",
-    ("exited", GaveUp): "gave-up",
+    ("exited", GaveUp): "gave_up",
     ("backoff", StopRequested): "stopping",
     ("stopping", Started): "stopping",
     ("stopping", Exited): "stopping",

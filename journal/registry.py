@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "run.stopped": (1, run.RunStopped),
     "directory.activation-requested": (1, directory.ActivationRequested),
     "directory.session-admitted": (1, directory.SessionAdmitted),
+    "directory.session-ended": (1, directory.SessionEnded),
     "directory.activated": (1, directory.Activated),
     "directory.activated-partially": (1, directory.ActivatedPartially),
     "directory.activation-failed": (1, directory.ActivationFailed),

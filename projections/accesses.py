@@ -1,7 +1,7 @@
 """The audit log: every access once, from its request to its outcome, every launch, and every change of trust.
 
 `Accesses` is the live part, bounded by what is under way: open requests, and counts. `audit_rows` joins requests and
-outcomes into rows, in the order of requests, holding no more than what began since the oldest that is open.
+outcomes into rows, in the order of requests, holding no more than WAITING_MAX rows and the accesses that are open.
 """
 
 from collections import OrderedDict
@@ -11,21 +11,25 @@ from typing import Literal
 import msgspec
 
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.ids import StreamId
 from omac.domain.recorded import Recorded
 from omac.projections.changes import Change, Changes
 from omac.projections.launches import Launch, Launches
+
+WAITING_MAX = 4_096  # rows that wait for an access which began before them and is still open
 
 Outcome = Literal["completed", "aborted", "refused", "open", "done"]
 
 
 class Accesses:
-    """Accesses under way (by position of their request, with the run that forwards them), and how many ended how.
+    """Accesses under way (by position of their request, with its log and the run that forwards it), and how many
+    ended how.
 
     The first outcome of an access counts; one for no access under way counts for nothing.
     """
 
     def __init__(self) -> None:
-        self.open: dict[int, str] = {}
+        self.open: dict[int, tuple[StreamId, str]] = {}
         self.completed = 0
         self.aborted = 0
         self.refused = 0
@@ -35,7 +39,7 @@ class Accesses:
         event = recorded.event
         kind = type(event)
         if kind is AccessRequested:
-            self.open[recorded.position] = recorded.run
+            self.open[recorded.position] = recorded.stream, recorded.run
         elif kind is AccessCompleted:
             self.completed += self.open.pop(event.request, None) is not None
         elif kind is AccessAborted:
@@ -75,10 +79,12 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
     """Each access among `records` once, in the order of requests; those without an outcome come as `open`.
 
     Changes of trust stand among them where they happened, launches where they ended: a sandbox may be open for days,
-    and what happens meanwhile does not wait for it. Those that have not ended come last.
+    and what happens meanwhile does not wait for it. Neither do more than WAITING_MAX rows wait for an access: one that
+    outlasts them stands where it ended too. Those that have not ended come last.
     """
     changes, launches = Changes(), Launches()
     waiting: OrderedDict[int, AuditRow] = OrderedDict()
+    lasting: dict[int, AuditRow] = {}  # open accesses that rows no longer wait for
     for recorded in records:
         event = recorded.event
         match event:
@@ -93,10 +99,12 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
                     event.status, 0, 0, None, "refused", event.reason,
                 )  # fmt: skip
             case AccessCompleted() | AccessAborted():
-                row = waiting.get(event.request)
-                if row is None or row.outcome != "open":
+                if (row := lasting.pop(event.request, None)) is not None:
+                    waiting[recorded.position] = _ended(row, event)
+                elif (row := waiting.get(event.request)) is not None and row.outcome == "open":
+                    waiting[event.request] = _ended(row, event)
+                else:
                     continue  # it has its outcome, or its request is not among the records
-                waiting[event.request] = _ended(row, event)
             case _:
                 if launch := launches.of(recorded):
                     waiting[recorded.position] = _launched(launch)
@@ -104,8 +112,13 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
                     waiting[recorded.position] = _changed(recorded, change)
                 else:
                     continue
-        while waiting and next(iter(waiting.values())).outcome != "open":
-            yield waiting.popitem(last=False)[1]
+        while waiting and (len(waiting) > WAITING_MAX or next(iter(waiting.values())).outcome != "open"):
+            position, row = waiting.popitem(last=False)
+            if row.outcome == "open":
+                lasting[position] = row
+            else:
+                yield row
+    yield from lasting.values()
     yield from waiting.values()
     yield from map(_launched, launches.open())
 

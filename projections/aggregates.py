@@ -1,5 +1,10 @@
-"""The current state of every aggregate of one kind: its events folded, stream by stream."""
+"""The current state of every aggregate of one kind: its events folded, stream by stream.
 
+An aggregate that has ended admits no further event, so memory does not grow with those: the latest stay known, for
+timelines; an earlier one is as if it had never been, and an event appended to its stream is refused by its version.
+"""
+
+from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -7,14 +12,25 @@ from omac.domain.ids import StreamId
 from omac.domain.recorded import Entry, Event, Recorded
 
 State = TypeVar("State")
+ENDED_KEPT = 64  # of each kind that ends; a timeline shows fewer events
 
 
 class Aggregates(Generic[State]):
-    """All aggregates of one kind; `evolve` is its fold, `initial` the state before any event."""
+    """All aggregates of one kind; `evolve` is its fold, `initial` the state before any event.
 
-    def __init__(self, initial: State, evolve: Callable[[State, Event], State]) -> None:
+    `ended` says of which states no event can follow; of these aggregates only the latest ENDED_KEPT are entries.
+    """
+
+    def __init__(
+        self,
+        initial: State,
+        evolve: Callable[[State, Event], State],
+        ended: Callable[[State], bool] = lambda _: False,
+    ) -> None:
         self._none = Entry(initial)
         self._evolve = evolve
+        self._has_ended = ended
+        self._ended: deque[StreamId] = deque()
         self.entries: dict[StreamId, Entry[State]] = {}
 
     def __getitem__(self, stream: StreamId) -> Entry[State]:
@@ -29,6 +45,10 @@ class Aggregates(Generic[State]):
         self.entries[recorded.stream] = Entry(
             state, recorded.version, recorded.run, recorded.position, recorded.correlation
         )
+        if self._has_ended(state):
+            self._ended.append(recorded.stream)
+            if len(self._ended) > ENDED_KEPT:
+                del self.entries[self._ended.popleft()]
 
     def absorb(self, stream: StreamId, recorded: Recorded) -> None:
         """Fold an event that an older omac kept in a log; the stream it would be in today keeps its version."""

@@ -63,6 +63,8 @@ def _find(
     if stream is None or not stream.startswith(f"directory/{seat}/"):
         return Directory(), Directory(), None, None
     directory = owner = system.directories[stream].state
+    if digest not in directory.tokens:
+        return Directory(), Directory(), None, None
     if mount.startswith(SHARED):
         owner, mount = system.directories[ids.directory_stream(seat, ids.GLOBAL)].state, mount.removeprefix(SHARED)
         if not owner.reachable:
@@ -79,4 +81,4 @@ def down_detail(sidecar: Sidecar) -> str:
         return f"its sidecar is started again in {sidecar.delay_ms} ms, after: {sidecar.detail}"
     if sidecar.status in ("requested", "started"):
         return f"its sidecar is starting{', after: ' + sidecar.detail if sidecar.detail else ''}"
-    return f"its sidecar is {sidecar.status}"
+    return "its sidecar gave up" if sidecar.status == "gave_up" else f"its sidecar is {sidecar.status}"

@@ -32,6 +32,7 @@ from omac.domain.setting import Setting
 from omac.domain.sidecar import Sidecar
 from omac.projections.accesses import Accesses
 from omac.projections.aggregates import Aggregates
+from omac.projections.run_namespaces import RunNamespaces
 from omac.projections.tokens import TokenIndex
 
 State = TypeVar("State")
@@ -69,12 +70,12 @@ class System:
 
     def __init__(self) -> None:
         self.position = 0
-        self.runs: Aggregates[Run] = Aggregates(Run(), run.evolve)
+        self.runs: Aggregates[Run] = Aggregates(Run(), run.evolve, lambda state: state.ended)
         self.directories: Aggregates[Directory] = Aggregates(Directory(), directory.evolve)
         self.registrations: Aggregates[Registration] = Aggregates(Registration(), registration.evolve)
         self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
         self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
-        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), sandbox.evolve)
+        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), sandbox.evolve, lambda state: state.ended)
         self.settings: Aggregates[Setting] = Aggregates(Setting(), setting.evolve)
         self.aggregates: dict[str, Aggregates[Any]] = {  # by the first word of their streams
             "run": self.runs,
@@ -89,6 +90,7 @@ class System:
         self.guarded = Guarded()
         self.controls = Controls()
         self.tokens = TokenIndex()
+        self.run_namespaces = RunNamespaces(self.directories, self.sidecars)
         self._folds = self._by_event_type()
 
     def apply(self, recorded: Recorded) -> None:
@@ -135,6 +137,7 @@ class System:
             (self.accesses.apply, access.AGGREGATE.events),
             (self.controls.apply, control.AGGREGATE.events),
             (self.tokens.apply, TokenIndex.EVENTS),
+            (self.run_namespaces.apply, RunNamespaces.EVENTS),
         ]
         for fold, events in kinds:
             for event in events:

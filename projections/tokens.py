@@ -5,7 +5,13 @@ It is keyed by the digest of the token, so it is rebuilt from the journal withou
 
 from typing import ClassVar
 
-from omac.domain.directory import ActivationFailed, ActivationRequested, DeactivationRequested, SessionAdmitted
+from omac.domain.directory import (
+    ActivationFailed,
+    ActivationRequested,
+    DeactivationRequested,
+    SessionAdmitted,
+    SessionEnded,
+)
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.recorded import Event, Recorded
 
@@ -16,6 +22,7 @@ class TokenIndex:
     EVENTS: ClassVar[tuple[type[Event], ...]] = (
         ActivationRequested,
         SessionAdmitted,
+        SessionEnded,
         ActivationFailed,
         DeactivationRequested,
     )
@@ -29,6 +36,8 @@ class TokenIndex:
             case ActivationRequested(_, _, digest) | SessionAdmitted(_, digest):
                 if digest:
                     self.streams[digest] = recorded.stream
+            case SessionEnded(_, digest):
+                self.streams.pop(digest, None)
             case _:
                 stream = recorded.stream
                 self.streams = {digest: other for digest, other in self.streams.items() if other != stream}

@@ -200,7 +200,7 @@ class Activation:
             current = self._engine.system.sidecars[target].state
             if current.live and current.spec != spec and current.status != "stopping":
                 asked.append((target, sidecar.RequestStop("it is replaced")))
-            elif current.status == "idle" or (current.status == "gave-up" and current.generation != state.generation):
+            elif current.status == "idle" or (current.status == "gave_up" and current.generation != state.generation):
                 asked.append((target, sidecar.RequestSpawn(spec, state.generation)))
         wanted = set(self._sidecars(stream, plan.specs))
         asked += [

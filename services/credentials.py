@@ -8,7 +8,7 @@ is what was recorded in the end.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,6 +43,13 @@ class SecretsMissing(Exception):
         super().__init__(detail)
         self.names = tuple(names)
         self.fix = tuple(fix)
+
+
+class Given(NamedTuple):
+    """What came of giving values: the store that has the secrets ("" for none), and what failed once all counted."""
+
+    store: str
+    problems: tuple[Refusal, ...]
 
 
 Changing = Callable[[], AbstractAsyncContextManager[None]]
@@ -80,11 +87,11 @@ class Credentials:
         base: str = "",
         mirror: bool = True,
         adopted: Mapping[str, str] | None = None,
-    ) -> tuple[Refusal, ...]:
+    ) -> Given:
         """Keep values given to the code `code` of the skill in `base`, and remember them as defaults (not of shared
         skills). `adopted` maps names to the code that their default was given to.
 
-        Raises Refusal; then nothing counts as given. Returns what failed once all of it did.
+        Raises Refusal; then nothing counts as given.
         """
         async with self._changing():
             store = await self._give(scope, skill, values, cause, base, adopted or {})
@@ -94,7 +101,7 @@ class Credentials:
                 if not (problem := await _problem(mirroring, "given, but cannot be remembered")):
                     problem = await self._tidy(DEFAULTS, skill, values, cause)
                 problems += problem
-            return (*problems, *await self._tidy(scope, skill, values, cause))
+            return Given(store, (*problems, *await self._tidy(scope, skill, values, cause)))
 
     async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
         """Keep values as the defaults of a skill's name, and give them to none.

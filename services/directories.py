@@ -19,6 +19,7 @@ from omac.domain.directory import (
     DeactivationRequested,
     Directory,
     SessionAdmitted,
+    SessionEnded,
 )
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed
@@ -231,6 +232,8 @@ class Directories:
         match recorded.event:
             case ActivationRequested(_, _, digest) | SessionAdmitted(_, digest) if digest in self._minted:
                 self._tokens[digest] = self._minted[digest]
+            case SessionEnded(_, digest):
+                self._tokens.pop(digest, None)
             case DeactivationRequested() | ActivationFailed():
                 living = self._engine.system.tokens.streams
                 self._tokens = {digest: token for digest, token in self._tokens.items() if digest in living}

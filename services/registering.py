@@ -11,7 +11,7 @@ from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code, Registration
-from omac.services.credentials import Credentials, Values
+from omac.services.credentials import Credentials, Given, Values
 from omac.services.finding import Candidate
 from omac.services.kernel.execution import Execution
 from omac.services.ports import FrozenSkills
@@ -57,9 +57,9 @@ class Registering:
         Raises Refusal; then it is not vouched for. Returns what failed once the values counted.
         """
         code = await self._freeze(candidate, digest)
-        problems = await self.give(candidate, values, adopted, code=code.digest) if values else ()
+        given = await self.give(candidate, values, adopted, code=code.digest) if values else None
         await self._vouch(candidate, code)
-        return problems
+        return given.problems if given else ()
 
     async def give(
         self,
@@ -69,10 +69,10 @@ class Registering:
         *,
         mirror: bool = True,
         code: str | None = None,
-    ) -> tuple[Refusal, ...]:
+    ) -> Given:
         """Give a skill values; they are remembered for `code`, else for the code that it has, unless `mirror` is false.
 
-        Raises Refusal; then nothing counts as given. Returns what failed once it did.
+        Raises Refusal; then nothing counts as given.
         """
         skill, scope = candidate.skill, candidate.place.scope
         remembered = self._credentials.defaults(skill.name)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -23,13 +24,8 @@ def diagram(table: Mapping[tuple[str, type[Event]], str]) -> str:
     for (before, event), after in table.items():
         if before != after:
             arrows.setdefault((before, after), []).append(KIND_OF[event].partition(".")[2])
-    lines = [f"    {name(a)} --> {name(b)}: {', '.join(events)}" for (a, b), events in arrows.items()]
+    lines = [f"    {a} --> {b}: {', '.join(events)}" for (a, b), events in arrows.items()]
     return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])
-
-
-def name(status: str) -> str:
-    """A status as a Mermaid state id."""
-    return status.replace("-", "_")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +36,12 @@ def name(status: str) -> str:
 def test_state_diagrams_are_drawn_from_the_tables(table: Mapping[tuple[str, type[Event]], str]) -> None:
     """A diagram in ARCHITECTURE.md is the transition table, line by line."""
     assert diagram(table) in ARCHITECTURE, f"ARCHITECTURE.md should contain:\n{diagram(table)}"
+
+
+@pytest.mark.parametrize("status", [directory.Status, sidecar.Status, run.Status, sandbox.Status])
+def test_states_are_spelled_with_underscores(status: object) -> None:
+    """A state is the same word in JSON, in a table and in a diagram; hyphens are for kinds of events and reasons."""
+    assert [state for state in get_args(status) if not re.fullmatch(r"[a-z_]+", state)] == []
 
 
 def test_every_file_that_is_named_exists() -> None:

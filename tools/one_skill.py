@@ -63,14 +63,16 @@ class OneSkill(NamedTuple):
         """What was given to it here."""
         return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
 
-    def give(self, values: Values) -> None:
-        """Give it values, and tell what came of that besides. Raises Refusal; then nothing counts as given."""
+    def give(self, values: Values) -> str:
+        """Give it values, report what failed besides, and return the store that has the secrets ("" for none).
+
+        Raises Refusal; then nothing counts as given.
+        """
         before = self.opened.credentials.given(self.place.scope, self.name)
 
-        async def give() -> tuple[Refusal, ...]:
-            return await self.opened.registering.give(self.candidate, values)
-
-        tell_besides(self.candidate, values, before, trio.run(give))
+        given = trio.run(self.opened.registering.give, self.candidate, values)
+        tell_besides(self.candidate, values, before, given.problems)
+        return given.store
 
     def command(self, group: str, *words: str) -> str:
         """A command about it, ready to be pasted."""

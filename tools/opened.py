@@ -77,7 +77,7 @@ def changing_of(state: StateDir) -> OneAtATime:
 def stores_of(state: StateDir, environment: Mapping[str, str]) -> SecretStores:
     """The stores, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
     choice = resolve({}, environment, None, read_user(environment))["secrets.store"].value
-    return SecretStores(state.path, environment, choice)  # type: ignore[arg-type]  # its words
+    return SecretStores(state.path, environment, choice, choose_once=True)  # type: ignore[arg-type]  # its words
 
 
 def search_of(where: Where, folders: DiskSkillFolders) -> Search:

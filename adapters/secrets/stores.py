@@ -36,8 +36,9 @@ Choice = Literal["auto", "keychain", "vault"]
 class SecretStores:
     """The Secrets port over the system's keychain and the vault in the state directory.
 
-    `choice` says which store takes new values; "auto" is the vault where there is one, else the keychain. A write that
-    timed out may still be done later. `keychain` replaces that of this machine.
+    `choice` says which store takes new values; "auto" is the vault where there is one, else the keychain. With
+    `choose_once` the first answer stands: a command opens, checks, writes to and reports one store. A write that timed
+    out may still be done later. `keychain` replaces that of this machine.
     """
 
     def __init__(
@@ -46,13 +47,15 @@ class SecretStores:
         environment: Mapping[str, str],
         choice: Choice = "auto",
         *,
+        choose_once: bool = False,
         timeout_s: float = TIMEOUT_S,
         prompt_timeout_s: float = PROMPT_TIMEOUT_S,
         keychain: Keychain | None = None,
     ) -> None:
         self.vault = Vault(os.path.join(state_path, VAULT_FILE), lock_wait_s=LOCK_SHARE * timeout_s)
         self._environment = environment
-        self._choice = choice
+        self._choice: Choice = choice
+        self._choose_once = choose_once
         self._timeout_s = timeout_s
         self._prompt_timeout_s = prompt_timeout_s
         self._keychain = keychain
@@ -63,10 +66,16 @@ class SecretStores:
         """As in the port. Raises Refusal (keychain-unavailable, keychain-timeout) when there is neither."""
         if self._choice != "auto":
             return self._choice
+        found = await self._found()
+        if self._choose_once:
+            self._choice = found
+        return found
+
+    async def _found(self) -> Literal["vault", "keychain"]:
         if await self._run(VAULT, self.vault.exists):
-            return VAULT
+            return "vault"
         await self._run(KEYCHAIN, lambda: self._system_keychain().check())
-        return KEYCHAIN
+        return "keychain"
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         """As in the port."""

@@ -64,14 +64,12 @@ async def _settle(engine: Engine, host: SidecarHost, alive: Alive) -> list[RunId
     await together(partial(engine.execute, directory.AGGREGATE, target, finish) for target in directories)
 
     settled = []
-    forwarding = set(system.accesses.open.values())
-    for stream, entry in sorted(system.runs.entries.items()):
-        dead = _run_of(stream)
-        unended = entry.state.status == "started"
-        if ids.key_of(stream).host == engine.host and (unended or dead in forwarding) and gone(dead):
-            counts = [list(owners.values()).count(dead) for owners in (directories, sidecars)]
-            await _close(engine, stream, dead, counts[0], counts[1])
-            settled += [dead] if unended else []
+    unended, log = unended_runs(engine), ids.access_stream(engine.host)
+    forwarding = {RunId(run) for stream, run in system.accesses.open.values() if stream == log}
+    for dead in filter(gone, sorted(unended | forwarding)):
+        counts = [list(owners.values()).count(dead) for owners in (directories, sidecars)]
+        await _close(engine, dead, counts[0], counts[1])
+        settled += [dead] if dead in unended else []
     return settled
 
 
@@ -79,7 +77,8 @@ def unended_runs(engine: Engine) -> frozenset[RunId]:
     """Return the runs of this host that are not recorded as ended: after a recovery, those that live."""
     runs = engine.system.runs.entries.items()
     host = engine.host
-    return frozenset(_run_of(s) for s, entry in runs if ids.key_of(s).host == host and entry.state.status == "started")
+    started = [stream for stream, entry in runs if ids.key_of(stream).host == host and entry.state.status == "started"]
+    return frozenset(RunId(ids.key_of(stream).name) for stream in started)
 
 
 def require_only_server(engine: Engine) -> None:
@@ -89,10 +88,6 @@ def require_only_server(engine: Engine) -> None:
         if state.command == "serve":
             message = f"another omac serve (pid {state.pid}) uses this journal"
             raise Refusal("journal-in-use", message, fix=["omac status", f"kill {state.pid}"])
-
-
-def _run_of(stream: StreamId) -> RunId:
-    return RunId(ids.key_of(stream).name)
 
 
 class _Gone:
@@ -110,11 +105,11 @@ class _Gone:
         return self._known[owner]
 
 
-async def _close(engine: Engine, stream: StreamId, dead: RunId, directories: int, sidecars: int) -> None:
+async def _close(engine: Engine, dead: RunId, directories: int, sidecars: int) -> None:
     """Abort the open accesses of a run and, if it never ended, record its recovery: both or neither, and once."""
-    cause = Cause("omac", None, engine.system.runs[stream].position)
-    log = ids.access_stream(engine.host)
-    open_ = [position for position, owner in engine.system.accesses.open.items() if owner == dead]
+    stream, log = ids.run_stream(engine.host, dead), ids.access_stream(engine.host)
+    cause = Cause("omac", None, engine.system.runs[stream].position or None)
+    open_ = [position for position, owner in engine.system.accesses.open.items() if owner == (log, dead)]
     aborts = {position: Addressed(access.AGGREGATE, log, AccessAborted(position, REASON)) for position in open_}
     command = run.Recover(engine.run, directories, sidecars, len(open_))
     recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=list(aborts.values()))

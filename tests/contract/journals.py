@@ -26,6 +26,7 @@ from omac.journal.recorder import Conflict, Envelope, SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
 LOG = StreamId("control/test")
+PERSON = Cause("person")
 
 
 def sqlite_recorder(path: str) -> SqlRecorder:
@@ -101,7 +102,7 @@ async def until(condition: Callable[[], bool], seconds: float = 10) -> float:
 
 
 def decide_now(
-    journal: Journal, aggregate: Aggregate[Any, Any], stream: StreamId, command: Any, cause: Cause = Cause("person")
+    journal: Journal, aggregate: Aggregate[Any, Any], stream: StreamId, command: Any, cause: Cause = PERSON
 ) -> Sequence[Recorded]:
     """What another process does at this very moment, without giving anybody in this one a turn."""
     entry = journal.load(stream, aggregate.initial, aggregate.evolve) if aggregate.versioned else None
@@ -110,7 +111,7 @@ def decide_now(
     return commit_now(journal, drafts, cause) if drafts else ()
 
 
-def commit_now(journal: Journal, drafts: Sequence[Draft], cause: Cause = Cause("person")) -> Sequence[Recorded]:
+def commit_now(journal: Journal, drafts: Sequence[Draft], cause: Cause = PERSON) -> Sequence[Recorded]:
     """Append drafts as they are; raises Conflict when others were first."""
     (result,) = journal.commit([journal.group(drafts, journal.envelope(cause))])
     if isinstance(result, Conflict):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from omac.domain import directory, sidecar
 from omac.domain.directory import (
     MAX_BODY_BYTES,
+    SESSIONS_MAX,
     TABLE,
     Activated,
     ActivatedPartially,
@@ -34,6 +35,7 @@ from omac.domain.directory import (
     RouteStubbed,
     RouteUnmounted,
     SessionAdmitted,
+    SessionEnded,
     Settle,
     Skill,
     SkillAppeared,
@@ -50,6 +52,7 @@ T1, T2, T3 = (TokenDigest(text) for text in ("t1", "t2", "t3"))
 EVENTS: tuple[Event, ...] = (
     ActivationRequested("/w", "opencode", T1),
     SessionAdmitted("s1", T2),
+    SessionEnded("s1", T2),
     SkillAppeared("echo", "agents", "/s", "sha256:1", "echo"),
     SkillVanished("echo"),
     RouteMounted("echo", "echo"),
@@ -96,7 +99,7 @@ def healthy(name: str, generation: int = 1, code: str = "1") -> Sidecar:
 
 
 def gave_up(name: str, generation: int = 1) -> Sidecar:
-    return Sidecar("gave-up", spec(name), generation, failures=3, detail="it fell")
+    return Sidecar("gave_up", spec(name), generation, failures=3, detail="it fell")
 
 
 ACTIVATING = fold(Directory(), [EVENTS[0]])
@@ -397,7 +400,7 @@ def test_every_activation_can_end(plan: Plan, around: dict[str, Sidecar]) -> Non
     """Once every sidecar has settled, in whatever way, the activation is over."""
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
     done = {
-        name: replace(one, spec=plan.specs.get(name), status="gave-up", generation=1)
+        name: replace(one, spec=plan.specs.get(name), status="gave_up", generation=1)
         if one.failures == 0 and one.status != "healthy"
         else replace(one, spec=plan.specs.get(name), generation=1)
         for name, one in around.items()
@@ -406,3 +409,30 @@ def test_every_activation_can_end(plan: Plan, around: dict[str, Sidecar]) -> Non
     assert isinstance(events[-1], Activated | ActivatedPartially)
     ready = all(done[name].status == "healthy" for name in plan.specs)
     assert isinstance(events[-1], Activated) == (ready and not plan.stubs)
+
+
+def test_the_oldest_session_ends_for_one_too_many() -> None:
+    """Rule 6: by an event, before the newest is admitted; the launch token stays, and a session that asks again after
+    its end is admitted as any other."""
+    state = fold(Directory(), [ActivationRequested("/w", "opencode", T1)])
+    for number in range(SESSIONS_MAX):
+        (event,) = directory.decide(AdmitSession(f"s{number}", TokenDigest(f"d{number}")), state)
+        state = directory.evolve(state, event)
+    assert directory.decide(AdmitSession("s0", T2), state) == []
+    for ended, admitted in ((0, f"s{SESSIONS_MAX}"), (1, "s0")):
+        events = directory.decide(AdmitSession(admitted, TokenDigest(f"new-{admitted}")), state)
+        digest = TokenDigest(f"new-{admitted}")
+        assert events == [SessionEnded(f"s{ended}", TokenDigest(f"d{ended}")), SessionAdmitted(admitted, digest)]
+        state = fold(state, events)
+    assert len(state.tokens) == SESSIONS_MAX + 1
+    assert state.tokens[T1] is None
+    assert (list(state.tokens.values())[1], list(state.tokens.values())[-1]) == ("s2", "s0")
+
+
+def test_the_fold_keeps_to_the_bound_by_itself() -> None:
+    """A journal from before rule 6 holds admissions without ends: its fold holds the latest sessions all the same."""
+    state = fold(Directory(), [ActivationRequested("/w", "opencode", T1)])
+    for number in range(3 * SESSIONS_MAX):
+        state = directory.evolve(state, SessionAdmitted(f"s{number}", TokenDigest(f"d{number}")))
+    wanted = [None, *(f"s{number}" for number in range(2 * SESSIONS_MAX, 3 * SESSIONS_MAX))]
+    assert list(state.tokens.values()) == wanted

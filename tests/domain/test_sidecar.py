@@ -67,7 +67,7 @@ COMMANDS: tuple[Command, ...] = (
     RequestStop("asked for"),
     ReportStopped(),
 )
-RESTING: tuple[Status, ...] = ("idle", "requested", "started", "healthy", "backoff", "stopping", "gave-up")
+RESTING: tuple[Status, ...] = ("idle", "requested", "started", "healthy", "backoff", "stopping", "gave_up")
 
 
 def fold(state: Sidecar, events: list[Event]) -> Sidecar:
@@ -97,7 +97,7 @@ def test_the_table_leads_everywhere_and_back() -> None:
     for _ in TABLE:
         reached |= {to for (status, _), to in TABLE.items() if status in reached}
     assert reached == set(get_args(Status))
-    resting: set[Status] = {"idle", "gave-up"}
+    resting: set[Status] = {"idle", "gave_up"}
     for _ in TABLE:
         resting |= {status for (status, _), to in TABLE.items() if to in resting}
     assert resting == reached
@@ -114,7 +114,7 @@ def test_every_decision_can_be_recorded(status: Status, command: Command) -> Non
     ("status", "command", "events"),
     [
         ("idle", RequestSpawn(SPEC, 3), [SpawnRequested(SPEC, 3)]),
-        ("gave-up", RequestSpawn(SPEC, 3), [SpawnRequested(SPEC, 3)]),
+        ("gave_up", RequestSpawn(SPEC, 3), [SpawnRequested(SPEC, 3)]),
         ("healthy", RequestSpawn(SPEC, 3), []),
         ("backoff", RequestSpawn(SPEC, 3), []),
         ("stopping", RequestSpawn(SPEC, 3), []),
@@ -131,7 +131,7 @@ def test_every_decision_can_be_recorded(status: Status, command: Command) -> Non
         ("backoff", Restart(), [SpawnRequested(SPEC, 1, 1)]),
         ("stopping", Restart(), []),
         ("idle", RequestStop("x"), []),
-        ("gave-up", RequestStop("x"), []),
+        ("gave_up", RequestStop("x"), []),
         ("stopping", RequestStop("x"), []),
         *(
             (status, RequestStop("x"), [StopRequested("x")])
@@ -150,7 +150,7 @@ def test_failures_count_pauses_double_and_it_gives_up() -> None:
     """Up to `max_ms`, at most `limit` times in a row."""
     state, delays = Sidecar(), []
     state = fold(state, sidecar.decide(RequestSpawn(SPEC, 1), state))
-    while state.status != "gave-up":
+    while state.status != "gave_up":
         state = fold(state, sidecar.decide(ReportStarted(BIRTH), state))
         state = fold(state, sidecar.decide(ReportExit(Exit(1), 999, "it fell", POLICY), state))
         if state.status == "backoff":
@@ -173,7 +173,7 @@ def test_a_limit_of_nothing_gives_up_at_once() -> None:
     """For what trying again would not mend."""
     events = sidecar.decide(ReportExit(Exit(), 0, "changed", RestartPolicy(limit=0)), state_of("requested"))
     state = fold(state_of("requested"), events)
-    assert (state.status, state.failures) == ("gave-up", 1)
+    assert (state.status, state.failures) == ("gave_up", 1)
 
 
 def test_the_last_trouble_stays_known_until_it_is_healthy() -> None:
@@ -213,7 +213,7 @@ def test_the_rules_hold_in_every_history(commands: list[Command]) -> None:
                 assert (state.generation, state.failures, state.attempt) == (generation, 0, 1)
         if before.status == "stopping":
             assert state.status in ("stopping", "idle")
-        assert state.live == (state.status not in ("idle", "gave-up"))
+        assert state.live == (state.status not in ("idle", "gave_up"))
         assert (state.status in ("started", "healthy")) <= (state.birth is not None)
         assert state.status != "idle" or state.birth is None
         assert 0 <= state.failures <= POLICY.limit + 1

@@ -13,7 +13,7 @@ from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, Ac
 from omac.domain.directory import Activated
 from omac.domain.ids import HostId
 from omac.domain.recorded import Event, Recorded
-from omac.projections.accesses import Accesses, AuditRow, audit_rows
+from omac.projections.accesses import WAITING_MAX, Accesses, AuditRow, audit_rows
 
 STREAM = ids.access_stream(HostId("h"))
 REQUESTED = AccessRequested("/w", "echo", "echo", "s1", "GET", "/x")
@@ -137,6 +137,35 @@ def test_what_is_held_is_bounded_by_what_is_under_way() -> None:
     assert most <= width
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_is_held_is_bounded_while_an_access_lasts(ends: bool) -> None:
+    """An event stream may be open for days: the rows behind it come all the same, and its own comes once, where it
+    ended, or last."""
+    count = 2 * WAITING_MAX
+    born = 0
+
+    def stream() -> Iterator[Recorded]:
+        nonlocal born
+        yield recorded(1, REQUESTED)
+        for position in range(2, 2 * count, 2):
+            born += 1
+            yield recorded(position, REQUESTED)
+            yield recorded(position + 1, AccessCompleted(position, 200, 0, 0, 1))
+        if ends:
+            yield recorded(2 * count, AccessCompleted(1, 200, 7, 0, 1))
+            yield recorded(2 * count + 1, AccessAborted(1, "omac-killed"))
+        yield recorded(2 * count + 2, REFUSED)
+
+    positions: list[int] = []
+    for row in audit_rows(stream()):
+        positions.append(row.position)
+        assert born - len(positions) <= WAITING_MAX
+        if row.position == 1:
+            assert (row.outcome, row.bytes_in, row.at) == (("completed", 7, 1_000) if ends else ("open", 0, 1_000))
+    last = [1, 2 * count + 2] if ends else [2 * count + 2, 1]
+    assert positions == [*range(2, 2 * count, 2), *last]
+
+
 def test_who_forwards_is_known_while_it_is_under_way() -> None:
     """For the recovery of a run that died."""
     accesses = Accesses()
@@ -144,7 +173,7 @@ def test_who_forwards_is_known_while_it_is_under_way() -> None:
         accesses.apply(recorded(position, REQUESTED, run))
     accesses.apply(recorded(4, AccessCompleted(1, 200, 0, 0, 1), "a"))
     accesses.apply(recorded(5, REFUSED))
-    assert accesses.open == {2: "b", 3: "a"}
+    assert accesses.open == {2: (STREAM, "b"), 3: (STREAM, "a")}
     assert (accesses.completed, accesses.aborted, accesses.refused) == (1, 0, 1)
 
 
@@ -171,3 +200,12 @@ def test_rows_and_counts_agree(events: list[Any]) -> None:
     assert outcomes.count("aborted") == accesses.aborted
     assert outcomes.count("refused") == accesses.refused
     assert [row.position for row in rows if row.outcome == "open"] == list(accesses.open)
+
+
+@given(st.lists(EVENTS, max_size=40), st.integers(0, 5))
+def test_a_small_window_loses_and_doubles_nothing(events: list[Any], window: int) -> None:
+    """Whatever rows wait for, each access comes once, with the outcome it has when rows wait for ever."""
+    whole = sorted(audit_rows(records(*events)), key=lambda row: row.position)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("omac.projections.accesses.WAITING_MAX", window)
+        assert sorted(audit_rows(records(*events)), key=lambda row: row.position) == whole

@@ -7,7 +7,7 @@ from omac.domain import registration
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause, Recorded
 from omac.domain.registration import AutoRegistered, Code, Registration
-from omac.projections.aggregates import Aggregates, Entry
+from omac.projections.aggregates import ENDED_KEPT, Aggregates, Entry
 
 A, B = StreamId("registration/h/s/agents/a"), StreamId("registration/h/s/agents/b")
 
@@ -50,3 +50,16 @@ def test_versions_have_no_gap(version: int | None) -> None:
     with pytest.raises(KeyError):
         aggregates.apply(recorded(A, 2, version))
     assert aggregates[A] == before
+
+
+def test_only_the_latest_that_ended_stay() -> None:
+    """An event for one that left memory cannot follow, as for one that is known to have ended."""
+    aggregates = Aggregates((), lambda state, event: (*state, event), lambda state: len(state) == 2)
+    streams = [StreamId(f"s{number}") for number in range(ENDED_KEPT + 1)]
+    for at, stream in enumerate(streams):
+        aggregates.apply(recorded(stream, 2 * at + 1, 1))
+        assert stream in aggregates.entries
+        aggregates.apply(recorded(stream, 2 * at + 2, 2))
+    assert list(aggregates.entries) == streams[1:]
+    with pytest.raises(KeyError):
+        aggregates.apply(recorded(streams[0], 999, 3))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from omac.domain import directory, sidecar
+from omac.domain import directory, ids, sidecar
 from omac.domain.directory import reload_command
 from omac.domain.ids import HostId, TokenDigest
 from omac.domain.refusal import Refusal
@@ -74,6 +74,17 @@ def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) ->
     assert (name, route and route.why) == ("broken", "skill-broken")
 
 
+def test_a_token_that_its_directory_dropped_leads_nowhere(shop: Any, host: HostId) -> None:
+    """A journal from before sessions ended admits more of them than a directory keeps."""
+    stream = ids.directory_stream(host, ids.scope_of("/w/shop"))
+    admitted = [ids.TokenDigest(f"d{number}") for number in range(directory.SESSIONS_MAX + 1)]
+    shop.append(stream, *(directory.SessionAdmitted(f"s-{digest}", digest) for digest in admitted))
+    system = system_of(shop)
+    with pytest.raises(Refusal, match="unknown skill mount"):
+        find_way(system, host, admitted[0], "ready")
+    assert find_way(system, host, admitted[1], "ready").session == f"s-{admitted[1]}"
+
+
 @pytest.mark.parametrize(
     ("current", "detail"),
     [
@@ -81,7 +92,7 @@ def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) ->
         (Sidecar("started", detail="it fell"), "its sidecar is starting, after: it fell"),
         (Sidecar("backoff", delay_ms=5, detail="it fell"), "its sidecar is started again in 5 ms, after: it fell"),
         (Sidecar("stopping"), "its sidecar is stopping"),
-        (Sidecar("gave-up"), "its sidecar is gave-up"),
+        (Sidecar("gave_up"), "its sidecar gave up"),
     ],
 )
 def test_why_a_sidecar_does_not_answer(current: Sidecar, detail: str) -> None:

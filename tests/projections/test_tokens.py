@@ -2,7 +2,13 @@
 
 import pytest
 
-from omac.domain.directory import ActivationFailed, ActivationRequested, DeactivationRequested, SessionAdmitted
+from omac.domain.directory import (
+    ActivationFailed,
+    ActivationRequested,
+    DeactivationRequested,
+    SessionAdmitted,
+    SessionEnded,
+)
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.recorded import Event, Recorded
 from omac.projections.tokens import TokenIndex
@@ -45,4 +51,11 @@ def test_the_next_life_has_other_tokens(index: TokenIndex) -> None:
 
 def test_no_other_event_concerns_it() -> None:
     """What it is given is what it understands."""
-    assert set(TokenIndex.EVENTS) == {ActivationRequested, SessionAdmitted, ActivationFailed, DeactivationRequested}
+    ends = {SessionEnded, ActivationFailed, DeactivationRequested}
+    assert set(TokenIndex.EVENTS) == {ActivationRequested, SessionAdmitted} | ends
+
+
+def test_a_session_ends_alone(index: TokenIndex) -> None:
+    """Its token is dead; the others of its directory live on."""
+    apply(index, SHOP, SessionEnded("s1", TokenDigest("shop-s1")))
+    assert index.streams == {"shop": SHOP, "blog": BLOG, "blog-s1": BLOG}

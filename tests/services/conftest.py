@@ -317,7 +317,9 @@ class World:
         self._reactors_ended = trio.Event()
         self.minted: list[str] = []
         reach = Reach("http://127.0.0.1:9", "/run/omac/facade.sock")
-        self.directories = Directories(self.engine, folders, DEFAULT_HARNESS.name, ("/w",), reach, self.mint, self.refusals)
+        self.directories = Directories(
+            self.engine, folders, DEFAULT_HARNESS.name, ("/w",), reach, self.mint, self.refusals
+        )
         self.caller = Caller("socket", "correlation-1")
 
     async def react(self, supervision: Supervision, activation: Activation, task_status: trio.TaskStatus[None]) -> None:

@@ -343,7 +343,7 @@ async def test_a_sidecar_that_recovers_by_itself_completes_the_activation(servin
         assert (await omac.activate()).state == "active_partial"
         omac.host.unhealthy.clear()
         await omac.until(lambda: omac.directory().status in ("active", "active_partial") and omac.host.running())
-        if omac.sidecar("echo").status == "gave-up":
+        if omac.sidecar("echo").status == "gave_up":
             await omac.reload()
         await omac.until(lambda: omac.directory().status == "active")
 
@@ -372,8 +372,8 @@ async def test_a_reload_is_never_swallowed_by_a_settling_sidecar(serving: Servin
             omac.host.process("echo").end(Exit(code=1))
             await omac.reload()
             assert omac.folders.discovered == before + 1, round_
-            await omac.until(lambda: omac.sidecar("echo").status in ("healthy", "gave-up"))
-            if omac.sidecar("echo").status == "gave-up":
+            await omac.until(lambda: omac.sidecar("echo").status in ("healthy", "gave_up"))
+            if omac.sidecar("echo").status == "gave_up":
                 await omac.reload()
 
 

@@ -114,7 +114,7 @@ def token(text: str = FIRST) -> Values:
 
 async def give(credentials: Credentials, values: Values, **more: Any) -> tuple[Refusal, ...]:
     """To the skill of the shop."""
-    return await credentials.give(SHOP, "slack", CODE, values, BY, **more)
+    return (await credentials.give(SHOP, "slack", CODE, values, BY, **more)).problems
 
 
 def spec(given: Credential, workdir: str = "/w/shop") -> SidecarSpec:

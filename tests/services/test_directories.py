@@ -123,6 +123,25 @@ async def test_sessions_at_once_each_get_one(serving: Serving, skill: MakeSkill)
         assert len(omac.directories._tokens) == 9
 
 
+async def test_the_oldest_of_too_many_sessions_ends(
+    serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch, replayed: Callable[[str], Any]
+) -> None:
+    """Its token leads nowhere, also after a replay, and is forgotten; when it asks again it gets another."""
+    monkeypatch.setattr("omac.domain.directory.SESSIONS_MAX", 2)
+    async with serving() as omac:
+        await put(omac, skill("echo"))
+        a, b, c = [(await omac.activate(session=session)).dir_token for session in ("a", "b", "c")]
+        with pytest.raises(Refusal, match="unknown skill mount"):
+            omac.gate.resolve(a, "echo")
+        assert [omac.gate.resolve(token, "echo").session for token in (b, c)] == ["b", "c"]
+        assert a not in omac.directories._tokens.values()
+        again = (await omac.activate(session="a")).dir_token
+        assert again not in (a, b, c)
+        assert omac.status().directories[0].sessions == ("a", "c")
+        assert len(omac.directories._tokens) == 3
+        assert msgspec.json.encode(replayed(omac.path)) == msgspec.json.encode(omac.status())
+
+
 @pytest.mark.parametrize("session", ["", "x" * 201, "a\nb", "a\x1b[2J", "\ud800"])
 async def test_a_sessions_name_is_checked(serving: Serving, session: str) -> None:
     """One to 200 printable characters; a bad one changes nothing."""

@@ -348,7 +348,7 @@ async def test_what_lost_its_approval_before_its_start_is_not_started(serving: S
         entry = registrations.entries[stream]
         registrations.entries[stream] = msgspec.structs.replace(entry, state=registration.Registration())
         omac.host.process("echo").end(Exit(1))
-        await omac.until(lambda: omac.sidecar("echo").status == "gave-up")
+        await omac.until(lambda: omac.sidecar("echo").status == "gave_up")
         assert omac.host.transcript.count("spawn echo") == 1
         assert "nobody vouches" in omac.sidecar("echo").detail
 

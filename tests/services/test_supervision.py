@@ -103,7 +103,7 @@ async def test_what_ends_unasked_is_started_again(serving: Serving, spawned: Any
     async with serving(restarts=RestartPolicy(base_ms=1, max_ms=3, limit=3)) as omac:
         omac.host.failing.add("echo")
         await spawned(omac)
-        await reach(omac, "gave-up")
+        await reach(omac, "gave_up")
         assert omac.host.transcript == ["spawn echo"] * 4
         found = [r.event for r in records(omac.path) if isinstance(r.event, sidecar.RestartScheduled)]
         assert [(event.attempt, event.delay_ms) for event in found] == [(2, 1), (3, 2), (4, 3)]
@@ -116,7 +116,7 @@ async def test_giving_up_is_not_for_ever(serving: Serving, spawned: Any) -> None
     async with serving() as omac:
         omac.host.failing.add("echo")
         await spawned(omac)
-        await reach(omac, "gave-up")
+        await reach(omac, "gave_up")
         omac.host.failing.clear()
         await spawned(omac, generation=2)
         await reach(omac, "healthy")
@@ -140,7 +140,7 @@ async def test_an_unhealthy_sidecar_is_ended_and_started_again(serving: Serving,
     async with serving(restarts=RestartPolicy(limit=0)) as omac:
         omac.host.unhealthy.add("echo")
         await spawned(omac)
-        await reach(omac, "gave-up")
+        await reach(omac, "gave_up")
         assert omac.host.transcript == ["spawn echo", "stop echo", "stopped echo"]
         assert kinds(omac.path)[-3:] == ["sidecar.unhealthy", "sidecar.exited", "sidecar.gave-up"]
         assert "it answered 500; its output is in 100.log" in omac.sidecar("echo").detail
@@ -172,7 +172,7 @@ async def test_a_sidecar_that_ends_while_starting(serving: Serving, spawned: Any
         await spawned(omac)
         await reach(omac, "started")
         omac.host.process("echo").end(Exit(code=127))
-        await reach(omac, "gave-up")
+        await reach(omac, "gave_up")
         assert "exited with status 127" in omac.sidecar("echo").detail
 
 
@@ -182,7 +182,7 @@ async def test_a_signal_is_named(serving: Serving, spawned: Any) -> None:
         await spawned(omac)
         await reach(omac, "healthy")
         omac.host.process("echo").end(Exit(signal=9))
-        await reach(omac, "gave-up")
+        await reach(omac, "gave_up")
         assert "killed by signal 9" in omac.sidecar("echo").detail
 
 
@@ -243,7 +243,7 @@ async def test_code_that_changed_is_not_started(
     """Its approval is for other code: the sidecar gives up at once, for trying again would not help."""
     async with serving() as omac:
         await spawned(omac, lies_there=lies_there)
-        await reach(omac, "gave-up")
+        await reach(omac, "gave_up")
         assert omac.host.transcript == []
         assert omac.sidecar("echo").failures == 1
         assert why in omac.sidecar("echo").detail

@@ -160,6 +160,9 @@ def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> N
         return now if all(now[name]["state"] == "broken" for name in ("mute", "short", "astray", "absent")) else {}
 
     broken = eventually(all_gave_up, 30.0, "the four to give up")
+    listed = json.loads(house.ok("status", "--json"))["sidecars"]
+    ended = {one["skill"]: one["state"] for one in listed if one["dir"] == str(project)}
+    assert ended == {"echo": "healthy"} | dict.fromkeys(("mute", "short", "astray", "absent"), "gave_up")
     assert "nothing listens on" in broken["mute"]["detail"]
     assert "exited with status 1" in broken["short"]["detail"]
     assert "it listens on 127.0.0.1:" in broken["astray"]["detail"]

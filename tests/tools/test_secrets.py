@@ -1,8 +1,10 @@
 """tools/commands/secrets.py: secrets go from a person to a store and to the sidecar, and are seen nowhere else."""
 
+import io
 import json
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from omac.domain.refusal import Refusal
 from omac.domain.skill import FoundSkill
 from omac.services.credentials import Values
 from omac.services.finding import Candidate
-from omac.tools.one_skill import tell_besides
+from omac.tools.commands.secrets import set_
+from omac.tools.one_skill import Asked, tell_besides
+from omac.tools.opened import Where
 from omac.tools.prompting import BYTES_MAX
 
 SECRET = "xoxb-7f3a9c"
@@ -65,6 +69,40 @@ def ready(serving: Serving, project: Path, **wanted: str | None) -> dict[str, An
 
     skill: dict[str, Any] = eventually(look, START_S, f"a sidecar with {wanted}")
     return skill
+
+
+class Slow(io.RawIOBase):
+    """A standard input whose person does something else before the value comes."""
+
+    def __init__(self, first: Callable[[], object], value: bytes) -> None:
+        self._first = first
+        self._value = io.BytesIO(value)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._first()
+        self._first = lambda: None
+        return self._value.readinto(buffer)
+
+
+def test_the_store_that_is_reported_has_the_secret(
+    omac: Omac, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though a vault is made while the value is awaited, and would now be chosen."""
+    project = valued(omac)
+    with private_keyring(omac.folder) as keyring:
+        omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
+        key = str(omac.folder / "vault.key")
+        slow = Slow(lambda: omac.ok("vault", "init", "--key-file", key), SECRET.encode())
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(slow)))
+        environment = omac.environment | {"OMAC_VAULT_KEY_FILE": key}
+        set_(Asked("slack", Where(str(project))), "TOKEN", [], True, environment, time.time_ns)
+        reported = json.loads(capsys.readouterr().out)["store"]
+        assert (omac.state / "vault").exists()
+        assert reported == listed(omac, project)["TOKEN"]["store"] == "keychain"
+        assert [one.event.store for one in omac.events(SecretWritten)] == [reported]
 
 
 # ---- the journey of a secret ----

@@ -58,16 +58,16 @@ def set_(
         raise Refusal("misuse", message, fix=[f"omac secrets set {shlex.join(words)}"])
     with one_skill(asked, "omac secrets set", [name], environment, clock) as one:
         secret = one.secret(name)
-        store = _usable_store(one)
-        _give(one, store, {name: _value(one, secret)}, as_json)
+        _open_store(one)
+        _give(one, {name: _value(one, secret)}, as_json)
     return 0
 
 
 def import_(asked: Asked, source: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
     with one_skill(asked, "omac secrets import", ["--from", source], environment, clock) as one:
-        store = _usable_store(one)
-        _give(one, store, _imported(one, source), as_json)
+        _open_store(one)
+        _give(one, _imported(one, source), as_json)
     return 0
 
 
@@ -189,17 +189,15 @@ def _as_text(one: OneSkill, what: str, content: bytes) -> str:
     return text
 
 
-def _usable_store(one: OneSkill) -> str:
-    """The store that takes new values, open if a person at the terminal can open it. Raises Refusal."""
+def _open_store(one: OneSkill) -> None:
+    """Choose the store that takes new values, before a person types one, and open it. Raises Refusal."""
     from omac.tools.commands.vault import make_usable
 
-    store = trio.run(one.opened.stores.chosen)
-    make_usable(one.opened.stores, {store})
-    return store
+    make_usable(one.opened.stores, {trio.run(one.opened.stores.chosen)})
 
 
-def _give(one: OneSkill, store: str, values: dict[str, Hidden], as_json: bool) -> None:
-    one.give(Values(values))
+def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
+    store = one.give(Values(values))
     given = one.given().secrets
     where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
     if as_json:

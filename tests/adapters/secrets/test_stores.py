@@ -51,6 +51,15 @@ async def test_the_vault_goes_before_the_keychain(stores: SecretStores, state: P
     assert await port.chosen() == "vault"
 
 
+async def test_a_command_chooses_once(keyring: PrivateKeyring, state: Path) -> None:
+    """A vault that is made while a person types a value does not take it: the store that was opened does."""
+    stores = SecretStores(str(state), keyring, choose_once=True)
+    assert await stores.chosen() == "keychain"
+    Vault(str(state / "vault")).create_with_key(KEY)
+    assert await stores.chosen() == "keychain"
+    assert await SecretStores(str(state), keyring, choose_once=True).chosen() == "vault"
+
+
 @pytest.mark.parametrize("choice", ["vault", "keychain"])
 async def test_a_choice_is_final(keyring: PrivateKeyring, vault: Vault, state: Path, choice: Choice) -> None:
     """What was asked for is chosen, even if it is not there."""

@@ -1,0 +1,63 @@
+"""Run namespaces: what runs beside the server had online leaves memory with them.
+
+Each `omac start` has directories and sidecars of its own, whose streams carry its run. Once the run has ended and all
+of them are at rest nothing can follow in these streams. Those of the runs that ended last stay known, for timelines.
+"""
+
+from collections import deque
+from typing import ClassVar
+
+from omac.domain import ids
+from omac.domain.directory import ActivationRequested, Deactivated, Directory
+from omac.domain.ids import RunId, Seat, StreamId
+from omac.domain.recorded import Event, Recorded
+from omac.domain.run import RunRecovered, RunStopped
+from omac.domain.sidecar import Sidecar, SpawnRequested, Stopped
+from omac.projections.aggregates import ENDED_KEPT, Aggregates
+
+
+class RunNamespaces:
+    """Drops entries of `directories` and `sidecars`; folds an event after these have."""
+
+    EVENTS: ClassVar[tuple[type[Event], ...]] = (
+        RunStopped,
+        RunRecovered,
+        ActivationRequested,
+        SpawnRequested,
+        Deactivated,
+        Stopped,
+    )
+
+    def __init__(self, directories: Aggregates[Directory], sidecars: Aggregates[Sidecar]) -> None:
+        self._directories = directories
+        self._sidecars = sidecars
+        self._streams: dict[Seat, set[StreamId]] = {}
+        self._ended: set[Seat] = set()
+        self._resting: deque[Seat] = deque()  # ended, with nothing that could follow
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one event that begins or ends a run's directory or sidecar, or the run."""
+        stream, event = recorded.stream, recorded.event
+        if isinstance(event, RunStopped | RunRecovered):
+            seat = ids.seat_beside(ids.key_of(stream).host, RunId(stream.split("/")[2]))
+            if seat in self._streams:
+                self._ended.add(seat)
+        else:
+            seat = ids.key_of(stream).seat
+            if seat == ids.key_of(stream).host:
+                return  # the server's own, which later servers bring online again
+            if isinstance(event, ActivationRequested | SpawnRequested):
+                self._streams.setdefault(seat, set()).add(stream)
+        if seat in self._ended and not any(self._moves(stream) for stream in self._streams[seat]):
+            self._ended.remove(seat)
+            self._resting.append(seat)
+            if len(self._resting) > ENDED_KEPT:
+                self._drop(self._resting.popleft())
+
+    def _moves(self, stream: StreamId) -> bool:
+        return self._sidecars[stream].state.live or self._directories[stream].state.status != "offline"
+
+    def _drop(self, seat: Seat) -> None:
+        for stream in self._streams.pop(seat):
+            self._directories.entries.pop(stream, None)
+            self._sidecars.entries.pop(stream, None)
