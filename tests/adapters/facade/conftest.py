@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from omac.adapters.facade.server import Facade, FacadeLimits
+from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 from omac.domain.ids import token_digest
 from omac.domain.refusal import Refusal
@@ -141,7 +142,9 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
     """Start a facade in front of `handler`; None stands for a skill that is not listening."""
     houses: list[House] = []
 
-    async def start(handler: Handler | None, *, max_body_bytes: int = 1 << 30, **limits: Any) -> House:
+    async def start(
+        handler: Handler | None, *, max_body_bytes: int = 1 << 30, slots: SlotLimits | None = None, **limits: Any
+    ) -> House:
         back = listen.listener(listen.tcp("127.0.0.1", 0, ""))
         gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes)
         front = listen.listener(listen.tcp("127.0.0.1", 0, ""))
@@ -159,7 +162,9 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
 
         async def facade(task_status: trio.TaskStatus[None]) -> None:
             with house.facade_scope:
-                await Facade(gate, FacadeLimits(**limits)).serve([front], task_status=task_status)
+                await Facade(gate, FacadeLimits(**limits)).serve(
+                    [(front, slots or SlotLimits())], task_status=task_status
+                )
 
         if handler is None:
             await back.aclose()
