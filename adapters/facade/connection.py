@@ -96,7 +96,8 @@ class Connection:
     async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, way: Way) -> bool:
         """Run an admitted exchange and tell the gate its one fate."""
         try:
-            await exchange.run()
+            with self._gate.while_valid(way, exchange.cut):
+                await exchange.run()
             if exchange.refusal is not None:
                 exchange.status = exchange.refusal.status
                 answer = refusal_answer(exchange.refusal, close=True, skill=way.skill, method=head.method)

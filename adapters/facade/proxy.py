@@ -82,6 +82,10 @@ class Exchange:
         if self._scope.cancelled_caught and not self.complete:
             self._stop("timeout", Refusal("timeout", "nothing moved between the client and the skill for too long"))
 
+    def cut(self, refusal: Refusal) -> None:
+        """End it from outside: nothing more is relayed in either direction."""
+        self._stop(refusal.reason, refusal)
+
     async def _relay(self, upstream: Wire) -> None:
         head = self._head
         way = self._way

@@ -1,5 +1,6 @@
 """A facade on real sockets, a gate that keeps its transcript, and upstreams that do what they are told."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ class RecordingGate:
         self.admit_error: Exception | None = None
         self.refused_error: Exception | None = None
         self.durable: trio.Event | None = None
+        self.cuts: list[Callable[[Refusal], None]] = []
         self.admitted = 0
 
     def resolve(self, token: str, mount: str) -> Way:
@@ -44,6 +46,12 @@ class RecordingGate:
             raise self.admit_error
         self.admitted += 1
         return self.admitted
+
+    @contextlib.contextmanager
+    def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
+        self.cuts.append(cut)
+        yield
+        self.cuts.remove(cut)
 
     def completed(self, access: int, answer: Answer) -> None:
         self.transcript.append(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))
