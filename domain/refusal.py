@@ -40,6 +40,7 @@ REASONS: dict[str, Outcome] = {
     "stopping": Outcome(503, 1),
     # skills
     "unknown-mount": Outcome(404, 1),
+    "revoked": Outcome(403, 1),
     "skill-not-found": Outcome(404, 4),
     "skill-without-sidecar": Outcome(400, 2),
     "skill-ambiguous": Outcome(400, 2),

@@ -1,21 +1,31 @@
 """Access: the gate of the facade, on the live routes and the journal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import trio
 
 from omac.domain import access, ids
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.ids import StreamId
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.recorded import Cause, Event, Recorded
 from omac.domain.refusal import Refusal
-from omac.projections.routes import Way, find_skill, find_way
+from omac.projections.routes import SHARED, Way, find_skill, find_way
 from omac.services.gate import Answer, Request
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 
 PATH_MAX = 1_024  # characters of a path that are recorded
 ADMISSION_S = 5.0  # for the record of a request to become durable
+
+
+class _Watched:
+    """A way in use, and what cuts it; compared by identity."""
+
+    def __init__(self, way: Way, cut: Callable[[Refusal], None]) -> None:
+        self.way = way
+        self.cut = cut
 
 
 class AccessGate:
@@ -25,9 +35,18 @@ class AccessGate:
         self._engine = engine
         self._refusals = refusals
         self._stream = ids.access_stream(engine.host)
+        self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a way
+        self._stopping = False
+        engine.observe(self._cut_ended)
+
+    def stop(self) -> None:
+        """omac ends: no more ways, and those in use end as `stopping`."""
+        self._stopping = True
 
     def resolve(self, token: str, mount: str) -> Way:
         """See Gate."""
+        if self._stopping:
+            raise _stopping()
         return find_way(self._engine.system, self._engine.seat, ids.token_digest(token), mount)
 
     async def admit(self, way: Way, request: Request) -> int:
@@ -42,6 +61,34 @@ class AccessGate:
             self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
             raise
         return recorded.position
+
+    @contextmanager
+    def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
+        """See Gate."""
+        watched = _Watched(way, cut)
+        streams = [ids.directory_stream(self._engine.seat, ids.scope_of(way.dir))]
+        if way.mount.startswith(SHARED):
+            streams.append(ids.directory_stream(self._engine.seat, ids.GLOBAL))
+        for stream in streams:
+            self._in_use.setdefault(stream, {})[watched] = None
+        try:
+            self._cut_unless_open(watched)
+            yield
+        finally:
+            for stream in streams:
+                del self._in_use[stream][watched]
+                if not self._in_use[stream]:
+                    del self._in_use[stream]
+
+    def _cut_ended(self, recorded: Recorded) -> None:
+        for watched in tuple(self._in_use.get(recorded.stream, ())):
+            self._cut_unless_open(watched)
+
+    def _cut_unless_open(self, watched: _Watched) -> None:
+        way = watched.way
+        _, skill, route = find_skill(self._engine.system, self._engine.seat, way.digest, way.mount)
+        if skill != way.skill or route is None or route.why is not None:
+            watched.cut(_stopping() if self._stopping else _revoked(way))
 
     def completed(self, access: int, answer: Answer) -> None:
         """See Gate."""
@@ -93,3 +140,12 @@ class AccessGate:
 
     def _soon(self, request: int, event: Event) -> None:
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
+
+
+def _stopping() -> Refusal:
+    return Refusal("stopping", "omac is stopping", fix=["omac serve"])
+
+
+def _revoked(way: Way) -> Refusal:
+    message = f"{way.skill}: its token or its route ended while the request was under way"
+    return Refusal("revoked", message, fix=["omac status"], skill=way.skill)

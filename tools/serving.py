@@ -11,7 +11,6 @@ import os
 import resource
 import secrets
 import signal
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
@@ -20,9 +19,10 @@ import msgspec
 import trio
 
 from omac.adapters.control.app import CALLS, ROOT, control_app
-from omac.adapters.control.server import serve_control
+from omac.adapters.control.server import ControlListener, serve_control
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
+from omac.adapters.http.slots import share_descriptors
 from omac.adapters.linux import birth, listen, process
 from omac.adapters.linux.state import StateDir
 from omac.adapters.secrets.stores import Choice, SecretStores
@@ -64,6 +64,7 @@ from omac.tools.version import VERSION
 _log = logging.getLogger("omac.serve")
 
 STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
+DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -120,6 +121,7 @@ class Server:
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
         self._why = ""
+        self._descriptors_max = DESCRIPTORS_MAX
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
     async def run(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None] = lambda _: None) -> int:
@@ -127,7 +129,7 @@ class Server:
 
         `activated` is told of the one directory that was to be activated at once, before `ready`.
         """
-        raise_descriptor_limit()
+        self._descriptors_max = raise_descriptor_limit()
         try:
             async with trio.open_nursery() as outermost:
                 await outermost.start(self._keep_writing)
@@ -230,16 +232,21 @@ class Server:
             self.secrets.give_vault_key,
         )
         facade = Facade(AccessGate(self.engine, self._refusals), FacadeLimits())
-        listeners: dict[Listener, tuple[socket.socket, str | None]] = {
-            "socket": (control_unix, None),
-            "tcp": (control_tcp, token),
+        shares = share_descriptors(self._descriptors_max)
+        data_plane = [
+            (listen.listener(facade_tcp), shares.facade_tcp),
+            (listen.listener(facade_unix), shares.facade_unix),
+        ]
+        control_plane: dict[Listener, ControlListener] = {
+            "socket": ControlListener(listen.listener(control_unix), None, shares.control_unix),
+            "tcp": ControlListener(listen.listener(control_tcp), token, shares.control_tcp),
         }
         status = 0
         try:
             async with trio.open_nursery() as surfaces:
                 await surfaces.start(self._watch_signals)
-                await surfaces.start(facade.serve, [listen.listener(facade_tcp), listen.listener(facade_unix)])
-                await surfaces.start(serve_control, app, listeners, self._control_refused)
+                await surfaces.start(facade.serve, data_plane)
+                await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
                 if not options.beside:
                     self.state.point_current(self._run)
                 manifest = await self._unless_stopped(partial(self._activate, directories))
@@ -335,10 +342,11 @@ def _choice(policies: ServePolicies) -> Choice:
     return "vault" if value == "vault" else "keychain" if value == "keychain" else "auto"
 
 
-def raise_descriptor_limit() -> None:
-    """Allow as many open files as the system lets us: an access may need two sockets."""
+def raise_descriptor_limit() -> int:
+    """Allow as many open files as the system lets us, an access may need two sockets; returns how many."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most if most != resource.RLIM_INFINITY else DESCRIPTORS_MAX
 
 
 def leaves(problems: BaseException) -> Iterator[BaseException]:

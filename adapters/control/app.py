@@ -14,10 +14,9 @@ from omac.domain.control import Listener
 from omac.domain.refusal import Refusal
 from omac.services.directories import Caller, Directories
 
-BODY_BYTES_MAX = 64 * 1024
 ROOT = "/__omac__/"
 CALLS = ("activate", "deactivate", "reload", "unlock", "dirs", "global", "status")
-SCOPE_LISTENER = "omac.listener"  # set by the guard: which listener a request came in by
+SCOPE_LISTENER = "omac.listener"  # in the ASGI scope: which listener a request came in by
 
 _log = logging.getLogger("omac.control")
 
@@ -31,7 +30,7 @@ def control_app(
     """The application. `status` gives the projected state as a listener may see it; `correlate` a fresh correlation
     id; `give_vault_key` takes the key of the vault into this process's memory."""
     app = QuartTrio("omac.control")
-    app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES_MAX
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
 
     async def call() -> tuple[str, str | None, Caller]:
         body = await request.get_data()
@@ -100,7 +99,8 @@ def control_app(
     @app.errorhandler(Exception)
     async def unexpected(_problem: Exception) -> Response:
         _log.exception("%s %s failed", request.method, request.path)
-        return _json({"error": "omac failed; what it wrote to stderr says how", "reason": "internal", "fix": []}, 500)
+        answer = {"error": "omac failed; what it wrote to stderr says how", "reason": "internal", "fix": []}
+        return _json(answer, 500, {"X-Omac-Reason": "internal"})
 
     return app
 

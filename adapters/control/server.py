@@ -1,53 +1,50 @@
-"""The control plane served: hypercorn on sockets that are already bound, one server per listener."""
+"""The control plane served: sockets that are already bound, one accept loop and one set of bounds for each."""
 
 import logging
-import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+import msgspec
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 
-from omac.adapters.control.guard import Guard
+from omac.adapters.control.connection import Connection, Surface, as_app
+from omac.adapters.control.limits import ControlLimits
+from omac.adapters.http.accepting import accept_connections
+from omac.adapters.http.slots import Slot, SlotLimits
+from omac.adapters.http.wire import Wire
 from omac.domain.control import Listener
 
-READ_TIMEOUT_S = 60
-GRACE_S = 2.0
-BACKLOG = 1024  # callers that may wait to be accepted; a Unix socket turns away the next one
+_LOG = logging.getLogger("omac.control")
+
+
+class ControlListener(msgspec.Struct, frozen=True):
+    """A listener, the token it wants, if any, and how many connections it holds."""
+
+    socket: trio.SocketListener
+    token: str | None
+    slots: SlotLimits
 
 
 async def serve_control(
     app: object,
-    listeners: dict[Listener, tuple[socket.socket, str | None]],
+    listeners: Mapping[Listener, ControlListener],
     refused: Callable[[Listener, str, str], Awaitable[None]],
+    limits: ControlLimits = ControlLimits(),  # noqa: B008  # frozen
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` on each listener until cancelled. A listener is a bound socket and the token it wants, if any.
+    """Serve the ASGI application `app` on each listener until cancelled. Takes the sockets over.
 
-    `refused` is called with listener, path and reason for callers that the guard turns away. Takes the sockets over.
+    `refused` is called with listener, path and reason for callers that are turned away.
     """
     async with trio.open_nursery() as nursery:
-        for listener, (bound, token) in listeners.items():
-            guard = Guard(app, listener, token, partial(refused, listener))
-            await nursery.start(_serve, guard, _config(bound))
+        for name, listener in listeners.items():
+            surface = Surface(as_app(app), name, listener.token, partial(refused, name), limits)
+            nursery.start_soon(accept_connections, listener.socket, listener.slots, _serving(surface), _LOG)
         task_status.started()
 
 
-async def _serve(guard: Guard, config: Config, task_status: trio.TaskStatus[list[str]]) -> None:
-    await serve(guard, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]  # looser than ASGI's TypedDicts
+def _serving(surface: Surface) -> Callable[[Wire, Slot], Awaitable[None]]:
+    async def serve(wire: Wire, slot: Slot) -> None:
+        await Connection(surface, wire, slot).run()
 
-
-def _config(bound: socket.socket) -> Config:
-    config = Config()
-    config.bind = [f"fd://{bound.detach()}"]
-    config.accesslog = None
-    config.errorlog = logging.getLogger("omac.control")
-    config.loglevel = "WARNING"
-    config.include_server_header = False
-    config.backlog = BACKLOG
-    config.graceful_timeout = GRACE_S
-    config.read_timeout = READ_TIMEOUT_S
-    config.keep_alive_timeout = READ_TIMEOUT_S
-    config.h11_max_incomplete_size = 64 * 1024
-    return config
+    return serve

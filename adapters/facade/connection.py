@@ -2,61 +2,57 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
 from omac.adapters.facade.forward import refusal_answer
-from omac.adapters.facade.http1 import RequestHead, parse_request_head, request_line, split_target
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.proxy import Exchange, body_too_large, fate_of_unfinished
-from omac.adapters.facade.wire import ClientGone, Wire
+from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, split_target
+from omac.adapters.http.recording import recorded_within
+from omac.adapters.http.slots import Slot
+from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.refusal import Refusal
 from omac.projections.routes import Way
-from omac.services.gate import Gate, Request
+from omac.services.gate import Answer, Gate, Request
 
 PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128
 LINGER_BYTES_MAX = 1_048_576
 LINGER_S = 1.0
-
-_CR = 0x0D
+OF_STRANGERS = frozenset(("bad-request", "unknown-mount"))  # refusals that show no knowledge of a token
 
 
 class Connection:
     """Serves the requests that arrive on one wire, one after the other."""
 
-    def __init__(self, client: Wire, gate: Gate, limits: FacadeLimits, clock: Callable[[], float]) -> None:
+    def __init__(self, client: Wire, slot: Slot, gate: Gate, limits: FacadeLimits, clock: Callable[[], float]) -> None:
         self._client = client
+        self._slot = slot
         self._gate = gate
         self._limits = limits
         self._clock = clock
 
     async def run(self) -> None:
-        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire."""
-        try:
-            wait_s = self._limits.head_timeout_s
-            while (head := await self._next_head(wait_s)) is not None and await self._serve(head):
-                wait_s = self._limits.idle_timeout_s
-        except ClientGone:
-            pass  # whatever it had asked for is accounted for by now
-        finally:
-            self._client.close()
+        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire.
 
-    async def _next_head(self, wait_s: float) -> bytes | None:
-        """The next head as it came, None when the connection ends instead."""
-        client = self._client
-        with trio.move_on_after(wait_s) as scope:
-            # empty lines ahead of a request are skipped (RFC 9112 section 2.2)
-            while not client.ahead or client.ahead[0] == _CR:
-                if client.ahead.startswith(b"\r\n"):
-                    del client.ahead[:2]
-                elif len(client.ahead) > 1:
-                    break  # a lone CR, which the parser refuses
-                elif not await client.receive_ahead():
-                    return None
-            scope.deadline = trio.current_time() + self._limits.head_timeout_s
-            return await client.receive_head(self._limits.head_bytes_max)
-        return None
+        Returns when the records of its requests are settled, too.
+        """
+        limits, wait_s = self._limits, self._limits.head_timeout_s
+        async with trio.open_nursery() as self._records:
+            try:
+                while (
+                    head := await self._client.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
+                ) is not None:
+                    if not self._slot.serve() or not await self._serve(head):
+                        break
+                    self._slot.rest()
+                    wait_s = limits.idle_timeout_s
+            except ClientGone:
+                pass  # whatever it had asked for is accounted for by now
+            finally:
+                self._client.close()
 
     async def _serve(self, raw: bytes) -> bool:
         """Answer one request; whether another may follow it."""
@@ -70,27 +66,38 @@ class Connection:
         try:
             token, mount, rest, query = split_target(head.target)
             way = self._gate.resolve(token, mount)
+            self._slot.recognize()
             if (head.framing.content_length or 0) > way.max_body_bytes:
                 raise body_too_large(way.max_body_bytes)
         except Refusal as refusal:
-            close = close or refusal.reason == "unknown-mount"  # who knows no token keeps no connection
+            if refusal.reason not in OF_STRANGERS:
+                self._slot.recognize()
+            close = close or refusal.reason in OF_STRANGERS  # who knows no token keeps no connection
             await self._refuse(refusal, (head.method, head.target), method=head.method, close=close)
             return not close
         try:
-            # shielded: a client or a stop that interrupts it would leave a record without an outcome
-            with trio.CancelScope(shield=True):
-                access = await self._gate.admit(way, Request(head.method, _recorded_path(rest, token)))
+            access = await self._admit(way, Request(head.method, _recorded_path(rest, token)), started)
         except Refusal as refusal:
+            close = close or refusal.reason == "journal-unavailable"  # its record may still be on its way
             await self._answer(refusal, method=head.method, close=close, skill=way.skill)
             return not close
         path = rest if query is None else f"{rest}?{query}"
         exchange = Exchange(self._client, head, way, path, token, self._limits)
         return await self._relay(exchange, access, started, head, way)
 
+    async def _admit(self, way: Way, request: Request, started: float) -> int:
+        def settle(access: int) -> None:
+            duration_us = round((self._clock() - started) * 1_000_000)
+            self._gate.aborted(access, Answer(503, 0, 0, duration_us), "timeout")
+
+        admit = partial(self._gate.admit, way, request)
+        return await recorded_within(self._limits.record_timeout_s, self._records, admit, settle)
+
     async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, way: Way) -> bool:
         """Run an admitted exchange and tell the gate its one fate."""
         try:
-            await exchange.run()
+            with self._gate.while_valid(way, exchange.cut):
+                await exchange.run()
             if exchange.refusal is not None:
                 exchange.status = exchange.refusal.status
                 answer = refusal_answer(exchange.refusal, close=True, skill=way.skill, method=head.method)
@@ -114,9 +121,11 @@ class Connection:
         with contextlib.suppress(Refusal):  # else recorded as a call to nowhere
             token, mount, path, _query = split_target(target)
         request = Request(verb, _recorded_path(path, token))
+        if not await self._slot.may_refuse():
+            return
+        record = partial(self._gate.refused, token, mount[:MOUNT_CHARS_MAX], request, refusal.status, refusal.reason)
         try:
-            with trio.CancelScope(shield=True):
-                await self._gate.refused(token, mount[:MOUNT_CHARS_MAX], request, refusal.status, refusal.reason)
+            await recorded_within(self._limits.record_timeout_s, self._records, record)
         except Refusal as unrecorded:
             refusal = unrecorded
         await self._answer(refusal, method=method, close=close)

@@ -4,13 +4,12 @@ A proxy speaks for itself on each side: fields that concern one connection stay 
 what the client claims about the way here is dropped, and the routing token never reaches the skill.
 """
 
-from http import HTTPStatus
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from omac.adapters.facade.http1 import Fields, RequestHead, ResponseHead, options_of
+from omac.adapters.http.http1 import Fields, RequestHead, ResponseHead, options_of, whole_answer
 from omac.domain.refusal import Refusal
 
 Delivery = Literal["none", "length", "chunked", "close"]
@@ -104,16 +103,8 @@ def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, m
     content |= {"detail": refusal.message, "fix": list(refusal.fix)}
     if refusal.missing:
         content["missing"] = list(refusal.missing)
-    body = msgspec.json.encode(content)
-    head = [
-        f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}",
-        f"X-Omac-Reason: {refusal.reason}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-    ]
-    if close:
-        head.append("Connection: close")
-    return "\r\n".join((*head, "", "")).encode("ascii") + (b"" if method == "HEAD" else body)
+    fields = [(b"X-Omac-Reason", refusal.reason.encode("ascii")), (b"Content-Type", b"application/json")]
+    return whole_answer(refusal.status, fields, msgspec.json.encode(content), close=close, method=method)
 
 
 def _delivery(response: ResponseHead, request: RequestHead) -> Delivery:

@@ -11,11 +11,11 @@ import socket
 
 import trio
 
-from omac.adapters.facade.bodies import UpstreamError, decoder_for
 from omac.adapters.facade.forward import Delivery, client_head, encode_body, upstream_head
-from omac.adapters.facade.http1 import RequestHead, ResponseHead, parse_response_head
 from omac.adapters.facade.limits import FacadeLimits
-from omac.adapters.facade.wire import AHEAD_BYTES_MAX, ClientGone, Wire
+from omac.adapters.http.bodies import UpstreamError, decoder_for
+from omac.adapters.http.http1 import RequestHead, ResponseHead, parse_response_head
+from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.refusal import Refusal
 from omac.projections.routes import Way
 from omac.services.gate import Answer
@@ -81,6 +81,10 @@ class Exchange:
                 upstream.close()
         if self._scope.cancelled_caught and not self.complete:
             self._stop("timeout", Refusal("timeout", "nothing moved between the client and the skill for too long"))
+
+    def cut(self, refusal: Refusal) -> None:
+        """End it from outside: nothing more is relayed in either direction."""
+        self._stop(refusal.reason, refusal)
 
     async def _relay(self, upstream: Wire) -> None:
         head = self._head

@@ -161,3 +161,21 @@ async def test_after_the_end_nothing_is_admitted(serving: Serving, online: Any) 
     with pytest.raises(Refusal) as caught:
         await omac.gate.admit(target, GET)
     assert caught.value.reason == "stopping"
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online: Any, stopping: bool) -> None:
+    """Its end is told once it is folded, and at once to whoever begins after it; the other token's way stays."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        cuts: list[str] = []
+        with omac.gate.while_valid(target, lambda refusal: cuts.append(refusal.reason)):
+            assert cuts == []
+            if stopping:
+                omac.gate.stop()
+            await omac.deactivate()
+            reason = "stopping" if stopping else "revoked"
+            assert set(cuts) == {reason}
+        late: list[str] = []
+        with omac.gate.while_valid(target, lambda refusal: late.append(refusal.reason)):
+            assert late == [reason]

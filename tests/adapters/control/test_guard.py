@@ -120,18 +120,20 @@ def test_hostile_paths_are_recorded_in_short(house: Omac, server: Serving, refus
         assert (one.event.listener, one.actor) == ("tcp", "bridge")
 
 
-def test_no_websocket_is_offered(server: Serving, bearer: str, refusals: list[str]) -> None:
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_no_other_protocol_is_offered(server: Serving, bearer: str, refusals: list[str], protocol: str) -> None:
     """An upgrade is refused with and without the token, recorded, and the server goes on."""
     upgrade = (
-        "Connection: Upgrade",
-        "Upgrade: websocket",
+        "Connection: Upgrade, HTTP2-Settings",
+        f"Upgrade: {protocol}",
+        "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA",
         "Sec-WebSocket-Version: 13",
         f"Sec-WebSocket-Key: {'A' * 22}==",
     )
     headers = [argument for header in upgrade for argument in ("-H", header)]
-    assert server.call_tcp("dirs", *headers).status == 403
-    assert server.call_tcp("dirs", "-H", bearer, *headers).status == 403
-    refusals += ["bad-request", "bad-request"]
+    denied(server.call_tcp("dirs", *headers), 401, "unauthorized")
+    denied(server.call_tcp("dirs", "-H", bearer, *headers), 400, "bad-request")
+    refusals += ["unauthorized", "bad-request"]
     assert server.call("dirs").status == 200
 
 

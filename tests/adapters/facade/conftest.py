@@ -1,5 +1,6 @@
 """A facade on real sockets, a gate that keeps its transcript, and upstreams that do what they are told."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import trio
 
 from omac.adapters.facade.server import Facade, FacadeLimits
+from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 from omac.domain.ids import token_digest
 from omac.domain.refusal import Refusal
@@ -26,6 +28,7 @@ class RecordingGate:
         self.admit_error: Exception | None = None
         self.refused_error: Exception | None = None
         self.durable: trio.Event | None = None
+        self.cuts: list[Callable[[Refusal], None]] = []
         self.admitted = 0
 
     def resolve(self, token: str, mount: str) -> Way:
@@ -43,6 +46,12 @@ class RecordingGate:
             raise self.admit_error
         self.admitted += 1
         return self.admitted
+
+    @contextlib.contextmanager
+    def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
+        self.cuts.append(cut)
+        yield
+        self.cuts.remove(cut)
 
     def completed(self, access: int, answer: Answer) -> None:
         self.transcript.append(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))
@@ -141,7 +150,9 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
     """Start a facade in front of `handler`; None stands for a skill that is not listening."""
     houses: list[House] = []
 
-    async def start(handler: Handler | None, *, max_body_bytes: int = 1 << 30, **limits: Any) -> House:
+    async def start(
+        handler: Handler | None, *, max_body_bytes: int = 1 << 30, slots: SlotLimits | None = None, **limits: Any
+    ) -> House:
         back = listen.listener(listen.tcp("127.0.0.1", 0, ""))
         gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes)
         front = listen.listener(listen.tcp("127.0.0.1", 0, ""))
@@ -159,7 +170,9 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
 
         async def facade(task_status: trio.TaskStatus[None]) -> None:
             with house.facade_scope:
-                await Facade(gate, FacadeLimits(**limits)).serve([front], task_status=task_status)
+                await Facade(gate, FacadeLimits(**limits)).serve(
+                    [(front, slots or SlotLimits())], task_status=task_status
+                )
 
         if handler is None:
             await back.aclose()

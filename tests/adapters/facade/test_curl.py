@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from omac.adapters.facade.server import Facade, FacadeLimits
+from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 
 Build = Callable[..., Awaitable[Any]]
@@ -101,9 +102,8 @@ async def test_the_unix_socket_serves_the_same(build: Build, tmp_path: Path, nur
     """One facade listens on several sockets; a refusal travels over the private one as well."""
     facade = Facade((await build(None)).gate, FacadeLimits())
     path = str(tmp_path / "facade.sock")
-    await nursery.start(
-        facade.serve, [listen.listener(listen.tcp("127.0.0.1", 0, "")), listen.listener(listen.unix(path))]
-    )
+    sockets = [listen.listener(listen.tcp("127.0.0.1", 0, "")), listen.listener(listen.unix(path))]
+    await nursery.start(facade.serve, [(each, SlotLimits()) for each in sockets])
     out = await curl("-i", "--unix-socket", path, "http://localhost/nowhere/")
     assert out.startswith(b"HTTP/1.1 404 Not Found\r\nX-Omac-Reason: unknown-mount\r\n")
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from omac.adapters.facade.forward import client_head, encode_body, refusal_answer, upstream_head
-from omac.adapters.facade.http1 import RequestHead, parse_request_head, parse_response_head
+from omac.adapters.http.http1 import RequestHead, parse_request_head, parse_response_head
 from omac.domain.refusal import Refusal
 
 TOKEN = "s3cr3t"

@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from omac.adapters.http.slots import SlotLimits
 from omac.domain.refusal import Refusal
 
 Build = Callable[..., Awaitable[Any]]
@@ -637,6 +638,7 @@ async def test_a_fault_in_one_connection_is_reported_and_no_more(
     await client.ask()
     assert await client.rest() == b""
     house.gate.resolve_error = None
+    await trio.testing.wait_all_tasks_blocked()
     assert "KeyError in fault" in caplog.text
     assert "RuntimeError in resolve" in caplog.text
     assert token not in caplog.text
@@ -646,17 +648,69 @@ async def test_a_fault_in_one_connection_is_reported_and_no_more(
 
 
 async def test_connections_over_the_limit_wait_their_turn(build: Build, replies: Replies) -> None:
-    """connections_max are served at once; the next one is served when one of them leaves."""
-    house = await build(replies(OK), connections_max=1)
-    first, second = await house.client(), await house.client()
+    """connections_max are served at once; the next one is served when one of them is at rest, whose place it gets."""
+    served = trio.Event()
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        if not served.is_set():
+            await served.wait()
+        await replies(OK)(stream)
+
+    house = await build(upstream, slots=SlotLimits(connections_max=1, strangers_max=1))
+    first = await house.client()
     await first.ask()
-    await first.until(b"ok")
+    await house.gate.until("admit")
+    second = await house.client()
     await second.ask()
-    with trio.move_on_after(0.1) as waited:
-        await second.until(b"ok")
-    assert waited.cancelled_caught
-    await first.stream.aclose()
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    assert len(house.gate.transcript) == 1
+    served.set()
+    await first.until(b"ok")
     await second.until(b"ok")
+    assert await first.rest() == b""
+
+
+async def test_strangers_make_room_for_who_knows_a_token(build: Build, replies: Replies) -> None:
+    """Connections that never ask for anything are closed, the oldest first, when more come; calls are served."""
+    house = await build(replies(OK), slots=SlotLimits(connections_max=8, strangers_max=4))
+    idle = [await house.client() for _ in range(20)]
+    client = await house.client()
+    await client.ask()
+    await client.until(b"ok")
+    for stranger in idle[:16]:
+        assert await stranger.rest() == b""
+    await client.ask()
+    await client.until(b"ok")
+
+
+async def test_strangers_are_refused_at_a_bounded_rate(build: Build, replies: Replies) -> None:
+    """Above the rate callers without a token are cut unanswered and unrecorded; those with one are served."""
+    house = await build(replies(OK), slots=SlotLimits(refusals_per_s=0.1, refusals_burst=3))
+    answers = []
+    for _ in range(10):
+        stranger = await house.client()
+        await stranger.send(b"GET /elsewhere/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answers.append((await stranger.rest())[:12])
+    assert answers == [b"HTTP/1.1 404"] * 3 + [b""] * 7
+    assert len(house.gate.transcript) == 3
+    client = await house.client()
+    await client.ask()
+    await client.until(b"ok")
+
+
+async def test_a_record_that_hangs_is_answered_within_a_bound(build: Build, replies: Replies) -> None:
+    """503 when the journal stalls, and nothing is forwarded; once the record is durable after all, its fate follows."""
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen), record_timeout_s=0.05)
+    house.gate.durable = trio.Event()
+    client = await house.client()
+    await client.ask()
+    answer = await client.rest()
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\nX-Omac-Reason: journal-unavailable\r\n")
+    assert house.gate.transcript == [("admit", "GET", "/")]
+    house.gate.durable.set()
+    assert await house.gate.until("aborted") == ("aborted", 1, 503, 0, 0, "timeout")
+    assert not seen
 
 
 async def test_recorded_paths_are_bounded_and_without_token(build: Build, replies: Replies, token: str) -> None:

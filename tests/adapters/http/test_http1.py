@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from omac.adapters.facade.bodies import (
+from omac.adapters.http.bodies import (
     EXTENSION_BYTES_MAX,
     LINE_BYTES_MAX,
     ChunkedDecoder,
@@ -16,7 +16,7 @@ from omac.adapters.facade.bodies import (
     UntilCloseDecoder,
     UpstreamError,
 )
-from omac.adapters.facade.http1 import (
+from omac.adapters.http.http1 import (
     HEAD_BYTES_MAX,
     NO_BODY,
     head_end,

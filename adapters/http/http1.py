@@ -11,12 +11,13 @@ where a message ends or whom it is for, so the rules stand here:
 """
 
 import re
+from http import HTTPStatus
 from typing import Any
 
 import httptools
 import msgspec
 
-from omac.adapters.facade.bodies import Framing, UpstreamError, bad_request
+from omac.adapters.http.bodies import Framing, UpstreamError, bad_request
 from omac.domain import loopback
 from omac.domain.ids import SHARED
 from omac.domain.refusal import Refusal
@@ -124,6 +125,16 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
     return ResponseHead(status, line[3] or b"", fields, framing, keep_alive)
 
 
+def whole_answer(status: int, fields: Fields, body: bytes, *, close: bool, method: str) -> bytes:
+    """An answer of omac's own; HEAD leaves its body out (RFC 9110 section 9.3.2)."""
+    lines = [b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode("ascii"))]
+    lines += [b"%b: %b\r\n" % field for field in fields]
+    lines.append(b"Content-Length: %d\r\n" % len(body))
+    if close:
+        lines.append(b"Connection: close\r\n")
+    return b"".join((*lines, b"\r\n", b"" if method == "HEAD" else body))
+
+
 def split_target(target: str) -> tuple[str, str, str, str | None]:
     """`/<token>/<mount>/rest?query` as (token, mount, "/rest", "query"); the query is None when there is no `?`.
 
@@ -208,9 +219,9 @@ def _judge_caller(fields: Fields) -> None:
     for name, value in fields:
         lower = name.lower()
         if lower == b"origin" and not loopback.ORIGIN.fullmatch(value.decode("latin-1")):
-            raise Refusal("foreign-origin", "a page of another origin may not call a skill; see the Origin field")
+            raise Refusal("foreign-origin", "a page of another origin may not call omac; see the Origin field")
         if lower == b"sec-fetch-site" and value.lower() == b"cross-site":
-            raise Refusal("foreign-origin", "a page of another site may not call a skill; see Sec-Fetch-Site")
+            raise Refusal("foreign-origin", "a page of another site may not call omac; see Sec-Fetch-Site")
 
 
 def _request_framing(fields: Fields, minor: int) -> tuple[Framing, set[bytes], bool]:

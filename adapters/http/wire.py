@@ -6,13 +6,14 @@ import struct
 
 import trio
 
-from omac.adapters.facade.bodies import UpstreamError
-from omac.adapters.facade.http1 import head_end
+from omac.adapters.http.bodies import UpstreamError
+from omac.adapters.http.http1 import head_end
 
 HEAD_READ_BYTES = 65536
 BODY_READ_BYTES = 262144
 AHEAD_BYTES_MAX = 65536
 
+_CR = 0x0D
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -43,6 +44,21 @@ class Wire:
         data = await self._receive(HEAD_READ_BYTES)
         self.ahead += data
         return bool(data)
+
+    async def next_head(self, wait_s: float, head_s: float, bytes_max: int) -> bytes | None:
+        """The next head as it came, begun within `wait_s` and whole within `head_s`; None when there is none."""
+        with trio.move_on_after(wait_s) as scope:
+            # empty lines ahead of a request are skipped (RFC 9112 section 2.2)
+            while not self.ahead or self.ahead[0] == _CR:
+                if self.ahead.startswith(b"\r\n"):
+                    del self.ahead[:2]
+                elif len(self.ahead) > 1:
+                    break  # a lone CR, which the parser refuses
+                elif not await self.receive_ahead():
+                    return None
+            scope.deadline = trio.current_time() + head_s
+            return await self.receive_head(bytes_max)
+        return None
 
     async def receive_head(self, bytes_max: int) -> bytes | None:
         """Take a head off the wire; None when the peer finished before the head did.

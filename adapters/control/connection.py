@@ -1,0 +1,236 @@
+"""One connection of the control plane: its requests in order, each judged, carried out by the application, answered.
+
+1. The heads are judged by the same rules as the facade's (`adapters/http/http1.py`).
+2. Nothing waits without a deadline: neither for the caller nor for what it asked.
+3. A caller that waits when omac stops gets 503 `stopping`.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+import trio
+
+from omac.adapters.control.app import SCOPE_LISTENER, refusal_body
+from omac.adapters.control.guard import check_caller
+from omac.adapters.control.limits import ControlLimits
+from omac.adapters.http.bodies import bad_request, decoder_for
+from omac.adapters.http.http1 import Fields, RequestHead, parse_request_head, request_line, whole_answer
+from omac.adapters.http.recording import recorded_within
+from omac.adapters.http.slots import Slot, stopping
+from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
+from omac.domain.control import Listener
+from omac.domain.refusal import Refusal
+
+Message = dict[str, Any]  # the ASGI message types
+App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+LINGER_BYTES_MAX = 1_048_576
+LINGER_S = 1.0
+FAREWELL_S = 1.0  # that an answer may take once omac stops
+_OURS = frozenset((b"connection", b"content-length", b"transfer-encoding"))  # fields of an answer that we write
+
+
+class Surface(msgspec.Struct, frozen=True):
+    """One listener: what serves its requests, the token it wants, if any, and who records its refusals.
+
+    `refused` gets the path and the reason of a caller that was turned away.
+    """
+
+    app: App
+    listener: Listener
+    token: str | None
+    refused: Callable[[str, str], Awaitable[None]]
+    limits: ControlLimits
+
+
+class Connection:
+    """Serves the requests that arrive on one wire, one after the other."""
+
+    def __init__(self, surface: Surface, client: Wire, slot: Slot) -> None:
+        self._surface = surface
+        self._limits = surface.limits
+        self._client = client
+        self._slot = slot
+
+    async def run(self) -> None:
+        """Until the caller leaves, a limit is reached, or the connection cannot be read further. Closes the wire.
+
+        Returns when what its callers asked has ended, too.
+        """
+        limits, wait_s = self._limits, self._limits.head_timeout_s
+        async with trio.open_nursery() as self._calls:
+            try:
+                while True:
+                    raw = await self._client.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
+                    if raw is None or not self._slot.serve() or not await self._serve(raw):
+                        break
+                    self._slot.rest()
+                    wait_s = limits.idle_timeout_s
+            except ClientGone:
+                pass
+            finally:
+                self._client.close()
+
+    async def _serve(self, raw: bytes) -> bool:
+        """Answer one request; whether another may follow it."""
+        method, target = request_line(raw) or ("GET", "")
+        try:
+            head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max)
+            check_caller(head, self._surface.token)
+            self._slot.recognize()
+            body = await self._receive_body(head)
+        except Refusal as refusal:
+            await self._refuse(refusal, method, target)
+            return False
+        answer = await self._call(head, body)
+        return answer is not None and await self._send(answer) and head.keep_alive
+
+    async def _receive_body(self, head: RequestHead) -> bytes:
+        """The whole body of a request. Raises Refusal: bad-request, body-too-large; ClientGone."""
+        too_large = Refusal("body-too-large", f"the body of a call is limited to {self._limits.body_bytes_max} bytes")
+        if (head.framing.content_length or 0) > self._limits.body_bytes_max:
+            raise too_large
+        decoder = decoder_for(head.framing, bad_request)
+        body = b""
+        with trio.move_on_after(self._limits.body_timeout_s):
+            if head.expect_continue:
+                await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            while not decoder.finished:
+                data = await self._client.receive()
+                if not data:
+                    raise ClientGone("the body ended early")
+                body += b"".join(decoder.feed(data))
+                if len(body) > self._limits.body_bytes_max:
+                    raise too_large
+            self._client.ahead[:0] = decoder.leftover
+            return body
+        raise bad_request(f"its body did not come within {self._limits.body_timeout_s:g} s")
+
+    async def _refuse(self, refusal: Refusal, method: str, target: str) -> None:
+        """Record a request that is not carried out, then say so."""
+        if not await self._slot.may_refuse():
+            return
+        record = partial(self._surface.refused, unquote(target.partition("?")[0]), refusal.reason)
+        with contextlib.suppress(Refusal):  # the record is owed, and the refusal stands anyway
+            await recorded_within(self._limits.record_timeout_s, self._calls, record)
+        await self._send(_refusal_answer(refusal, method))
+        await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
+
+    async def _call(self, head: RequestHead, body: bytes) -> bytes | None:
+        """The answer of the application; None when the caller has gone, or got one because omac stops."""
+        response, scope = _Response(body), trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await self._surface.app(_scope(head, self._surface.listener), response.receive, response.send)
+            response.ended.set()
+
+        async def watch() -> None:
+            try:
+                while len(self._client.ahead) < AHEAD_BYTES_MAX and await self._client.receive_ahead():
+                    pass  # pipelined requests are kept for later, up to a bound; behind it, sending will tell
+                if len(self._client.ahead) >= AHEAD_BYTES_MAX:
+                    return
+            except ClientGone:
+                pass
+            response.gone.set()
+            waiting.cancel_scope.cancel()
+
+        self._calls.start_soon(run)
+        in_time = False
+        try:
+            async with trio.open_nursery() as waiting:
+                waiting.start_soon(watch)
+                with trio.move_on_after(self._limits.call_timeout_s):
+                    await response.ended.wait()
+                in_time = response.ended.is_set()
+                waiting.cancel_scope.cancel()
+        except BaseException:
+            if not response.ended.is_set():
+                with trio.move_on_after(FAREWELL_S, shield=True), contextlib.suppress(ClientGone):
+                    await self._client.send(_refusal_answer(stopping(), head.method))
+            raise
+        scope.cancel()
+        if response.gone.is_set():
+            return None
+        if not in_time:
+            message = f"the call goes on after {self._limits.call_timeout_s:g} s; its outcome is recorded"
+            return _refusal_answer(Refusal("timeout", message, fix=["omac status"]), head.method)
+        return response.answer(head)
+
+    async def _send(self, answer: bytes) -> bool:
+        """Whether the caller took the answer in time; one that does not read is cut."""
+        with trio.move_on_after(self._limits.send_timeout_s):
+            await self._client.send(answer)
+            return True
+        self._client.cut()
+        return False
+
+
+class _Response:
+    """The two ends of one ASGI call: the body of the request goes in, the response is collected."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body: bytes | None = body
+        self._status = 0
+        self._fields: Fields = []
+        self._pieces: list[bytes] = []
+        self.gone = trio.Event()
+        self.ended = trio.Event()
+
+    async def receive(self) -> Message:
+        if self._body is None:
+            await self.gone.wait()
+            return {"type": "http.disconnect"}
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._fields = [(name, value) for name, value in message["headers"] if name.lower() not in _OURS]
+        else:
+            self._pieces.append(message.get("body", b""))
+
+    def answer(self, head: RequestHead) -> bytes | None:
+        """What was collected; None when the application gave no answer."""
+        if not self._status:
+            return None
+        body = b"".join(self._pieces)
+        return whole_answer(self._status, self._fields, body, close=not head.keep_alive, method=head.method)
+
+
+def _scope(head: RequestHead, listener: Listener) -> Message:
+    path, _, query = head.target.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": f"1.{head.minor}",
+        "method": head.method,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode("ascii"),
+        "query_string": query.encode("ascii"),
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in head.headers],
+        "client": None,
+        "server": None,
+        "extensions": {},
+        SCOPE_LISTENER: listener,
+    }
+
+
+def _refusal_answer(refusal: Refusal, method: str) -> bytes:
+    fields = [(b"Content-Type", b"application/json"), (b"X-Omac-Reason", refusal.reason.encode("ascii"))]
+    if refusal.status == 401:
+        fields.append((b"WWW-Authenticate", b"Bearer"))
+    return whole_answer(refusal.status, fields, msgspec.json.encode(refusal_body(refusal)), close=True, method=method)
+
+
+def as_app(app: object) -> App:
+    """The ASGI application that `app` is; its own types are narrower than what is called here."""
+    return cast(App, app)

@@ -1,0 +1,65 @@
+"""The accept loop: a task for each connection of a listener, within bounds, whatever the system runs out of."""
+
+import errno
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+
+import trio
+
+from omac.adapters.http.slots import Slot, SlotLimits, Slots
+from omac.adapters.http.wire import ClientGone, Wire
+
+RETRY_S = 0.1
+
+
+async def accept_connections(
+    listener: trio.SocketListener,
+    limits: SlotLimits,
+    serve: Callable[[Wire, Slot], Awaitable[None]],
+    log: logging.Logger,
+) -> None:
+    """Have `serve` run for every connection, until cancelled. Takes the listener over; closes each wire behind it."""
+    slots = Slots(limits)
+
+    async def run(stream: trio.SocketStream, slot: Slot) -> None:
+        wire = Wire(stream.socket, ClientGone)
+        try:
+            with slot.scope:
+                await serve(wire, slot)
+        except Exception as error:
+            # the text of an exception may quote the request, and with it a token; types and places do not
+            log.error("a connection failed: %s", "; ".join(_places(error)))
+        finally:
+            wire.close()
+            slot.leave()
+
+    async with listener, trio.open_nursery() as nursery:
+        failing = False
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as problem:  # EMFILE, ENFILE, ENOBUFS, ENOMEM: it passes
+                if not failing:
+                    name = errno.errorcode.get(problem.errno or 0, "?")
+                    log.error("cannot accept a connection: %s; omac goes on trying", name)
+                failing = True
+                await trio.sleep(RETRY_S)
+                continue
+            failing = False
+            try:
+                slot = await slots.enter()
+            except BaseException:
+                stream.socket.close()
+                raise
+            nursery.start_soon(run, stream, slot)
+
+
+def _places(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _places(member)
+        return
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    where = " < ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames))
+    yield f"{type(error).__name__} in {where}"

@@ -1,0 +1,141 @@
+"""The bounds of one listener: how many connections it holds, and how often it answers callers who may not be there.
+
+Rules
+
+1. A *stranger* is a caller who has not shown yet that it may be here: a token, the bearer, or a private socket.
+2. A stranger's connection may be closed at any time; a known caller's only while it rests between two requests.
+3. When a bound is reached, the connection that has waited longest among those that may be closed makes room. Where
+   none may be closed, the new one waits, and the kernel's queue holds back the others.
+4. Strangers are answered at a bounded rate; who comes too far above it is cut without an answer.
+"""
+
+import msgspec
+import trio
+
+from omac.domain.refusal import Refusal
+
+CONNECTIONS_MAX = 1024
+RESERVE_SHARE = 0.25  # of all descriptors, for what is not a connection: sidecars, journal, spool, files in work
+RESERVE_MIN = 128
+TURN_WAIT_S = 1.0  # how long a stranger's answer may be put off
+
+
+class SlotLimits(msgspec.Struct, frozen=True):
+    """Bounds of one listener. `strangers_max` 0: whoever may connect to it is known."""
+
+    connections_max: int = CONNECTIONS_MAX
+    strangers_max: int = CONNECTIONS_MAX // 2
+    refusals_per_s: float = 100.0
+    refusals_burst: int = 500
+
+
+class ListenerLimits(msgspec.Struct, frozen=True):
+    """Bounds of the four listeners of a server."""
+
+    facade_tcp: SlotLimits
+    facade_unix: SlotLimits
+    control_tcp: SlotLimits
+    control_unix: SlotLimits
+
+
+def share_descriptors(descriptors_max: int) -> ListenerLimits:
+    """Divide the descriptors of this process among its listeners, with a reserve for everything else.
+
+    A connection of the facade takes two, its own and that to the skill. No listener can take what another one needs.
+    """
+    spare = max(0, descriptors_max - max(RESERVE_MIN, int(descriptors_max * RESERVE_SHARE)))
+
+    def limits(share: float, each: int, *, strangers: bool = True) -> SlotLimits:
+        most = max(4, min(CONNECTIONS_MAX, int(spare * share) // each))
+        return SlotLimits(most, most // 2 if strangers else 0)
+
+    return ListenerLimits(
+        facade_tcp=limits(0.4, 2),
+        facade_unix=limits(0.3, 2),
+        control_tcp=limits(0.15, 1),
+        control_unix=limits(0.15, 1, strangers=False),
+    )
+
+
+class Slots:
+    """The connections of one listener; made where Trio runs."""
+
+    def __init__(self, limits: SlotLimits) -> None:
+        self._limits = limits
+        self._open = 0
+        self._strangers: dict[Slot, None] = {}  # the oldest first
+        self._resting: dict[Slot, None] = {}  # known callers between two requests, the longest at rest first
+        self._room = trio.lowlevel.ParkingLot()
+        self._next_turn = -float("inf")
+
+    async def enter(self) -> "Slot":
+        """A place for one more connection; waits while nobody may be closed for it."""
+        known = self._limits.strangers_max == 0
+        if not known and len(self._strangers) >= self._limits.strangers_max:
+            self._evict(self._strangers)
+        while self._open >= self._limits.connections_max:
+            self._evict(self._resting or self._strangers)
+            await self._room.park()
+        self._open += 1
+        return Slot(self, known=known)
+
+    async def turn(self) -> bool:
+        """Wait until one more stranger may be answered; False when too many are before it."""
+        pace_s = 1 / self._limits.refusals_per_s
+        now = trio.current_time()
+        turn = max(self._next_turn, now - self._limits.refusals_burst * pace_s) + pace_s
+        if turn - now > TURN_WAIT_S:
+            return False
+        self._next_turn = turn
+        await trio.sleep_until(turn)
+        return True
+
+    def _evict(self, slots: "dict[Slot, None]") -> None:
+        if slots:
+            slot = next(iter(slots))
+            del slots[slot]
+            slot.evicted = True
+            slot.scope.cancel()
+
+
+class Slot:
+    """The place of one connection, from `Slots.enter` to `leave`. What serves it runs in `scope`."""
+
+    def __init__(self, slots: Slots, *, known: bool) -> None:
+        self._slots = slots
+        self.scope = trio.CancelScope()
+        self.evicted = False
+        self.known = known
+        (slots._resting if known else slots._strangers)[self] = None
+
+    def recognize(self) -> None:
+        """The caller has shown that it may be here, and is served until it rests."""
+        self.known = True
+        self._slots._strangers.pop(self, None)
+
+    def rest(self) -> None:
+        """The connection waits for its next request."""
+        if self.known:
+            self._slots._resting[self] = None
+            self._slots._room.unpark()
+
+    def serve(self) -> bool:
+        """A request has come; False when the connection was closed for another one meanwhile."""
+        self._slots._resting.pop(self, None)
+        return not self.evicted
+
+    async def may_refuse(self) -> bool:
+        """Whether the caller is given a refusal at all: a known one always, a stranger at a bounded rate."""
+        return self.known or await self._slots.turn()
+
+    def leave(self) -> None:
+        """The connection is closed."""
+        self._slots._strangers.pop(self, None)
+        self._slots._resting.pop(self, None)
+        self._slots._open -= 1
+        self._slots._room.unpark()
+
+
+def stopping() -> Refusal:
+    """The answer to callers that still wait when omac ends."""
+    return Refusal("stopping", "omac is stopping; nothing more is begun", fix=["omac serve"])

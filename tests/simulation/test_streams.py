@@ -1,0 +1,106 @@
+"""What is under way when its capability ends: cut within a second, on record, with the reason; also through
+`__global__`, where the sidecar lives on."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_omac import Omac, Serving, eventually, omac_in
+from streaming_skill import META, PROGRAM
+
+
+class Scene:
+    """A server with a directory that has the skill `own`, and the skill `all` that every directory shares."""
+
+    def __init__(self, omac: Omac) -> None:
+        self.omac = omac
+        self.project = omac.root / "p"
+        omac.skill(self.project, "own", META.format(name="own"), PROGRAM)
+        shared = Path(omac.environment["HOME"], ".agents", "skills", "all")
+        shared.mkdir(parents=True)
+        (shared / "omac.yaml").write_text(META.format(name="all"))
+        (shared / "sidecar.py").write_text(PROGRAM)
+        (shared / "stubborn").touch()  # it ignores the request to end, for as long as its grace lasts
+        omac.approve(self.project, "own")
+        omac.ok("approve", "all", "--global")
+        self.server: Serving = omac.serve()
+
+    def open(self, mount: str, path: str, session: str | None = None) -> socket.socket:
+        """A call of a skill on a connection of its own; a stream has begun when this returns."""
+        manifest = self.server.activate(self.project, session)
+        host, _, port = self.server.ready["facade_base"].removeprefix("http://").partition(":")
+        sock = socket.create_connection((host, int(port)), timeout=10)
+        request = f"GET /{manifest['dir_token']}/{mount}{path} HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        sock.sendall(request.encode())
+        if path == "/stream":
+            seen = b""
+            while b"data: tick" not in seen:
+                data = sock.recv(65_536)
+                assert data, seen
+                seen += data
+        else:
+            eventually(lambda: self.server.call("status").json()["accesses"]["open"], 5.0, "the call to be admitted")
+        return sock
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with omac_in(tmp_path_factory.mktemp("scene")) as omac:
+        yield Scene(omac)
+
+
+def rest(sock: socket.socket) -> tuple[bytes, float]:
+    """All that comes until the connection ends, and the seconds that took; an AssertionError after 5 s."""
+    begun = time.monotonic()
+    seen = b""
+    sock.settimeout(5)
+    try:
+        while data := sock.recv(65_536):
+            seen += data
+            assert time.monotonic() - begun < 5, "it streams on"
+    except ConnectionResetError:
+        pass  # an answer that breaks off is never made to look whole
+    return seen, time.monotonic() - begun
+
+
+@pytest.mark.parametrize("mount", ["own", "__global__/all"])
+def test_a_stream_ends_with_its_token(scene: Scene, mount: str) -> None:
+    """The directory goes offline: the stream is cut within a second, recorded as revoked; other tokens stay good."""
+    with scene.open(mount, "/stream") as stream:
+        scene.server.call("deactivate", {"dir": str(scene.project)})
+        seen, seconds = rest(stream)
+    assert seconds < 1
+    assert not seen.endswith(b"0\r\n\r\n")
+    row = eventually(scene.omac.audit, 3.0, "the access")[-1]
+    assert (row["skill"], row["outcome"], row["reason"]) == (mount.rpartition("/")[2], "aborted", "revoked")
+
+
+def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
+    """A caller who has had no answer yet gets 403 `revoked` as JSON."""
+    with scene.open("__global__/all", "/silent") as waiting:
+        scene.server.call("deactivate", {"dir": str(scene.project)})
+        seen, seconds = rest(waiting)
+    assert seconds < 2
+    head, _, body = seen.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 403 Forbidden\r\nX-Omac-Reason: revoked\r\n")
+    assert json.loads(body)["skill"] == "all"
+
+
+def test_a_stream_ends_with_its_approval(scene: Scene) -> None:
+    """What is forgotten in another terminal cuts what runs through it, before its sidecar's grace is over; the stream
+    of another skill goes on."""
+    with scene.open("__global__/all", "/stream") as revoked, scene.open("own", "/stream") as other:
+        scene.omac.ok("deregister", "all", "--global", "--yes")
+        _, seconds = rest(revoked)
+        assert seconds < 3
+        assert other.recv(65_536)
+        assert other.recv(65_536)
+
+    def outcomes() -> list[tuple[str, str]]:
+        rows = [row for row in scene.omac.audit() if row["skill"] == "all" and row["path"] == "/stream"]
+        return [(row["outcome"], row["reason"]) for row in rows]
+
+    assert eventually(outcomes, 3.0, "the access")[-1] == ("aborted", "revoked")
