@@ -18,7 +18,7 @@ from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import ApprovalRevoked, Approved, Deregistered, Registered
-from omac.services.kernel.engine import Engine, first, together
+from omac.services.kernel.engine import JOURNAL_AWAY, Engine, first, together
 from omac.services.kernel.owners import Owners
 from omac.services.registrar import Registrar
 
@@ -36,8 +36,8 @@ CHANGES = (
     ConfigWritten,
     ConfigRemoved,
 )
+OFFLINE = "its directory goes offline"
 REVOCATIONS = (ApprovalRevoked, Deregistered, SecretRemoved)
-JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")
 
 _log = logging.getLogger("omac.activation")
 
@@ -52,6 +52,7 @@ class Activation:
         self._shared_look: trio.Event | None = None  # that of the look that is under way
         self._owners = Owners(self._own)
         engine.observe(self._notice)
+        engine.observe_revocations(self._notice_revocation)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own directories until cancelled."""
@@ -67,8 +68,14 @@ class Activation:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
                     (target,) = self._sidecars(changed, [key.name])
-                    self._owners.also(self._revoke, target, cause)
+                    self._revoke(target, cause)
                 self._owners.also(self._reload, changed, self._state(changed).generation, cause)
+
+    def _notice_revocation(self, stream: StreamId) -> None:
+        """A directory goes offline while that cannot be recorded: what runs in it ends all the same."""
+        if stream in self._owners:
+            for target in self._live(stream):
+                self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop(OFFLINE), self._cause(stream))
 
     async def _own(self, stream: StreamId) -> None:
         while (state := self._state(stream)).status != "offline":
@@ -102,17 +109,11 @@ class Activation:
                 _log.error("%s: %s", state.path, refusal.message)
                 await trio.sleep(RETRY_S)
 
-    async def _revoke(self, target: StreamId, cause: Cause) -> None:
+    def _revoke(self, target: StreamId, cause: Cause) -> None:
         """End a sidecar that lost its approval or a secret; it starts again if what is left will do."""
         spec = self._engine.system.sidecars[target].state.spec
-        if spec is None or not self._registrar.lacks(spec):
-            return
-        try:
-            await self._command_sidecar(target, sidecar.RequestStop("what it was given was taken back"), cause)
-        except Refusal as refusal:
-            _log.error("%s: %s", target, refusal.message)
-            await trio.sleep(RETRY_S)
-            await self._revoke(target, cause)
+        if spec is not None and self._registrar.lacks(spec):
+            self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop("what it was given was revoked"), cause)
 
     def look_at_shared(self, asker: StreamId | None = None) -> trio.Event:
         """Look at the skills that all directories share, in the background: bring them online as soon as there are
@@ -227,7 +228,7 @@ class Activation:
         return bool(await self._engine.execute_latest(directory.AGGREGATE, stream, settle))
 
     async def _take_down(self, stream: StreamId) -> None:
-        stop = sidecar.RequestStop("its directory goes offline")
+        stop = sidecar.RequestStop(OFFLINE)
         await together(
             partial(self._command_sidecar, target, stop, self._cause(stream)) for target in self._live(stream)
         )

@@ -84,7 +84,13 @@ class Supervision:
         started_at = 0.0
         try:
             while (state := self._state(stream)).live:
-                moved = partial(self._engine.moved, [stream], self._engine.system.position)
+                revoked = self._engine.is_revoked(stream)
+                moved = partial(self._moved, stream, revoked, self._engine.system.position)
+                if revoked and state.status != "stopping":  # at once; its end is recorded when the journal takes it
+                    if process is not None:
+                        await process.stop(STOP_GRACE_MS)
+                    await moved()
+                    continue
                 match state.status:
                     case "requested":
                         process = await self._spawn(stream, state)
@@ -121,6 +127,13 @@ class Supervision:
             if process is not None:
                 with trio.CancelScope(shield=True):
                     await process.stop(STOP_GRACE_MS)
+
+    async def _moved(self, stream: StreamId, revoked: bool, seen: int) -> None:
+        """Return when the sidecar gets an event after `seen`, or when its being revoked is other than `revoked`."""
+        if self._engine.is_revoked(stream) == revoked:
+            await self._engine.moved([stream], seen)
+        else:
+            await trio.lowlevel.checkpoint()
 
     async def _spawn(self, stream: StreamId, state: Sidecar) -> SidecarProcess | None:
         assert state.spec is not None

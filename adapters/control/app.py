@@ -47,7 +47,8 @@ def control_app(
     @app.post(ROOT + "deactivate")
     async def deactivate() -> Response:
         directory, _, caller = await call()
-        return _json({"dir": await directories.deactivate(directory, caller), "status": "deactivated"})
+        done = await directories.deactivate(directory, caller)
+        return _json({"dir": done.dir, "status": "deactivated" if done.recorded else "deactivating"})
 
     @app.post(ROOT + "reload")
     async def reload() -> Response:
@@ -65,9 +66,12 @@ def control_app(
         body = await request.get_data()
         assert isinstance(body, bytes), "as text only when asked for"
         key = _vault_key(body)
-        if key is not None:
-            give_vault_key(key)
-        return _json({"dirs": await directories.unlocked(caller)})
+
+        def open_store() -> None:
+            if key is not None:
+                give_vault_key(key)
+
+        return _json({"dirs": await directories.unlock(caller, open_store)})
 
     @app.get(ROOT + "dirs")
     async def dirs() -> Response:
