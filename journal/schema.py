@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Reason, Refusal
 
 SCHEMA = 2  # the highest format that this omac understands
 FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
@@ -214,7 +214,7 @@ def _create_file(path: str) -> None:
 
 
 def _not_writable(path: str, why: str, number: int | None) -> Refusal:
-    reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
+    reason: Reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
     fix = [f"ls -ld {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"]
     return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)
 

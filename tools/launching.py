@@ -17,7 +17,7 @@ from typing import TextIO
 import msgspec
 
 from omac.domain.harness import DEFAULT_HARNESS, Harness
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Reason, Refusal
 from omac.tools import sandbox_options
 from omac.tools.ready import Ready
 from omac.tools.render import say
@@ -99,7 +99,7 @@ def directory(path: str, flag: str) -> str:
     """The canonical path of a directory that was named by `flag`. Raises Refusal."""
     canonical = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(canonical):
-        reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
+        reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
         message = f"{flag} {path}: there is no directory {canonical}"
         raise Refusal(reason, message, fix=[f"ls -ld {shlex.quote(canonical)}"])
     return canonical

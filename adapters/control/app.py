@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from omac.domain import ids
 from omac.domain.control import Listener
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Reason, Refusal
 from omac.services.directories import Caller, Directories
 
 ROOT = "/__omac__/"
@@ -92,8 +92,8 @@ def control_app(
 
     @app.errorhandler(HTTPException)
     async def unroutable(problem: HTTPException) -> Response:
-        reasons = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
-        reason = reasons.get(problem.code or 0, "bad-request")
+        reasons: dict[int, Reason] = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
+        reason: Reason = reasons.get(problem.code or 0, "bad-request")
         text, allow = problem.description, {}
         if isinstance(problem, MethodNotAllowed) and problem.valid_methods:
             only = [method for method in ("GET", "POST") if method in problem.valid_methods]

@@ -2,6 +2,10 @@
 
 import re
 
+import ast
+import inspect
+from pathlib import Path
+
 import pytest
 
 from omac.domain.refusal import REASONS, Refusal
@@ -28,3 +32,14 @@ def test_an_unknown_reason_is_a_fault() -> None:
     """It is noticed where it is rendered, not sent out."""
     with pytest.raises(KeyError):
         _ = Refusal("because", "no").status
+
+
+def test_the_type_of_reasons_lists_them_all() -> None:
+    """A reason that is misspelt is a type error; one that is listed has an outcome."""
+    tree = ast.parse(Path(inspect.getfile(Refusal)).read_text())
+    (listed,) = [
+        node.value.slice
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and node.targets[0].id == "Reason"  # type: ignore[attr-defined]
+    ]
+    assert [element.value for element in listed.elts] == list(REASONS)  # type: ignore[attr-defined]
