@@ -35,6 +35,7 @@ _log = logging.getLogger("omac.directories")
 
 SESSION_MAX = 200  # characters of a session's name
 ANSWER_S = 3.0  # for the skills of a directory to become ready before its manifest is answered
+SHARED_S = 1.0  # for those that all directories share, on top
 RECORD_S = 2.0  # for the journal to take a deactivation, which holds at once, before it is answered
 OFFLINE_S = 15.0  # for what runs in a directory to end before its deactivation is answered
 DIRECTORY_MAX = 1_024  # characters of a refused directory that are recorded
@@ -97,6 +98,7 @@ class Directories:
                     )
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
                 await self._settled(stream, self._state(stream).generation)
+            with trio.move_on_after(SHARED_S):
                 await self._shared_settled()
             if session is not None:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)

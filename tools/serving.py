@@ -46,8 +46,7 @@ from omac.services.activation import Activation
 from omac.services.credentials import Credentials
 from omac.services.directories import Caller, Directories
 from omac.services.kernel.engine import Engine, first
-from omac.services.kernel.ingestion import try_to_ingest
-from omac.services.kernel.intake import INGESTION_S, Intake, settle_lost
+from omac.services.kernel.intake import Intake, settle_lost
 from omac.services.kernel.recovery import recover, require_only_server, unended_runs
 from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach
@@ -103,7 +102,6 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
-        self._inbox = inbox_of(self.state, host)
         self.journal = open_journal(path, secrets.token_hex(6), time.time_ns)
         if not options.beside:
             self.state.hold_server(path)
@@ -111,7 +109,7 @@ class Server:
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
         self.engine = Engine(self.journal, host, beside=options.beside)
-        self._intake = Intake(self._inbox, self.engine)
+        self._intake = Intake(inbox_of(self.state, host), self.engine)
         self._refusals = Refusals(self.engine)
         self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
@@ -160,7 +158,6 @@ class Server:
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment)
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
-        await try_to_ingest(self._inbox, self.engine, INGESTION_S)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
         if not options.beside:
             require_only_server(self.engine)

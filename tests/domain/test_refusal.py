@@ -1,9 +1,8 @@
 """domain/refusal.py: one decision, rendered as HTTP status and as exit code."""
 
-import re
-
 import ast
 import inspect
+import re
 from pathlib import Path
 
 import pytest
