@@ -58,6 +58,7 @@ from omac.tools.launching import Launch
 from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
 from omac.tools.ready import Ready, flat_variables, inherited, variables
+from omac.tools.run_folder import keep_folder
 from omac.tools.version import VERSION
 
 _log = logging.getLogger("omac.serve")
@@ -246,6 +247,7 @@ class Server:
                 await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
                 if not options.beside:
                     self.state.point_current(self._run)
+                surfaces.start_soon(self._keep_folder, surfaces, facade, app, token)
                 manifest = await self._unless_stopped(partial(self._activate, directories))
                 if not self._stop.is_set():
                     if manifest is not None:
@@ -259,6 +261,17 @@ class Server:
             with trio.move_on_after(STOP_S, shield=True):
                 await directories.deactivate_all(self._why or "its agent ended")
         return status
+
+    async def _keep_folder(self, surfaces: trio.Nursery, facade: Facade, app: object, token: str) -> None:
+        async def serve_facade(bound: socket.socket) -> None:
+            await surfaces.start(facade.serve, [listen.listener(bound)])
+
+        async def serve_socket(bound: socket.socket) -> None:
+            await surfaces.start(serve_control, app, {"socket": (bound, None)}, self._control_refused)
+
+        sockets = {"facade.sock": serve_facade, "control.sock": serve_socket}
+        journal, current = self.journal.store.path, not self._options.beside
+        await keep_folder(self.state, self._run, journal, token, sockets, current=current)
 
     async def _prune_copies(self) -> None:
         """Remove copies that nobody approves any more. One that a sidecar of another run still uses is not needed for

@@ -121,6 +121,22 @@ class StateDir:
             os.rename(draft, path)  # so that nobody ever sees it without its lock held
         return path
 
+    def restore_run(self, run: RunId, journal: str) -> bool:
+        """Make again what is missing of the folder of this process's run; returns whether anything was."""
+        path = self.run_path(run)
+        missing = {name for name in ("logs", "lock", "journal") if not os.path.lexists(os.path.join(path, name))}
+        with self._usable():
+            if missing:
+                for folder in (os.path.dirname(path), path, os.path.join(path, "logs")):
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(folder, mode=0o700)
+            if "lock" in missing:
+                with contextlib.suppress(lock.Locked):  # by a process that judges whether this run lives
+                    lock.hold(os.path.join(path, "lock"))
+            if "journal" in missing:
+                self.name_journal(run, journal)
+        return bool(missing)
+
     def run_path(self, run: RunId) -> str:
         """The folder of a run."""
         return os.path.join(self.path, "run", run)
