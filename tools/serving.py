@@ -11,6 +11,7 @@ import os
 import resource
 import secrets
 import signal
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
@@ -263,11 +264,14 @@ class Server:
         return status
 
     async def _keep_folder(self, surfaces: trio.Nursery, facade: Facade, app: object, token: str) -> None:
+        shares = share_descriptors(self._descriptors_max)
+
         async def serve_facade(bound: socket.socket) -> None:
-            await surfaces.start(facade.serve, [listen.listener(bound)])
+            await surfaces.start(facade.serve, [(listen.listener(bound), shares.facade_unix)])
 
         async def serve_socket(bound: socket.socket) -> None:
-            await surfaces.start(serve_control, app, {"socket": (bound, None)}, self._control_refused)
+            private = ControlListener(listen.listener(bound), None, shares.control_unix)
+            await surfaces.start(partial(serve_control, app, {"socket": private}, self._control_refused))
 
         sockets = {"facade.sock": serve_facade, "control.sock": serve_socket}
         journal, current = self.journal.store.path, not self._options.beside
