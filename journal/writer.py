@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 
 import msgspec
 import outcome
@@ -26,7 +27,8 @@ from omac.journal.recorder import Conflict
 
 BATCH_MAX = 4_096  # callers in one transaction
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused
-POLL_S = 0.04  # how soon appends of other processes are noticed when nothing is written here
+POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `look`
+WATCHED_POLL_S = 1.0  # the same where somebody does
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
@@ -46,6 +48,13 @@ class _Item(msgspec.Struct):
     late: Late | None = None
 
 
+class _Look(Enum):
+    """In the queue: look at what others appended."""
+
+    NOW = auto()
+
+
+_LOOK = _Look.NOW
 _Answer = tuple[_Item, "outcome.Outcome[Sequence[Recorded]]"]
 
 
@@ -56,11 +65,13 @@ class Writer:
         self._journal = journal
         self._feed = Feed(journal, seen)
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item | _Look | None] = queue.SimpleQueue()
+        self._poll_s = POLL_S
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
         self._retry_at = 0.0
         self._since_checkpoint = 0
+        self._behind = False  # the thread's: others have appended, and that is not read yet
         self._under_way = 0
         self._unanswered: dict[trio.lowlevel.Task, _Item] = {}
         self._ended = trio.Event()
@@ -106,6 +117,11 @@ class Writer:
         else:
             self._put(_Item(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
 
+    def look(self) -> None:
+        """Something may have been appended by another process: have it read. Whoever calls this replaces the poll."""
+        self._poll_s = WATCHED_POLL_S
+        self._queue.put(_LOOK)
+
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
         group = Group((), self._journal.envelope(Cause("omac")))
@@ -146,9 +162,9 @@ class Writer:
         try:
             open_ = True
             while open_:
-                batch, open_ = self._take()
+                batch, look, open_ = self._take()
                 self._commit(batch, token)
-                if not batch and not self._committed:
+                if look and not self._committed:
                     self._idle(token)
             if self._owed:  # a last try, however short ago the one before was
                 self._retry_at = 0.0
@@ -160,19 +176,23 @@ class Writer:
         finally:
             token.run_sync_soon(self._end)
 
-    def _take(self) -> tuple[list[_Item], bool]:
-        """What is waiting now, after up to POLL_S; False once the queue is closed and drained."""
+    def _take(self) -> tuple[list[_Item], bool, bool]:
+        """What is waiting now, after a pause at most; whether to look at what others did; False once closed."""
         batch: list[_Item] = []
+        look = False
         try:
-            item = self._queue.get(timeout=POLL_S)
+            item = self._queue.get(timeout=self._poll_s)
             while item is not None:
-                batch.append(item)
+                if isinstance(item, _Look):
+                    look = True
+                else:
+                    batch.append(item)
                 if len(batch) >= BATCH_MAX:
-                    return batch, True
+                    return batch, look, True
                 item = self._queue.get_nowait()
         except queue.Empty:
-            return batch, True
-        return batch, False
+            return batch, look or not batch, True
+        return batch, look, False
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:
         items = [item for item in batch if item.group.drafts]
@@ -234,7 +254,9 @@ class Writer:
 
     def _idle(self, token: trio.lowlevel.TrioToken) -> None:
         try:
-            news = self._feed.news() if self._journal.store.changed_by_others() else []
+            self._behind = self._journal.store.changed_by_others() or self._behind
+            news = self._feed.news() if self._behind else []
+            self._behind = False
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise

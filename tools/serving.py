@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -26,6 +27,7 @@ from omac.adapters.facade.server import Facade
 from omac.adapters.http.slots import share_descriptors
 from omac.adapters.linux import birth, listen, process
 from omac.adapters.linux.state import StateDir
+from omac.adapters.linux.watch import FolderWatch
 from omac.adapters.secrets.stores import Choice, SecretStores
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.skills.folders import DiskSkillFolders
@@ -117,6 +119,7 @@ class Server:
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
+        self._resources = contextlib.ExitStack()
         self._stop = trio.Event()
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
@@ -138,6 +141,7 @@ class Server:
                 finally:
                     self._writing.cancel()
         finally:
+            self._resources.close()
             self.journal.close()
         return status
 
@@ -179,7 +183,7 @@ class Server:
             async with trio.open_nursery() as reactors:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
-                reactors.start_soon(self._intake.run)
+                self._watch(reactors)
                 reactors.start_soon(self._refusals.run)
                 activation.look_at_shared()
                 status = await self._run_surfaces(folders, ready, activated)
@@ -262,6 +266,19 @@ class Server:
             with trio.move_on_after(STOP_S, shield=True):
                 await directories.deactivate_all(self._why or "its agent ended")
         return status
+
+    def _watch(self, reactors: trio.Nursery) -> None:
+        """Follow what other processes append and spool: by watching where that can be had, else by polling."""
+        folder, name = os.path.split(self.journal.store.path)
+        try:
+            journal = self._resources.enter_context(closing(FolderWatch(folder, (name, f"{name}-wal"))))
+            spool = self._resources.enter_context(closing(FolderWatch(self._intake.folder())))
+        except OSError as problem:
+            _log.info("files are polled, since they cannot be watched: %s", problem)
+            reactors.start_soon(self._intake.run)
+        else:
+            reactors.start_soon(self.engine.watch, journal.changed)
+            reactors.start_soon(self._intake.run, spool.changed)
 
     async def _keep_folder(self, surfaces: trio.Nursery, facade: Facade, app: object, token: str) -> None:
         shares = share_descriptors(self._descriptors_max)

@@ -30,6 +30,7 @@ Command = TypeVar("Command")
 Result = TypeVar("Result")
 Observer = Callable[[Recorded], None]
 
+SETTLE_S = 0.02  # after a change of the journal's files, for those that follow at once
 RETRY_S = 0.5  # between two tries to record what was revoked
 JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")  # reasons to try again
 
@@ -68,6 +69,13 @@ class Engine(Execution):
     def observe(self, observer: Observer) -> None:
         """Have `observer` called with every record from now on, right after it is folded. It must not fail."""
         self._observers.append(observer)
+
+    async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Read what other processes append as soon as `changed` returns, until cancelled."""
+        while True:
+            self._writer.look()
+            await changed()
+            await trio.sleep(SETTLE_S)
 
     def observe_revocations(self, observer: Callable[[StreamId], None]) -> None:
         """Have `observer` called with each stream that is revoked before that is recorded. It must not fail."""
