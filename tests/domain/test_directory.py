@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tiers import examples
 
 from omac.domain import directory, sidecar
 from omac.domain.directory import (
@@ -362,7 +363,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(COMMANDS, BOTH), max_size=30))
 def test_the_rules_hold_in_every_history(steps: list[tuple[Command, dict[str, Sidecar]]]) -> None:
     """Rules 1 to 5, after any sequence of commands; nothing but the documented refusal is raised."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tiers import examples
 
 from omac.domain import sidecar
 from omac.domain.hidden import Hidden
@@ -190,7 +191,7 @@ def test_nothing_identifies_a_process_that_is_gone() -> None:
     assert fold(state_of("healthy"), [StopRequested("x"), Stopped()]).birth is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(COMMANDS), max_size=60))
 def test_the_rules_hold_in_every_history(commands: list[Command]) -> None:
     """Rules 1 to 5, after any sequence of commands: nothing raises, nothing runs unasked, a stop wins."""

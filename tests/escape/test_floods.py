@@ -11,6 +11,7 @@ from real_sandbox import NOBODY, SYSTEM_PYTHON, Box, Done, box
 
 USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 BACKENDS = ("bubblewrap", "landlock")
+pytestmark = pytest.mark.full
 FORKS = """\
 import os, signal, sys, time
 signal.alarm(30)

@@ -1,0 +1,35 @@
+"""The two tiers of a run (`tests/tiers.py`), and the interpreter that programs under test find as `python3`."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import tiers
+from hypothesis import settings
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--all` leaves nothing out."""
+    parser.addoption("--all", action="store_true", help="also run tests marked full, and all examples of properties")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the tier before test modules are imported, in every worker."""
+    os.environ.pop(tiers.VARIABLE, None)
+    if config.getoption("--all"):
+        os.environ[tiers.VARIABLE] = "all"
+    settings.register_profile("omac", max_examples=tiers.examples(100))
+    settings.load_profile("omac")
+    scripts = str(Path(sys.executable).parent)
+    if os.environ.get("PATH", "").split(os.pathsep)[0] != scripts:
+        os.environ["PATH"] = os.pathsep.join((scripts, os.environ.get("PATH", os.defpath)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what only `--all` runs, unless a test was named."""
+    if config.getoption("--all") or any("::" in word for word in config.args):
+        return
+    full = [item for item in items if item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=full)
+    items[:] = [item for item in items if not item.get_closest_marker("full")]
