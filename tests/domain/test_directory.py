@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tables import failing
 from tiers import examples
 
 from omac.domain import directory, sidecar
@@ -110,14 +111,17 @@ def state_of(status: Status) -> Directory:
     return Directory("/w", "opencode", status, 1)
 
 
-@pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EVENTS)))
-def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
+def test_the_table_is_the_whole_truth() -> None:
     """What is in it leads to the status it says; what is not cannot follow."""
-    if (status, type(event)) in TABLE:
-        assert directory.evolve(state_of(status), event).status == TABLE[status, type(event)]
-    else:
-        with pytest.raises(KeyError):
-            directory.evolve(state_of(status), event)
+
+    def check(status: Status, event: Event) -> None:
+        if (status, type(event)) in TABLE:
+            assert directory.evolve(state_of(status), event).status == TABLE[status, type(event)]
+        else:
+            with pytest.raises(KeyError):
+                directory.evolve(state_of(status), event)
+
+    assert failing(check, itertools.product(get_args(Status), EVENTS)) == []
 
 
 def test_the_table_leads_everywhere_and_back() -> None:

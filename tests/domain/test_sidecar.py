@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tables import failing
 from tiers import examples
 
 from omac.domain import sidecar
@@ -81,15 +82,18 @@ def state_of(status: Status) -> Sidecar:
     return Sidecar(status, SPEC, 1, BIRTH if status in ("started", "healthy") else None, 0, 1)
 
 
-@pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EVENTS)))
-def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
+def test_the_table_is_the_whole_truth() -> None:
     """What is in it leads to the status it says; what is not cannot follow."""
-    state = state_of(status)
-    if (status, type(event)) in TABLE:
-        assert sidecar.evolve(state, event).status == TABLE[status, type(event)]
-    else:
-        with pytest.raises(KeyError):
-            sidecar.evolve(state, event)
+
+    def check(status: Status, event: Event) -> None:
+        state = state_of(status)
+        if (status, type(event)) in TABLE:
+            assert sidecar.evolve(state, event).status == TABLE[status, type(event)]
+        else:
+            with pytest.raises(KeyError):
+                sidecar.evolve(state, event)
+
+    assert failing(check, itertools.product(get_args(Status), EVENTS)) == []
 
 
 def test_the_table_leads_everywhere_and_back() -> None:
@@ -105,10 +109,13 @@ def test_the_table_leads_everywhere_and_back() -> None:
     assert {event for _, event in TABLE} == {type(event) for event in EVENTS}
 
 
-@pytest.mark.parametrize(("status", "command"), list(itertools.product(RESTING, COMMANDS)))
-def test_every_decision_can_be_recorded(status: Status, command: Command) -> None:
+def test_every_decision_can_be_recorded() -> None:
     """In every status, whatever a command leads to follows from it."""
-    fold(state_of(status), sidecar.decide(command, state_of(status)))
+
+    def check(status: Status, command: Command) -> None:
+        fold(state_of(status), sidecar.decide(command, state_of(status)))
+
+    assert failing(check, itertools.product(RESTING, COMMANDS)) == []
 
 
 @pytest.mark.parametrize(
