@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 from real_omac import eventually
-from real_sandbox import NOBODY, Box, Done, box, readable_package
+from real_sandbox import FEWER_USERS, Box, Done, box, readable_package
 from tiers import everything, spread
 
-USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 DATES = {"GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}
 
 # $W: the project; $E: where a git folder is hidden; $EVIL: a command that the host must not run
@@ -66,7 +65,7 @@ LINKS = {
 }
 
 
-@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
     """A user's world."""
     with box(request.param) as made:
