@@ -1,6 +1,7 @@
-"""The two tiers of a run (`tests/tiers.py`), and the interpreter that programs under test find as `python3`."""
+"""The two tiers of a run (`tests/tiers.py`), and the surroundings that programs under test find."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,12 +16,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the tier before test modules are imported, in every worker."""
+    """Choose the tier before test modules are imported, in every worker, and set up what programs inherit."""
     os.environ.pop(tiers.VARIABLE, None)
     if config.getoption("--all"):
         os.environ[tiers.VARIABLE] = "all"
     settings.register_profile("omac", max_examples=tiers.examples(100))
     settings.load_profile("omac")
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:  # a shell without job control starts what is to run beside it so
+            signal.signal(number, usual)
     scripts = str(Path(sys.executable).parent)
     if os.environ.get("PATH", "").split(os.pathsep)[0] != scripts:
         os.environ["PATH"] = os.pathsep.join((scripts, os.environ.get("PATH", os.defpath)))
