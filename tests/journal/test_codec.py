@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import omac.domain
 from omac.domain import access, credential, directory, guard_record, registration, run, sandbox, sidecar
@@ -78,7 +79,7 @@ class ThingDone(Event, frozen=True):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(25), deadline=None, derandomize=True, database=None)
 @given(data=st.data())
 def test_every_kind_comes_back_as_it_was(kind: str, data: st.DataObject) -> None:
     """Whatever an event holds, decoding its stored form gives the same event, of the same class."""
@@ -201,7 +202,7 @@ def test_broken_bytes_are_refused(damaged: bytes) -> None:
     assert "'thing.done'" in refused.value.message
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(300), deadline=None, derandomize=True, database=None)
 @given(garbage=st.binary(max_size=64), kind=st.sampled_from(sorted(KINDS)))
 def test_any_bytes_are_an_event_or_refused(garbage: bytes, kind: str) -> None:
     """Of no bytes whatsoever does decoding do anything but give an event or a refusal."""

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.domain import directory, ids, registration, sidecar
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
@@ -121,7 +122,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
     return records
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_batches_do_not_matter(new_history: Callable[[], Any], seed: int, data: st.DataObject) -> None:
     """Any valid history, folded at once, one by one, or cut anywhere: the same system, byte for byte."""

@@ -357,7 +357,7 @@ def _sleeping(pid: int) -> bytes:
 SET = ("secrets", "set", "slack")
 
 
-@pytest.fixture(scope="module", params=["vault", "keychain"])
+@pytest.fixture(scope="module", params=["vault", pytest.param("keychain", marks=pytest.mark.full)])
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Everything has happened."""
     with ExitStack() as stack:

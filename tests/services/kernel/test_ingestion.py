@@ -17,6 +17,7 @@ from contract.launches import AT, REQUEST, WHOLE, Program
 from contract.media import needs_bubblewrap, small_disk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.domain import ids, sandbox
 from omac.domain.guard_record import GuardDenied
@@ -181,7 +182,7 @@ def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Ca
     assert kinds(path) == ["sandbox.launch-requested", "guard.denied", "sandbox.launched", "sandbox.exited"]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject) -> None:
     """Any clocks, any cuts between ingestions: the journal is sound, and each launch is whole in it."""
@@ -492,7 +493,7 @@ def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Call
     assert take() == 1
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     document=st.dictionaries(
         st.sampled_from(["form", "id", "kind", "stream", "version", "at", "run", "actor", "fields"]),
