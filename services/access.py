@@ -10,7 +10,7 @@ from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, Ac
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.recorded import Cause, Event, Recorded
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, stopping
 from omac.projections.routes import SHARED, Way, find_skill, find_way
 from omac.services.gate import Answer, Request
 from omac.services.kernel.engine import Engine
@@ -47,7 +47,7 @@ class AccessGate:
     def resolve(self, token: str, mount: str) -> Way:
         """See Gate."""
         if self._stopping:
-            raise _stopping()
+            raise stopping()
         return self._find_way(ids.token_digest(token), mount)
 
     async def admit(self, way: Way, request: Request) -> int:
@@ -101,7 +101,7 @@ class AccessGate:
         _, skill, route = find_skill(self._engine.system, self._engine.seat, way.digest, way.mount)
         revoked = any(map(self._engine.is_revoked, self._streams(way)))
         if revoked or skill != way.skill or route is None or route.why is not None:
-            watched.cut(_stopping() if self._stopping else _revoked(way))
+            watched.cut(stopping() if self._stopping else _revoked(way))
 
     def completed(self, access: int, answer: Answer) -> None:
         """See Gate."""
@@ -153,10 +153,6 @@ class AccessGate:
 
     def _soon(self, request: int, event: Event) -> None:
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
-
-
-def _stopping() -> Refusal:
-    return Refusal("stopping", "omac is stopping", fix=["omac serve"])
 
 
 def _revoked(way: Way) -> Refusal:

@@ -31,6 +31,7 @@ from omac.services.ports import (
 )
 
 STOP_GRACE_MS = 5_000
+KILLED_S = 5.0  # for a sidecar that was killed to be gone
 WATCH_S = 5.0  # between two looks whether a healthy sidecar still listens
 DOUBT_S = 0.5
 RETRY_S = 0.5  # between two tries to record a fact while the journal is away
@@ -68,12 +69,20 @@ class Supervision:
         self._harness = harness
         self._vouched = vouched
         self._policy = policy
+        self._grace_ms = STOP_GRACE_MS
+        self._processes: set[SidecarProcess] = set()
         self._owners = Owners(self._own)
         engine.observe(self._notice)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own sidecars until cancelled; whatever still runs then is stopped before this returns."""
         await self._owners.run(task_status)
+
+    def hurry(self) -> None:
+        """Kill every sidecar, now and from now on, without the grace that it had or would have."""
+        self._grace_ms = 0
+        for process in self._processes:
+            self._owners.also(_kill, process)
 
     def _notice(self, recorded: Recorded) -> None:
         if isinstance(recorded.event, SpawnRequested) and recorded.run == self._engine.run:
@@ -96,6 +105,7 @@ class Supervision:
                         process = await self._spawn(stream, state)
                         started_at = trio.current_time()
                         if process is not None:  # ours to stop from here on, whatever becomes of the report
+                            self._processes.add(process)
                             await self._report(stream, sidecar.ReportStarted(process.birth))
                     case "started" if process:
                         await self._await_health(stream, state, process, started_at, moved)
@@ -104,10 +114,10 @@ class Supervision:
                         if isinstance(ended, Exit):
                             await self._report_exit(stream, ended, started_at)
                         elif isinstance(ended, str):
-                            await self._report_exit(stream, await process.stop(STOP_GRACE_MS), started_at, ended)
+                            await self._report_exit(stream, await process.stop(self._grace_ms), started_at, ended)
                     case "backoff":
                         if process is not None:
-                            await process.stop(STOP_GRACE_MS)  # what it left behind
+                            await process.stop(self._grace_ms)  # what it left behind
                             process = None
                         with trio.move_on_after(state.delay_ms / 1000) as pause:
                             await moved()
@@ -115,7 +125,7 @@ class Supervision:
                             await self._report(stream, sidecar.Restart())
                     case "stopping":
                         if process is not None:
-                            ended = await process.stop(STOP_GRACE_MS)
+                            ended = await process.stop(self._grace_ms)
                             await self._report_exit(stream, ended, started_at)
                             process = None
                         await self._report(stream, sidecar.ReportStopped())
@@ -125,8 +135,9 @@ class Supervision:
             self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
         finally:
             if process is not None:
-                with trio.CancelScope(shield=True):
-                    await process.stop(STOP_GRACE_MS)
+                with trio.move_on_after(STOP_GRACE_MS / 1000 + KILLED_S, shield=True):
+                    await process.stop(self._grace_ms)
+                self._processes.discard(process)
 
     async def _moved(self, stream: StreamId, revoked: bool, seen: int) -> None:
         """Return when the sidecar gets an event after `seen`, or when its being revoked is other than `revoked`."""
@@ -203,7 +214,7 @@ class Supervision:
             await self._report(stream, sidecar.ReportHealthy())
         elif isinstance(seen, str):
             await self._report(stream, sidecar.ReportUnhealthy(seen))
-            ended = await process.stop(STOP_GRACE_MS)
+            ended = await process.stop(self._grace_ms)
             await self._report_exit(stream, ended, started_at, seen)
 
     async def _report_exit(self, stream: StreamId, ended: Exit, started_at: float, detail: str = "") -> None:
@@ -228,6 +239,10 @@ class Supervision:
 
     def _state(self, stream: StreamId) -> Sidecar:
         return self._engine.system.sidecars[stream].state
+
+
+async def _kill(process: SidecarProcess) -> None:
+    await process.stop(0)
 
 
 async def _deaf(process: SidecarProcess) -> str:

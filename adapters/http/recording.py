@@ -8,8 +8,6 @@ import trio
 
 from omac.domain.refusal import Refusal
 
-SETTLE_S = 60.0  # that a record may take after its caller was answered
-
 Result = TypeVar("Result")
 
 
@@ -19,17 +17,18 @@ async def recorded_within(
     record: Callable[[], Awaitable[Result]],
     settle: Callable[[Result], None] = lambda _: None,
 ) -> Result:
-    """The result of `record`, which neither a client nor a stop interrupts.
+    """The result of `record`, which neither a client nor a stop interrupts before `seconds` have passed.
 
-    Raises Refusal journal-unavailable when it takes longer than `seconds`. It goes on in `nursery` then, and `settle`
-    gets what came of it: a record without an outcome would be left otherwise.
+    Raises Refusal journal-unavailable when it takes longer. It goes on in `nursery` then, and `settle` gets what came
+    of it: a record without an outcome would be left otherwise. One that is cut by a stop is settled by the next start.
     """
     results: list[outcome.Outcome[Result]] = []
     done = trio.Event()
+    writing = trio.CancelScope(shield=True)
     late = False
 
     async def run() -> None:
-        with trio.move_on_after(seconds + SETTLE_S, shield=True):
+        with writing:
             result = await outcome.acapture(record)
             results.append(result)
             if late and isinstance(result, outcome.Value):
@@ -41,6 +40,6 @@ async def recorded_within(
         await done.wait()
     if results:
         return results[0].unwrap()
-    late = True
+    late, writing.shield = True, False
     message = f"the journal did not take a record within {seconds:g} s; the request was not carried out"
     raise Refusal("journal-unavailable", message, fix=["omac status", "try again"])
