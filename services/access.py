@@ -17,7 +17,7 @@ from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 
 PATH_MAX = 1_024  # characters of a path that are recorded
-ADMISSION_S = 5.0  # for the record of a request to become durable
+RECORD_S = 5.0  # for the record of a request to become durable
 
 
 class _Watched:
@@ -125,11 +125,10 @@ class AccessGate:
             for recorded in records:
                 self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
 
-        with trio.move_on_after(ADMISSION_S):
+        with trio.move_on_after(RECORD_S):
             (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, Cause("agent"), late=late)
             return recorded
-        message = f"the journal did not record the request within {ADMISSION_S:g} s; nothing was forwarded"
-        raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+        raise _slow()
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """See Gate."""
@@ -147,12 +146,20 @@ class AccessGate:
         )
         fact = Addressed(access.AGGREGATE, self._stream, event)
         if directory.path:
-            await self._engine.record([fact], Cause("agent"))
-        else:  # a stranger: any number of them may come
-            await self._refusals.note(fact, Cause("agent"), (reason,))
+            with trio.move_on_after(RECORD_S):
+                await self._engine.record([fact], Cause("agent"), late=lambda _: None)
+                return
+            raise _slow()
+        # a stranger: any number of them may come
+        await self._refusals.note(fact, Cause("agent"), (reason,))
 
     def _soon(self, request: int, event: Event) -> None:
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
+
+
+def _slow() -> Refusal:
+    message = f"the journal did not record the request within {RECORD_S:g} s; nothing was forwarded"
+    return Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
 
 
 def _revoked(way: Way) -> Refusal:

@@ -7,7 +7,6 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -19,7 +18,6 @@ from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
 from omac.adapters.http.bodies import bad_request, decoder_for
 from omac.adapters.http.http1 import Fields, RequestHead, parse_request_head, request_line, whole_answer
-from omac.adapters.http.recording import recorded_within
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.control import Listener
@@ -37,7 +35,7 @@ _OURS = frozenset((b"connection", b"content-length", b"transfer-encoding"))  # f
 class Surface(msgspec.Struct, frozen=True):
     """One listener: what serves its requests, the token it wants, if any, and who records its refusals.
 
-    `refused` gets the path and the reason of a caller that was turned away.
+    `refused` gets the path and the reason of a caller that was turned away; it may be cancelled, and never raises.
     """
 
     app: App
@@ -114,9 +112,8 @@ class Connection:
         """Record a request that is not carried out, then say so."""
         if not await self._slot.may_refuse():
             return
-        record = partial(self._surface.refused, unquote(target.partition("?")[0]), refusal.reason)
-        with contextlib.suppress(Refusal):  # the record is owed, and the refusal stands anyway
-            await recorded_within(self._limits.record_timeout_s, self._calls, record)
+        with trio.move_on_after(self._limits.record_timeout_s, shield=True):
+            await self._surface.refused(unquote(target.partition("?")[0]), refusal.reason)
         await self._send(_refusal_answer(refusal, method))
         await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
 
