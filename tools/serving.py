@@ -48,6 +48,7 @@ from omac.services.credentials import Credentials
 from omac.services.directories import Caller, Directories
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.intake import Intake, settle_lost
+from omac.services.kernel.owners import retried
 from omac.services.kernel.recovery import recover, require_only_server, unended_runs
 from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach
@@ -195,7 +196,7 @@ class Server:
             async with trio.open_nursery() as reactors:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
-                reactors.start_soon(self._intake.run)
+                reactors.start_soon(retried, "the spool", self._intake.run)
                 reactors.start_soon(self._refusals.run)
                 activation.look_at_shared()
                 status = await self._run_surfaces(folders, ready, activated)
