@@ -207,3 +207,8 @@ class Refusal(Exception):
     def exit_code(self) -> int:
         """The process exit code this becomes."""
         return REASONS[self.reason].exit_code
+
+
+def stopping() -> Refusal:
+    """The refusal of whatever would begin, or still waits, when omac ends."""
+    return Refusal("stopping", "omac is stopping; nothing more is begun", fix=("omac serve",))

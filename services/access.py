@@ -10,14 +10,14 @@ from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, Ac
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.recorded import Cause, Event, Recorded
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, stopping
 from omac.projections.routes import SHARED, Way, find_skill, find_way
 from omac.services.gate import Answer, Request
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 
 PATH_MAX = 1_024  # characters of a path that are recorded
-ADMISSION_S = 5.0  # for the record of a request to become durable
+RECORD_S = 5.0  # for the record of a request to become durable
 
 
 class _Watched:
@@ -47,7 +47,7 @@ class AccessGate:
     def resolve(self, token: str, mount: str) -> Way:
         """See Gate."""
         if self._stopping:
-            raise _stopping()
+            raise stopping()
         return self._find_way(ids.token_digest(token), mount)
 
     async def admit(self, way: Way, request: Request) -> int:
@@ -101,7 +101,7 @@ class AccessGate:
         _, skill, route = find_skill(self._engine.system, self._engine.seat, way.digest, way.mount)
         revoked = any(map(self._engine.is_revoked, self._streams(way)))
         if revoked or skill != way.skill or route is None or route.why is not None:
-            watched.cut(_stopping() if self._stopping else _revoked(way))
+            watched.cut(stopping() if self._stopping else _revoked(way))
 
     def completed(self, access: int, answer: Answer) -> None:
         """See Gate."""
@@ -125,11 +125,10 @@ class AccessGate:
             for recorded in records:
                 self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
 
-        with trio.move_on_after(ADMISSION_S):
+        with trio.move_on_after(RECORD_S):
             (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, Cause("agent"), late=late)
             return recorded
-        message = f"the journal did not record the request within {ADMISSION_S:g} s; nothing was forwarded"
-        raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+        raise _slow()
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """See Gate."""
@@ -147,16 +146,20 @@ class AccessGate:
         )
         fact = Addressed(access.AGGREGATE, self._stream, event)
         if directory.path:
-            await self._engine.record([fact], Cause("agent"))
-        else:  # a stranger: any number of them may come
-            await self._refusals.note(fact, Cause("agent"), (reason,))
+            with trio.move_on_after(RECORD_S):
+                await self._engine.record([fact], Cause("agent"), late=lambda _: None)
+                return
+            raise _slow()
+        # a stranger: any number of them may come
+        await self._refusals.note(fact, Cause("agent"), (reason,))
 
     def _soon(self, request: int, event: Event) -> None:
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
 
 
-def _stopping() -> Refusal:
-    return Refusal("stopping", "omac is stopping", fix=["omac serve"])
+def _slow() -> Refusal:
+    message = f"the journal did not record the request within {RECORD_S:g} s; nothing was forwarded"
+    return Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
 
 
 def _revoked(way: Way) -> Refusal:

@@ -15,11 +15,12 @@ from omac.domain import directory, ids, sidecar
 from omac.domain.credential import ConfigRemoved, ConfigWritten, SecretRemoved, SecretWritten
 from omac.domain.directory import ActivationRequested, Directory, Plan
 from omac.domain.ids import StreamId
+from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import ApprovalRevoked, Approved, Deregistered, Registered
 from omac.services.kernel.engine import JOURNAL_AWAY, Engine, first, together
-from omac.services.kernel.owners import Owners
+from omac.services.kernel.owners import Owners, Retries
 from omac.services.registrar import Registrar
 
 LOOK_S = 60.0  # for finding and hashing the skills of one directory
@@ -78,21 +79,29 @@ class Activation:
                 self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop(OFFLINE), self._cause(stream))
 
     async def _own(self, stream: StreamId) -> None:
-        while (state := self._state(stream)).status != "offline":
-            seen = self._engine.system.position
-            try:
-                match state.status:
-                    case "activating":
-                        await self._bring_up(stream, state)
-                    case "active" | "active_partial":
-                        if not await self._settle(stream, None):
-                            await self._engine.moved([stream, *self._sidecars(stream, state.routes)], seen)
-                    case "deactivating":
-                        await self._take_down(stream)
-            except Refusal as refusal:  # the journal is away, or someone was first: the state says what to do next
-                _log.error("%s: %s", state.path or "what all directories share", refusal.message)
-                await trio.sleep(RETRY_S)
+        retries = Retries(stream)
+        while self._state(stream).status != "offline":
+            async with retries.attempt():
+                await self._act(stream, self._state(stream))
         self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
+
+    async def _act(self, stream: StreamId, state: Directory) -> None:
+        """Do the one thing that the state of a directory calls for."""
+        seen = self._engine.system.position
+        try:
+            match state.status:
+                case "activating":
+                    await self._bring_up(stream, state)
+                case "active" | "active_partial":
+                    if not await self._settle(stream, None):
+                        await self._engine.moved([stream, *self._sidecars(stream, state.routes)], seen)
+                case "deactivating":
+                    await self._take_down(stream)
+                case "offline":
+                    pass
+        except Refusal as refusal:  # the journal is away, or someone was first: the state says what to do next
+            _log.error("%s: %s", state.path or "what all directories share", refusal.message)
+            await trio.sleep(RETRY_S)
 
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
         """A person changed something about this directory: look at it again, once `generation` has settled."""
@@ -156,6 +165,7 @@ class Activation:
         except Exception as problem:  # whatever is wrong with one directory, the others are unharmed
             if isinstance(problem, Refusal) and problem.reason in JOURNAL_AWAY:
                 raise
+            raise_exhaustion(problem)  # it says nothing about the skills: worth another try
             if not isinstance(problem, Refusal | OSError):
                 _log.exception("%s: its skills cannot be looked at", state.path)
             await self._execute(stream, directory.FailActivation(str(problem) or type(problem).__name__))

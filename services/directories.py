@@ -25,7 +25,7 @@ from omac.domain.directory import (
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.recorded import Cause, Event, Recorded
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, stopping
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach, described, manifest_of, shared_skills
@@ -77,6 +77,7 @@ class Directories:
         self._mint = mint
         self._minted: dict[TokenDigest, str] = {}  # on their way to the journal
         self._tokens: dict[TokenDigest, str] = {}  # living
+        self._stopping = False
         engine.observe(self._follow_tokens)
 
     async def activate(self, path: str, caller: Caller, session: str | None = None) -> Manifest:
@@ -90,6 +91,8 @@ class Directories:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             while (status := self._state(stream).status) in ("offline", "deactivating"):
+                if self._stopping:
+                    raise stopping()
                 if status == "deactivating":
                     await self._engine.moved([stream])
                 else:
@@ -173,7 +176,11 @@ class Directories:
         raise AssertionError("the block returned or raised")
 
     async def deactivate_all(self, why: str) -> None:
-        """Take every directory of this run offline; one whose end cannot be recorded is left to the next start."""
+        """Take every directory of this run offline; one whose end cannot be recorded is left to the next start.
+
+        From here on nothing is brought online; callers that wait for that are refused (stopping).
+        """
+        self._stopping = True
         failed: set[StreamId] = set()
         while ending := [stream for stream in self._online() if stream not in failed]:  # one may begin meanwhile
             for stream in ending:
@@ -276,6 +283,7 @@ class _Call:
     """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
 
     def __init__(self, directories: Directories, action: Action, path: str, caller: Caller) -> None:
+        self._directories = directories
         self._engine = directories._engine
         self._refusals = directories._refusals
         self._action: Action = action
@@ -294,10 +302,14 @@ class _Call:
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, Refusal):
+            offline = error.reason == "directory-offline" and self._directories._stopping
+            reason = "stopping" if offline else error.reason  # it is not the caller's fault that the directory is gone
             path = self._path[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
-            event = ControlRefused(self._action, path, self._caller.listener, error.reason)
+            event = ControlRefused(self._action, path, self._caller.listener, reason)
             fact = Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event)
-            await self._refusals.note(fact, self.cause(), (self._action, self._caller.listener, error.reason))
+            await self._refusals.note(fact, self.cause(), (self._action, self._caller.listener, reason))
+            if offline:
+                raise stopping() from None
 
 
 def _check_session(session: str | None) -> None:

@@ -50,6 +50,7 @@ from omac.services.credentials import Credentials
 from omac.services.directories import Caller, Directories
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.intake import Intake, settle_lost
+from omac.services.kernel.owners import retried
 from omac.services.kernel.recovery import recover, require_only_server, unended_runs
 from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach
@@ -67,6 +68,7 @@ from omac.tools.version import VERSION
 _log = logging.getLogger("omac.serve")
 
 STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
+HURRY_S = 2.0  # the same when asked to stop twice
 DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
@@ -124,6 +126,9 @@ class Server:
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
         self._why = ""
+        self._supervision: Supervision | None = None
+        self._stop_within_s = STOP_S
+        self._offline = trio.CancelScope(shield=True)  # taking directories offline
         self._descriptors_max = DESCRIPTORS_MAX
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
@@ -134,22 +139,33 @@ class Server:
         """
         self._descriptors_max = raise_descriptor_limit()
         try:
-            async with trio.open_nursery() as outermost:
-                await outermost.start(self._keep_writing)
-                try:
-                    status = await self._run_reactors(ready, activated)
-                finally:
-                    self._writing.cancel()
+            async with trio.open_nursery() as signals:
+                await signals.start(self._watch_signals)
+                async with trio.open_nursery() as outermost:
+                    await outermost.start(self._keep_writing)
+                    try:
+                        status = await self._run_reactors(ready, activated)
+                    finally:
+                        self._writing.cancel()
+                signals.cancel_scope.cancel()
         finally:
             self._resources.close()
             self.journal.close()
         return status
 
     def stop(self, why: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask the server to end in order, its agent by this signal; asked twice, it no longer waits for its agent."""
+        """Ask the server to end in order, its agent by this signal; asked twice, it waits for nobody.
+
+        Then agent and sidecars are killed, and what ends is still recorded.
+        """
         if self._inner is not None:
             self._inner.end(number)
-        if not self._stop.is_set():
+        if self._stop.is_set():
+            self._stop_within_s = HURRY_S
+            self._offline.deadline = min(self._offline.deadline, trio.current_time() + HURRY_S)
+            if self._supervision is not None:
+                self._supervision.hurry()
+        else:
             self._stopped_by = number
         self._why = self._why or why
         self._stop.set()
@@ -178,6 +194,7 @@ class Server:
             self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, registrar.vouched,
             options.restarts,
         )  # fmt: skip
+        self._supervision = supervision
         activation = Activation(self.engine, registrar, options.harness.name)
         try:
             async with trio.open_nursery() as reactors:
@@ -234,7 +251,8 @@ class Server:
             lambda: secrets.token_hex(8),
             self.secrets.give_vault_key,
         )
-        facade = Facade(AccessGate(self.engine, self._refusals), FacadeLimits())
+        gate = AccessGate(self.engine, self._refusals)
+        facade = Facade(gate, FacadeLimits())
         shares = share_descriptors(self._descriptors_max)
         data_plane = [
             (listen.listener(facade_tcp), shares.facade_tcp),
@@ -245,9 +263,8 @@ class Server:
             "tcp": ControlListener(listen.listener(control_tcp), token, shares.control_tcp),
         }
         status = 0
-        try:
-            async with trio.open_nursery() as surfaces:
-                await surfaces.start(self._watch_signals)
+        async with trio.open_nursery() as surfaces:
+            try:
                 await surfaces.start(facade.serve, data_plane)
                 await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
                 if not options.beside:
@@ -261,10 +278,12 @@ class Server:
                     status = await self._run_inner(told, manifest)
                 elif options.launch is not None:  # it was not even begun
                     status = 128 + self._stopped_by
-                surfaces.cancel_scope.cancel()
-        finally:
-            with trio.move_on_after(STOP_S, shield=True):
-                await directories.deactivate_all(self._why or "its agent ended")
+            finally:  # tokens die first, and who waits gets an answer while there is still somebody to give it
+                gate.stop()
+                self._offline.deadline = trio.current_time() + self._stop_within_s
+                with self._offline:
+                    await directories.deactivate_all(self._why or "its agent ended")
+            surfaces.cancel_scope.cancel()
         return status
 
     def _watch(self, reactors: trio.Nursery) -> None:
@@ -275,10 +294,10 @@ class Server:
             spool = self._resources.enter_context(closing(FolderWatch(self._intake.folder())))
         except OSError as problem:
             _log.info("files are polled, since they cannot be watched: %s", problem)
-            reactors.start_soon(self._intake.run)
+            reactors.start_soon(retried, "the spool", self._intake.run)
         else:
             reactors.start_soon(self.engine.watch, journal.changed)
-            reactors.start_soon(self._intake.run, spool.changed)
+            reactors.start_soon(retried, "the spool", partial(self._intake.run, spool.changed))
 
     async def _keep_folder(self, surfaces: trio.Nursery, facade: Facade, app: object, token: str) -> None:
         shares = share_descriptors(self._descriptors_max)
