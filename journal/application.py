@@ -20,15 +20,16 @@ from eventsourcing.utils import Environment
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause, Event, Recorded
 from omac.domain.refusal import Refusal
-from omac.journal.codec import EventMapper, Versioned
-from omac.journal.recorder import Meta, Row, SqlRecorder
+from omac.journal.codec import Versioned
+from omac.journal.mapper import EventMapper
+from omac.journal.reader import PAGE, Row, recorded, records
+from omac.journal.recorder import Meta, SqlRecorder
 
 State = TypeVar("State")
 Decide = Callable[[State], list[Event]]
 Evolve = Callable[[State, Event], State]
 
 DECISIONS_MAX = 5  # how often a decision is made anew when others keep appending to its stream
-PAGE = 1_000
 
 
 class Journal(Application[str]):
@@ -62,27 +63,11 @@ class Journal(Application[str]):
 
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
-        while rows := self.store.rows(after, PAGE, until):
-            for row in rows:
-                yield self.recorded(row)
-            after = rows[-1].position
+        return records(self.store, self.codec, after, until)
 
     def recorded(self, row: Row) -> Recorded:
         """A stored row as the rest of omac sees it."""
-        try:
-            event = self.codec.decode(row.kind, row.body)
-        except Refusal as refusal:
-            path = self.store.path
-            fix = refusal.fix or (
-                f"sqlite3 {path} 'pragma integrity_check'",
-                "omac serve --journal PATH  # begins anew",
-            )
-            message = f"the journal {path} at position {row.position}: {refusal.message}"
-            raise Refusal(refusal.reason, message, fix=fix) from refusal
-        stream = StreamId(row.stream)
-        return Recorded(
-            row.position, stream, row.version, row.at, row.run, row.actor, row.correlation, row.causation, event
-        )
+        return recorded(self.store, self.codec, row)
 
     def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> tuple[State, int]:
         """The state of an aggregate and its version; the initial state and 0 when it has no events."""

@@ -34,9 +34,8 @@ from omac.journal.application import Journal
 from omac.journal.codec import Versioned
 from omac.journal.recorder import Group
 from omac.journal.registry import KIND_OF, KINDS
-from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, file_name, is_id, open_folder
+from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, REJECTED, file_name, is_id, open_folder, waiting_in
 
-REJECTED = "rejected"  # in the spool's folder
 BATCH_MAX = 500  # records in one transaction
 WAIT_NS = 24 * 3_600 * 10**9
 DRAFT_NS = 3_600 * 10**9  # a draft as old as this is of a program that was killed
@@ -56,9 +55,7 @@ class Inbox(NamedTuple):
 
     def names(self) -> frozenset[str]:
         """The files that lie there; none when there is no folder."""
-        with contextlib.suppress(OSError):
-            return frozenset(name for name in os.listdir(self.folder) if name != REJECTED and name[0] != DRAFT)
-        return frozenset()
+        return waiting_in(self.folder)
 
     def rejected(self) -> int:
         """How many files were set aside."""

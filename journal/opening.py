@@ -21,8 +21,3 @@ def open_journal(path: str, run: str, clock: Callable[[], int], inbox: Inbox | N
     if inbox is not None and inbox.names():
         try_to_ingest(inbox, journal, INGESTION_S)
     return journal
-
-
-def read_journal(path: str) -> Journal:
-    """The journal at `path`, to read only. Raises Refusal when there is none."""
-    return Journal(SqlRecorder(path, open_for_reading(path)), "", lambda: 0)

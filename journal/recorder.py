@@ -14,7 +14,9 @@ import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notification, StoredEvent
 
 from omac.domain.refusal import Refusal
-from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, damaged, refusal_of
+from omac.journal.file import damaged
+from omac.journal.reader import Row
+from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, refusal_of
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -25,21 +27,6 @@ class Meta(msgspec.Struct, frozen=True):
     actor: str
     correlation: str | None = None
     causation: int | None = None
-
-
-class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An event as it is stored, names resolved."""
-
-    position: int
-    stream: str
-    version: int | None
-    kind: str
-    at: int
-    run: str
-    actor: str
-    correlation: str | None
-    causation: int | None
-    body: bytes
 
 
 Group = tuple[Sequence[StoredEvent], Meta]  # all or nothing, for one caller

@@ -15,7 +15,7 @@ from omac.domain.ids import HostId
 from omac.domain.moving import Group, Held, Old, Present, Seen, Step
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
-from omac.journal.application import Journal
+from omac.journal.reader import Records
 from omac.services.credentials import Credentials, Values
 from omac.services.finding import Candidate, Search, every
 from omac.services.ports import Secrets, SkillFolders
@@ -59,7 +59,7 @@ class Moved(msgspec.Struct, frozen=True):
 class Recorded:
     """What is recorded of skills, read only. `journal` or `host` None: nothing is yet."""
 
-    def __init__(self, journal: Journal | None, host: HostId | None) -> None:
+    def __init__(self, journal: Records | None, host: HostId | None) -> None:
         self._journal = journal
         self._host = host
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from omac.domain.recorded import Recorded
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 
 COMMAND = (sys.executable, "-c", "from omac.tools.main import main; main()")
 CURL = ("curl", "-q", "-sS", "--noproxy", "*", "--max-time", "60")
@@ -264,7 +264,7 @@ class Omac:
 
     def events(self, kind: type | None = None) -> list[Recorded]:
         """What is in the journal, or what is in it of one type of event."""
-        journal = read_journal(str(self.state / "journal.db"))
+        journal = ReadJournal(str(self.state / "journal.db"))
         try:
             return [one for one in journal.records() if kind is None or isinstance(one.event, kind)]
         finally:

@@ -9,47 +9,56 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
-from omac.journal.application import Journal
-from omac.journal.ingestion import Inbox
-from omac.journal.opening import open_journal, read_journal
-from omac.journal.spool import FOLDER
+from omac.journal.reader import ReadJournal
+from omac.journal.spool import FOLDER, waiting_in
+
+if TYPE_CHECKING:  # whoever appends loads SQLAlchemy and eventsourcing; whoever reads does without
+    from omac.journal.application import Journal
+    from omac.journal.ingestion import Inbox
 
 _log = logging.getLogger("omac.journal")
 
 
-def inbox_of(state: StateDir, host: HostId) -> Inbox:
+def inbox_of(state: StateDir, host: HostId) -> "Inbox":
     """The spool of a state directory."""
+    from omac.journal.ingestion import Inbox
+
     return Inbox(_folder(state), host)
 
 
 def to_write(
     state: StateDir, host: HostId, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
-) -> Journal:
+) -> "Journal":
     """The journal that a command means, to append to and to read. Raises Refusal."""
+    from omac.journal.opening import open_journal
+
     path = state.journal_in_use(environment, flag)
     inbox = inbox_of(state, host) if path == state.journal_in_use(environment) else None
     return open_journal(path, secrets.token_hex(6), clock, inbox)
 
 
-def to_read(environment: Mapping[str, str], flag: str | None) -> Journal:
+def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
     """The journal that a command means, to read only. Raises Refusal.
 
     Where it cannot be written, what is in the spool stays there, and that is said.
     """
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, flag)
-    waiting = inbox_of(state, HostId("")).names()
+    waiting = waiting_in(_folder(state))
     if waiting and path == state.journal_in_use(environment):
+        from omac.journal.opening import open_journal
+
         try:
             inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
             open_journal(path, "", time.time_ns, inbox).close()
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
-    return read_journal(path)
+    return ReadJournal(path)
 
 
 def _folder(state: StateDir) -> str:

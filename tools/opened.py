@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import trio
 
-from omac.adapters.linux.lock import OneAtATime
 from omac.adapters.linux.state import StateDir
+from omac.adapters.linux.turns import OneAtATime
 from omac.adapters.secrets.stores import SecretStores
 from omac.adapters.settings.files import read_user
 from omac.adapters.skills.folders import DiskSkillFolders

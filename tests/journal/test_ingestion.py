@@ -26,7 +26,8 @@ from omac.domain.refusal import Refusal
 from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested, Sandbox
 from omac.journal.application import Journal
 from omac.journal.ingestion import REJECTED, WAIT_NS, Inbox, ingest
-from omac.journal.opening import open_journal, read_journal
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
 from omac.journal.registry import KIND_OF
 from omac.journal.spool import RECORD_MAX
 from omac.projections.status import status_of
@@ -86,7 +87,7 @@ def take(path: Path, inbox: Inbox) -> Callable[..., int]:
 
 
 def told(path: Path) -> list[Recorded]:
-    journal = read_journal(str(path))
+    journal = ReadJournal(str(path))
     try:
         return list(journal.records())
     finally:

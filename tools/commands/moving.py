@@ -20,7 +20,7 @@ from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.moving import BY_AGENT, Group, Old, Project, Seen, Step, loose_of
 from omac.domain.refusal import REASONS, Refusal
 from omac.domain.values import shown
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 from omac.services.finding import Search
 from omac.services.moving import Moved, Moving, Recorded, carry_out
 from omac.tools.opened import Where, opened, search_of, stores_of
@@ -130,7 +130,7 @@ def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded
         yield Recorded(None, None)
         return
     host = state.host_id(lambda: secrets.token_hex(8))
-    journal = read_journal(path)
+    journal = ReadJournal(path)
     try:
         yield Recorded(journal, host)
     finally:

@@ -7,7 +7,7 @@ import msgspec
 
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
-from omac.journal.application import Journal
+from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
 from omac.tools.journals import to_read
@@ -40,7 +40,7 @@ def run(
     return 0
 
 
-def _up_to(journal: Journal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
+def _up_to(journal: ReadJournal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
     if at.isascii() and at.isdigit():
         head = journal.store.head()
         if len(at) > POSITION_DIGITS_MAX or int(at) > head:

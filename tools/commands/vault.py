@@ -19,7 +19,7 @@ from omac.domain.credential import Credential
 from omac.domain.hidden import Hidden
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Secret
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 from omac.tools.commands.control import ask_each
 from omac.tools.one_skill import at_terminal, text_of
 from omac.tools.opened import stores_of
@@ -136,7 +136,7 @@ def _used(stores: SecretStores, state: StateDir, environment: Mapping[str, str])
     if not os.path.exists(path):
         return used
     known: dict[str, Credential] = {}
-    journal = read_journal(path)
+    journal = ReadJournal(path)
     try:
         for recorded in journal.records():
             if isinstance(recorded.event, credential.EVENTS):
