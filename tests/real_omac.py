@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from omac.domain.recorded import Recorded
 from omac.journal.reader import ReadJournal
 
-COMMAND = (sys.executable, "-c", "from omac.tools.main import main; main()")
+COMMAND = (sys.executable, "-c", "from omac.tools.entry import main; main()")
 CURL = ("curl", "-q", "-sS", "--noproxy", "*", "--max-time", "60")
 ECHO_SKILL = Path(__file__).parent.parent / "examples" / "skills" / "echo"
 POLL_S = 0.01

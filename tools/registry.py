@@ -18,8 +18,7 @@ from omac.journal.reader import ReadJournal, Records
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
 from omac.services.finding import ambiguous
-from omac.tools.choosing import harness_of, scopes_of
-from omac.tools.opened import Where
+from omac.tools.choosing import Where, harness_of, scopes_of
 
 
 class Known(msgspec.Struct, frozen=True):

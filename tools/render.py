@@ -11,6 +11,7 @@ from omac.domain.recorded import Recorded
 from omac.journal.registry import KIND_OF
 from omac.projections.status import Status, about_stream
 from omac.projections.system import System
+from omac.tools.invocation import current
 from omac.tools.moments import rfc3339
 
 AUDIT_FORM = "{:>9}  {:<27}  {:<9}  {:>6}  {:>10}  {:>9}  {:<7}  {}"
@@ -120,4 +121,4 @@ def show_stats(found: Mapping[str, Any]) -> None:
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a line; control characters, which a hostile name may hold, are shown and not obeyed."""
-    print(printable(text), file=file)
+    print(printable(text), file=file or current().stdout)

@@ -372,7 +372,7 @@ def test_a_read_only_medium_with_a_log_that_cannot_be_read(path: Path, tmp_path:
 def test_the_command_line_says_where_to_write(path: Path) -> None:
     """A person who serves from a read-only medium reads the reason and a way out, and gets exit code 5."""
     made(path)
-    code = "from omac.tools.main import main; main()"
+    code = "from omac.tools.entry import main; main()"
     argv = ("serve", "--no-inner", "--journal", str(path))
     done = run_python(code, *argv, wrap=["env", f"OMAC_STATE_DIR={path.parent}", *read_only(path.parent)])
     assert done.returncode == 5, done

@@ -146,7 +146,7 @@ def watching(*values: str) -> Iterator[Watch]:
 TYPING = """\
 import io, json, logging, os, sys
 from contextlib import redirect_stderr, redirect_stdout
-from omac.tools.main import main
+from omac.tools.entry import main
 
 lines, answers, before = sys.stdin, sys.stdout, dict(os.environ)
 sys.stdin = open(os.devnull)

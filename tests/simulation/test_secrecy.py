@@ -83,7 +83,7 @@ BROKEN = """\
 import sys, traceback
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.services.credentials import JournalLedger
-from omac.tools.main import main
+from omac.tools.entry import main
 
 def show(kind, error, trace):
     print("".join(traceback.TracebackException(kind, error, trace, capture_locals=True).format()), file=sys.stderr)

@@ -10,6 +10,7 @@ from omac.domain.refusal import Refusal
 from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
+from omac.tools.invocation import print_data
 from omac.tools.journals import to_read
 from omac.tools.moments import SHOWN_NS, parse_moment
 from omac.tools.render import show_registry, show_status, show_timeline
@@ -32,7 +33,7 @@ def run(
     finally:
         journal.close()
     if as_json:
-        print(msgspec.json.encode(status_of(system)).decode())
+        print_data(msgspec.json.encode(status_of(system)).decode())
     else:
         show_status(status_of(system))
         show_registry(status_of(system))

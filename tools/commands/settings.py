@@ -3,7 +3,6 @@
 import os
 import secrets
 import shlex
-import sys
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -15,20 +14,21 @@ from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.settings import SETTINGS, Resolved, Setting, SettingChanged, check_word, resolve, setting_named
 from omac.journal.codec import Versioned
+from omac.tools.invocation import current, expanded, print_data
 from omac.tools.journals import to_write
 from omac.tools.render import say
 
 
 def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
     """Show every setting as it holds in a project directory. Raises Refusal."""
-    project = read_project(os.path.abspath(os.path.expanduser(workdir)))
+    project = read_project(os.path.abspath(expanded(workdir)))
     for warning in project.warnings:
-        say(f"omac: {warning}", sys.stderr)
+        say(f"omac: {warning}", current().stderr)
     resolved = resolve({}, environment, project, read_user(environment))
     if as_json:
         for name, found in resolved.items():
             told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
-            print(msgspec.json.encode(told).decode())
+            print_data(msgspec.json.encode(told).decode())
     else:
         _show_table(resolved, show_origin)
     return 0
@@ -73,9 +73,9 @@ def _change(
         say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; without it {setting.default} holds")
     else:
         say(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
-    say("a server that runs goes on as it was started", sys.stderr)
+    say("a server that runs goes on as it was started", current().stderr)
     if environment.get(setting.variable):
-        say(f"omac: {setting.variable} is in the environment, and comes first there", sys.stderr)
+        say(f"omac: {setting.variable} is in the environment, and comes first there", current().stderr)
     return 0
 
 

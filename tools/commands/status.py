@@ -1,6 +1,5 @@
 """omac status: the projected state, from the server that runs, else folded from the journal."""
 
-import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from omac.projections.status import Status, status_of
 from omac.projections.system import System
 from omac.tools.commands.control import ask
+from omac.tools.invocation import current, print_data
 from omac.tools.journals import to_read
 from omac.tools.render import say, show_status
 
@@ -20,11 +20,11 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
         try:
             system = System().replay(journal.records())
             answer = msgspec.json.encode(status_of(system))
-            say(f"no server is running here; this is what the journal says, up to {system.position}", sys.stderr)
+            say(f"no server is running here; this is what the journal says, up to {system.position}", current().stderr)
         finally:
             journal.close()
     if as_json:
-        print(answer.decode())
+        print_data(answer.decode())
     else:
         show_status(msgspec.json.decode(answer, type=Status))
     return 0
