@@ -1,9 +1,14 @@
-"""A real omac for tests: the installed command as a process, in a home and a state directory of its own.
+"""A real omac for tests, in a home and a state directory of its own: the command line, and servers as processes.
+
+A command runs inside this process (tools/main.py), which saves it a start of its own; what forks or becomes another
+program, and what a test runs by another command or by `Omac.process`, is a process.
 
 Everything it starts is ended by `Omac.close`, whatever became of the test. Nothing here reaches into a running omac:
 it is asked as people and agents ask it, through the command line, curl and signals.
 """
 
+import contextlib
+import io
 import json
 import os
 import selectors
@@ -20,8 +25,10 @@ from typing import Any, NamedTuple
 
 from omac.domain.recorded import Recorded
 from omac.journal.reader import ReadJournal
+from omac.tools.main import main
 
 COMMAND = (sys.executable, "-c", "from omac.tools.entry import main; main()")
+OWN_PROCESS = (("start",), ("serve",), ("sandbox", "run"), ("sandbox", "doctor"), ("hook", "pre-tool-use"))
 CURL = ("curl", "-q", "-sS", "--noproxy", "*", "--max-time", "60")
 ECHO_SKILL = Path(__file__).parent.parent / "examples" / "skills" / "echo"
 POLL_S = 0.01
@@ -181,13 +188,33 @@ class Omac:
         cwd: Path | None = None,
         extra: Mapping[str, str] | None = None,
         within: tuple[str, ...] = (),
+        stdin: bytes = b"",
         seconds: float = 60.0,
     ) -> Done:
         """Run a command to its end. `within` is a command that runs it, such as bwrap."""
+        if within or arguments[:1] in OWN_PROCESS or arguments[:2] in OWN_PROCESS:
+            return self.process(*arguments, cwd=cwd, extra=extra, within=within, stdin=stdin, seconds=seconds)
+        given = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
+        with contextlib.chdir(cwd or self.root):
+            status = main(arguments, self.environment | dict(extra or {}), given, out, err)
+        return Done(status, _written(out), _written(err))
+
+    def process(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        extra: Mapping[str, str] | None = None,
+        within: tuple[str, ...] = (),
+        stdin: bytes = b"",
+        seconds: float = 60.0,
+    ) -> Done:
+        """Run a command to its end, as a process without a terminal."""
         done = subprocess.run(
             [*within, *COMMAND, *arguments],
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
+            start_new_session=True,
             env=self.environment | dict(extra or {}),
             cwd=cwd or self.root,
             timeout=seconds,
@@ -299,6 +326,12 @@ def omac_in(folder: Path) -> Iterator[Omac]:
         yield omac
     finally:
         omac.close()
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode(errors="replace")
 
 
 def _mentions(pid: int, mark: bytes) -> bool:

@@ -135,3 +135,39 @@ def test_a_command_that_only_reads_starts_quickly(project: Path, words: tuple[st
     assert done.returncode == 0, done
     (listed,) = [line for line in done.stderr.splitlines() if line.startswith("loaded ")]
     assert not set(listed.split()[1:]) & SLOW
+
+
+PROGRAM = Path(sys.executable).with_name("omac")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "begins"),
+    [
+        (("version",), 0, "omac "),
+        (("version", "--json"), 0, '{"version":'),
+        (("nosuch",), 2, "Usage: omac"),
+        (("audit",), 5, "omac: there is no journal at "),
+        (("settings", "set", "secrets.store", "odd"), 2, "omac: "),
+        (("replay", "--at", "soon"), 5, "omac: there is no journal at "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_the_installed_program_ends_as_the_function_does(
+    project: Path, words: tuple[str, ...], status: int, begins: str
+) -> None:
+    """The program that people call prints where it should, and its exit status is the code of the function."""
+    done = subprocess.run(
+        [PROGRAM, *words], env={"HOME": str(project.parent)}, cwd=project, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == status
+    shown, silent = (done.stdout, done.stderr) if status == 0 else (done.stderr, done.stdout)
+    assert shown.startswith(begins)
+    assert silent == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_ends_nothing(project: Path, closed: str) -> None:
+    """A command whose standard input, output or error is closed does its work all the same."""
+    argv = ["/bin/sh", "-c", f'"$0" journal path {closed}', str(PROGRAM)]
+    done = subprocess.run(argv, env={"HOME": str(project.parent)}, cwd=project, capture_output=True, timeout=60)
+    assert done.returncode == 0, done
