@@ -8,7 +8,6 @@ import msgspec
 
 from omac.domain.printable import printable
 from omac.domain.recorded import Recorded
-from omac.journal.registry import KIND_OF
 from omac.projections.status import Status, about_stream
 from omac.projections.system import System
 from omac.tools.invocation import current
@@ -94,6 +93,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
 
 def show_timeline(records: Iterable[Recorded], system: System) -> None:
     """The events that led to `system`, oldest first: what happened to whom, who asked, after which event."""
+    from omac.journal.registry import KIND_OF  # late: nothing else that is shown needs the journal
+
     say("events that led there:")
     for recorded in records:
         kind = KIND_OF[type(recorded.event)]
