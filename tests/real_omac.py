@@ -221,9 +221,9 @@ class Omac:
         )
         return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
-    def ok(self, *arguments: str, cwd: Path | None = None) -> str:
+    def ok(self, *arguments: str, cwd: Path | None = None, extra: Mapping[str, str] | None = None) -> str:
         """What a command prints that must succeed."""
-        done = self.run(*arguments, cwd=cwd)
+        done = self.run(*arguments, cwd=cwd, extra=extra)
         assert done.status == 0, done
         return done.out
 
