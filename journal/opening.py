@@ -12,8 +12,3 @@ def open_journal(path: str, run: str, clock: Callable[[], int]) -> Journal:
     """The journal at `path`, to append to and to read; created where there is none. Raises Refusal."""
     writer = open_for_writing(path, secrets.token_hex(16))
     return Journal(SqlRecorder(path, open_for_reading(path), writer), run, clock)
-
-
-def read_journal(path: str) -> Journal:
-    """The journal at `path`, to read only. Raises Refusal when there is none."""
-    return Journal(SqlRecorder(path, open_for_reading(path)), "", lambda: 0)

@@ -16,7 +16,9 @@ from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Store
 
 from omac.domain.recorded import Spooled
 from omac.domain.refusal import Refusal
-from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, damaged, refusal_of
+from omac.journal.file import damaged
+from omac.journal.reader import Row
+from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, refusal_of
 
 
 class Envelope(msgspec.Struct):
@@ -33,22 +35,6 @@ class Envelope(msgspec.Struct):
     causation: int | None = None
     happened: int | None = None
     spooled: Spooled | None = None
-
-
-class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An event as it is stored, names resolved: an eventsourcing Notification, and what we record beside it."""
-
-    id: int
-    originator_id: str
-    originator_version: int | None
-    topic: str
-    at: int
-    run: str
-    actor: str
-    correlation: str | None
-    causation: int | None
-    state: bytes
-    happened: int | None
 
 
 Groups = Sequence[tuple[int, Envelope]]  # of each caller: how many events, and what is recorded beside them

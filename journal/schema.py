@@ -15,16 +15,15 @@ import errno
 import os
 import shlex
 import sqlite3
-import stat
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool, StaticPool
 
 from omac.domain.refusal import Reason, Refusal
+from omac.journal import file
+from omac.journal.file import BUSY_MS, connect_for_reading, require_known, require_regular
 
-SCHEMA = 2  # the highest format that this omac understands
 FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
 METADATA = sa.MetaData()
 
@@ -100,7 +99,6 @@ SET_ASIDE = sa.Table(
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
 sa.Index("event_version", EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
 
-BUSY_MS = 5_000
 WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
 
 
@@ -123,7 +121,7 @@ def open_for_writing(path: str, journal_id: str) -> sa.Engine:
             if connection.execute(sa.select(JOURNAL.c.schema)).first() is None:
                 connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
-            _check_schema(connection, path)
+            require_known(path, connection.execute(sa.select(JOURNAL.c.schema)).scalar_one())
     except sa.exc.DBAPIError as error:
         engine.dispose()
         raise refusal_of(error, path) from error
@@ -138,61 +136,14 @@ def open_for_reading(path: str) -> sa.Engine:
 
     Raises Refusal: journal-unavailable (there is none), journal-newer, journal-damaged, state-unusable.
     """
-    if not os.path.exists(path):
-        raise _none_yet(path)
-    _check_regular(path, os.stat(path).st_mode)
-    for query in ({"mode": "ro", "uri": "true"}, {"mode": "ro", "immutable": "1", "uri": "true"}):
-        engine = sa.create_engine(
-            sa.URL.create("sqlite", database=f"file:{_uri_path(path)}", query=query),
-            connect_args={"check_same_thread": False},
-        )
-        sa.event.listen(engine, "connect", _prepare_reader)
-        try:
-            with engine.connect() as connection:
-                _check_schema(connection, path)
-        except sa.exc.DBAPIError as error:
-            engine.dispose()
-            # A write-ahead log wants its index file; read-only media without one can only be read as they lie.
-            if "immutable" in query or "unable to open" not in str(error.orig) or _pending(path):
-                raise refusal_of(error, path) from error
-        except Refusal:
-            engine.dispose()
-            raise
-        else:
-            return engine
-    raise AssertionError("the second attempt either returned or raised")
+    engine = sa.create_engine("sqlite://", creator=lambda: connect_for_reading(path), poolclass=QueuePool)
+    engine.connect().close()
+    return engine
 
 
 def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
     """What a database error means for the person who runs omac."""
-    text = str(error.orig)
-    if "readonly" in text or "read-only" in text:
-        fix = [f"ls -l {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"]
-        return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
-    if "full" in text:
-        return Refusal(
-            "journal-unavailable", f"the disk of the journal {path} is full", fix=[f"df -h {shlex.quote(path)}"]
-        )
-    if "malformed" in text or "not a database" in text or "no such table" in text or "no such column" in text:
-        return damaged(path, text)
-    if "locked" in text or "busy" in text:
-        return Refusal(
-            "journal-unavailable",
-            f"the journal {path} is locked by another program",
-            fix=[f"fuser {shlex.quote(path)}"],
-        )
-    return Refusal(
-        "journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[f"ls -l {shlex.quote(path)}"]
-    )
-
-
-def damaged(path: str, what: str) -> Refusal:
-    """The refusal of a file that is no journal, or no whole one."""
-    fix = [
-        f"sqlite3 {shlex.quote(path)} 'pragma integrity_check'",
-        "omac serve --journal PATH  # begins a new journal there",
-    ]
-    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=fix)
+    return file.refusal_of(error.orig or error, path)
 
 
 def _create_file(path: str) -> None:
@@ -208,7 +159,7 @@ def _create_file(path: str) -> None:
         mode = os.lstat(path).st_mode
     except OSError as error:
         raise _not_writable(path, str(error.strerror), error.errno) from error
-    _check_regular(path, mode)
+    require_regular(path, mode)
     if not os.access(path, os.W_OK):
         raise _not_writable(path, os.strerror(errno.EACCES), errno.EACCES)
 
@@ -230,41 +181,13 @@ def _create_folders(path: str) -> None:
             os.mkdir(path, 0o700)
 
 
-def _check_regular(path: str, mode: int) -> None:
-    if stat.S_ISLNK(mode):
-        raise Refusal(
-            "state-unusable",
-            f"the journal {path} is a symbolic link; name the file itself",
-            fix=[f"ls -l {shlex.quote(path)}"],
-        )
-    if not stat.S_ISREG(mode):
-        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=[f"ls -l {shlex.quote(path)}"])
-
-
 def _look_first(path: str) -> None:
     """Leave alone, to the byte, what is no journal or a later one: a writer's pragmas would already change it."""
     try:
-        open_for_reading(path).dispose()
+        connect_for_reading(path).close()
     except Refusal as refusal:
         if refusal.reason != "journal-unavailable":
             raise
-
-
-def _none_yet(path: str) -> Refusal:
-    fix = ["omac serve --no-inner  # creates it"]
-    return Refusal("journal-unavailable", f"there is no journal at {path} yet", fix=fix)
-
-
-def _check_schema(connection: sa.Connection, path: str) -> None:
-    if not sa.inspect(connection).get_table_names():  # another process is about to create them
-        raise _none_yet(path)
-    schema = connection.execute(sa.select(JOURNAL.c.schema)).scalar_one()
-    if schema > SCHEMA:
-        raise Refusal(
-            "journal-newer",
-            f"the journal {path} has schema {schema}; this omac knows {SCHEMA}",
-            fix=["omac version  # then install the newer omac"],
-        )
 
 
 def _prepare_writer(connection: sqlite3.Connection, _record: Any) -> None:
@@ -284,30 +207,5 @@ def _begin_immediate(connection: sa.Connection) -> None:
 
 def _add_columns(connection: sa.Connection) -> None:
     """Bring the table of an older layout to the present one."""
-    if "happened" not in _columns(connection.exec_driver_sql("PRAGMA table_info(event)").all()):
+    if "happened" not in file.columns(connection.exec_driver_sql("PRAGMA table_info(event)").all()):
         connection.exec_driver_sql("ALTER TABLE event ADD COLUMN happened BIGINT")
-
-
-def _prepare_reader(connection: sqlite3.Connection, _record: Any) -> None:
-    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-    columns = _columns(connection.execute("PRAGMA table_info(event)").fetchall())
-    if columns and "happened" not in columns:  # a journal of an older layout is read as if it had the present one
-        connection.execute("PRAGMA temp_store=MEMORY")
-        connection.execute("CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event")
-    connection.execute("PRAGMA query_only=ON")
-
-
-def _columns(rows: Iterable[Sequence[Any]]) -> set[str]:
-    return {row[1] for row in rows}
-
-
-def _uri_path(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
-def _pending(path: str) -> bool:
-    """Whether committed events lie in a write-ahead log that an immutable open would not see."""
-    try:
-        return os.path.getsize(path + "-wal") > 0
-    except OSError:
-        return False

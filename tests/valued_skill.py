@@ -8,7 +8,6 @@ import os
 import pty
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,16 +72,7 @@ def with_vault(omac: Omac) -> Path:
 
 def piped(omac: Omac, stdin: bytes, *arguments: str, cwd: Path | None = None) -> Done:
     """Run a command that reads stdin, where there is no terminal."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        env=omac.environment,
-        cwd=cwd or omac.root,
-        timeout=CHILD_S,
-        start_new_session=True,
-    )
-    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    return omac.run(*arguments, stdin=stdin, cwd=cwd)
 
 
 def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> Done:

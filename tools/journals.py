@@ -10,19 +10,17 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-
-import trio
+from typing import TYPE_CHECKING
 
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
-from omac.journal.application import Journal
 from omac.journal.inbox import Inbox
-from omac.journal.opening import open_journal, read_journal
-from omac.journal.spool import FOLDER
-from omac.services.kernel.ingestion import try_to_ingest
-from omac.services.kernel.intake import INGESTION_S
-from omac.services.kernel.opened import OpenedJournal
+from omac.journal.reader import ReadJournal
+from omac.journal.spool import FOLDER, waiting_in
+
+if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
+    from omac.journal.application import Journal
 
 _log = logging.getLogger("omac.journal")
 
@@ -34,8 +32,10 @@ def inbox_of(state: StateDir, host: HostId) -> Inbox:
 
 def to_write(
     state: StateDir, host: HostId, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
-) -> Journal:
+) -> "Journal":
     """The journal that a command means, to append to and to read. Raises Refusal."""
+    from omac.journal.opening import open_journal
+
     path = state.journal_in_use(environment, flag)
     journal = open_journal(path, secrets.token_hex(6), clock)
     if path == state.journal_in_use(environment):
@@ -43,26 +43,34 @@ def to_write(
     return journal
 
 
-def to_read(environment: Mapping[str, str], flag: str | None) -> Journal:
+def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
     """The journal that a command means, to read only. Raises Refusal.
 
     Where it cannot be written, what is in the spool stays there, and that is said.
     """
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, flag)
-    waiting = inbox_of(state, HostId("")).names()
+    waiting = waiting_in(_folder(state))
     if waiting and path == state.journal_in_use(environment):
+        from omac.journal.opening import open_journal
+
         try:
             inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
             with closing(open_journal(path, "", time.time_ns)) as journal:
                 _take_in(inbox, journal)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
-    return read_journal(path)
+    return ReadJournal(path)
 
 
-def _take_in(inbox: Inbox, journal: Journal) -> None:
+def _take_in(inbox: Inbox, journal: "Journal") -> None:
     if inbox.names():
+        import trio
+
+        from omac.services.kernel.ingestion import try_to_ingest
+        from omac.services.kernel.intake import INGESTION_S
+        from omac.services.kernel.opened import OpenedJournal
+
         trio.run(try_to_ingest, inbox, OpenedJournal(journal, inbox.host), INGESTION_S)
 
 

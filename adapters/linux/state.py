@@ -143,7 +143,9 @@ class StateDir:
 
     def recovering(self) -> AbstractAsyncContextManager[None]:
         """The turn of this process to settle what dead runs left. Entering it raises Refusal (contention)."""
-        return lock.OneAtATime(os.path.join(self.path, "recovery.lock"), RECOVERY_WAIT_S)()
+        from omac.adapters.linux.turns import OneAtATime  # loads trio, which commands that only read do without
+
+        return OneAtATime(os.path.join(self.path, "recovery.lock"), RECOVERY_WAIT_S)()
 
     def is_alive(self, run: RunId, recorded: Run | None = None) -> bool:
         """Return whether the process of a run lives: by what the journal `recorded` of it, then by its lock.

@@ -13,7 +13,8 @@ from typing import Protocol
 import pytest
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
-from omac.journal.recorder import Group, Meta, Row, SqlRecorder
+from omac.journal.reader import Row
+from omac.journal.recorder import Group, Meta, SqlRecorder
 
 META = Meta(1_700_000_000_000_000_000, "run-1", "person")
 HAMMERS = 2  # processes
@@ -122,6 +123,12 @@ class RecorderContract:
         assert [row.position for row in recorder.rows(3, 100, 5)] == [4, 5]
         assert recorder.rows(10, 100) == []
         assert recorder.rows(0, 0) == []
+
+    def test_a_moment_has_a_position(self, recorder: SqlRecorder) -> None:
+        """The last position that was recorded at a moment or before, also where a clock was set back."""
+        for at in (10, 30, 20):
+            recorder.insert_groups([(log("a", b"x"), Meta(at, "run-1", "person"))])
+        assert [recorder.position_at(moment) for moment in (9, 10, 19, 20, 30, 2**63 - 1)] == [0, 1, 1, 3, 3, 3]
 
     # ---- conflicts ----
 

@@ -19,7 +19,8 @@ from omac.domain.ids import TokenDigest
 from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Health
-from omac.journal.codec import EventMapper, Versioned
+from omac.journal.codec import Versioned
+from omac.journal.mapper import EventMapper
 from omac.journal.registry import KIND_OF, KINDS, UPCASTERS
 
 KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")

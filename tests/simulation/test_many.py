@@ -4,7 +4,7 @@ import trio
 from simulation.world import world
 
 from omac.domain.directory import Activated, ActivationRequested
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 
 CALLERS = 200
 DIRECTORIES = 50
@@ -24,7 +24,7 @@ async def test_two_hundred_callers_share_one_activation() -> None:
             async with trio.open_nursery() as nursery:
                 for _ in range(CALLERS):
                     nursery.start_soon(call)
-            journal = read_journal(here.ready.journal)
+            journal = ReadJournal(here.ready.journal)
             kinds = [type(recorded.event) for recorded in journal.records()]
             journal.close()
     assert len(answers) == CALLERS

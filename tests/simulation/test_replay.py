@@ -10,7 +10,7 @@ from tiers import everything
 
 from omac.domain import ids
 from omac.domain.recorded import Recorded
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
 
@@ -73,7 +73,7 @@ async def test_every_position_replays_to_what_was_live_there() -> None:
 
 def folded(path: str) -> dict[int, tuple[str, bytes]]:
     """By position: the run that appended, and the status of a system folded afresh up to there."""
-    journal = read_journal(path)
+    journal = ReadJournal(path)
     system = System()
     found = {}
     for recorded in journal.records():

@@ -247,7 +247,7 @@ def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, serve
     scripts.mkdir()
     command = scripts / "omac"
     command.write_text(
-        f'#!/bin/sh\nexec {json.dumps(sys.executable)} -c "from omac.tools.main import main; main()" "$@"\n'
+        f'#!/bin/sh\nexec {json.dumps(sys.executable)} -c "from omac.tools.entry import main; main()" "$@"\n'
     )
     command.chmod(0o755)
     path = {"PATH": f"{scripts}:{house.environment['PATH']}"}

@@ -1,0 +1,121 @@
+"""The file of a journal: opened by SQLite to be read, and everything that can be wrong with it, in omac's words.
+
+Needs nothing but sqlite3, so that a command that only reads starts quickly.
+"""
+
+import os
+import shlex
+import sqlite3
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from omac.domain.refusal import Refusal
+
+SCHEMA = 2  # the highest format that this omac understands
+BUSY_MS = 5_000
+
+
+def connect_for_reading(path: str) -> sqlite3.Connection:
+    """Return a connection that cannot write; works on read-only media too.
+
+    Raises Refusal: journal-unavailable (no journal exists), journal-newer, journal-damaged, state-unusable.
+    """
+    if not os.path.exists(path):
+        raise none_yet(path)
+    require_regular(path, os.stat(path).st_mode)
+    try:
+        return _connect(path, "mode=ro")
+    except sqlite3.Error as error:
+        # A write-ahead log wants its index file; read-only media without one can only be read as they lie.
+        if "unable to open" not in str(error) or _has_log(path):
+            raise refusal_of(error, path) from error
+    try:
+        return _connect(path, "mode=ro&immutable=1")
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+
+
+def require_regular(path: str, mode: int) -> None:
+    """Raise Refusal (state-unusable) for a link, a folder, a pipe or a socket."""
+    fix = [f"ls -l {shlex.quote(path)}"]
+    if stat.S_ISLNK(mode):
+        raise Refusal("state-unusable", f"the journal {path} is a symbolic link; name the file itself", fix=fix)
+    if not stat.S_ISREG(mode):
+        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=fix)
+
+
+def require_known(path: str, schema: int) -> None:
+    """Raise Refusal (journal-newer) for a schema of a later omac."""
+    if schema > SCHEMA:
+        message = f"the journal {path} has schema {schema}; this omac knows {SCHEMA}"
+        raise Refusal("journal-newer", message, fix=["omac version  # then install the newer omac"])
+
+
+def refusal_of(error: BaseException, path: str) -> Refusal:
+    """Return what an error of SQLite means for the person who runs omac."""
+    text = str(error)
+    listing = f"ls -l {shlex.quote(path)}"
+    if "readonly" in text or "read-only" in text:
+        fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
+        return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
+    if "full" in text:
+        message = f"the disk of the journal {path} is full"
+        return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(path)}"])
+    if "malformed" in text or "not a database" in text or "no such table" in text or "no such column" in text:
+        return damaged(path, text)
+    if "locked" in text or "busy" in text:
+        message = f"the journal {path} is locked by another program"
+        return Refusal("journal-unavailable", message, fix=[f"fuser {shlex.quote(path)}"])
+    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+
+
+def damaged(path: str, what: str) -> Refusal:
+    """Return the refusal of a file that is no journal, or no whole one."""
+    fix = [
+        f"sqlite3 {shlex.quote(path)} 'pragma integrity_check'",
+        "omac serve --journal PATH  # begins a new journal there",
+    ]
+    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=fix)
+
+
+def none_yet(path: str) -> Refusal:
+    """Return the refusal of a path at which no journal exists."""
+    fix = ["omac serve --no-inner  # creates it"]
+    return Refusal("journal-unavailable", f"there is no journal at {path} yet", fix=fix)
+
+
+def columns(table_info: Iterable[Sequence[Any]]) -> set[str]:
+    """Return the names of a table's columns, from the rows of PRAGMA table_info."""
+    return {row[1] for row in table_info}
+
+
+def _connect(path: str, options: str) -> sqlite3.Connection:
+    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    connection = sqlite3.connect(
+        f"file:{escaped}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
+    )
+    try:
+        present = columns(connection.execute("PRAGMA table_info(event)").fetchall())
+        if present and "happened" not in present:  # a journal of an older layout is read as if it had the present one
+            connection.execute("PRAGMA temp_store=MEMORY")
+            connection.execute("CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event")
+        connection.execute("PRAGMA query_only=ON")
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
+            raise none_yet(path)  # another process is about to create them
+        found = connection.execute("SELECT schema FROM journal").fetchone()
+        if found is None:
+            raise damaged(path, "it has no schema")
+        require_known(path, found[0])
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _has_log(path: str) -> bool:
+    """Return whether committed events lie in a write-ahead log that an immutable open would not see."""
+    try:
+        return os.path.getsize(path + "-wal") > 0
+    except OSError:
+        return False
