@@ -14,10 +14,11 @@ from omac.domain.refusal import Refusal
 
 SCHEMA = 2  # the highest format that this omac understands
 BUSY_MS = 5_000
+VERSION_INDEX = "event_version"  # unique over streams and versions
 
 
-def connect_for_reading(path: str) -> sqlite3.Connection:
-    """Return a connection that cannot write; works on read-only media too.
+def connect_for_reading(path: str, *, lenient: bool = False) -> sqlite3.Connection:
+    """Return a connection that cannot write; works on read-only media too. `lenient`: missing events are no matter.
 
     Raises Refusal: journal-unavailable (no journal exists), journal-newer, journal-damaged, state-unusable.
     """
@@ -25,13 +26,13 @@ def connect_for_reading(path: str) -> sqlite3.Connection:
         raise none_yet(path)
     require_regular(path, os.stat(path).st_mode)
     try:
-        return _connect(path, "mode=ro")
+        return _connect(path, "mode=ro", lenient)
     except sqlite3.Error as error:
         # A write-ahead log wants its index file; read-only media without one can only be read as they lie.
         if "unable to open" not in str(error) or _has_log(path):
             raise refusal_of(error, path) from error
     try:
-        return _connect(path, "mode=ro&immutable=1")
+        return _connect(path, "mode=ro&immutable=1", lenient)
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
 
@@ -62,7 +63,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
     if "full" in text:
         message = f"the disk of the journal {path} is full"
         return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(path)}"])
-    if "malformed" in text or "not a database" in text or "no such table" in text or "no such column" in text:
+    if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
         return damaged(path, text)
     if "locked" in text or "busy" in text:
         message = f"the journal {path} is locked by another program"
@@ -72,11 +73,13 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
 
 def damaged(path: str, what: str) -> Refusal:
     """Return the refusal of a file that is no journal, or no whole one."""
-    fix = [
-        f"sqlite3 {shlex.quote(path)} 'pragma integrity_check'",
-        "omac serve --journal PATH  # begins a new journal there",
-    ]
-    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=fix)
+    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=way_back(path))
+
+
+def way_back(path: str) -> list[str]:
+    """Return the commands that mend a damaged journal."""
+    named = f"--journal {shlex.quote(path)}"
+    return [f"omac journal check {named}", f"omac journal repair {named}"]
 
 
 def none_yet(path: str) -> Refusal:
@@ -90,7 +93,7 @@ def columns(table_info: Iterable[Sequence[Any]]) -> set[str]:
     return {row[1] for row in table_info}
 
 
-def _connect(path: str, options: str) -> sqlite3.Connection:
+def _connect(path: str, options: str, lenient: bool) -> sqlite3.Connection:
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     connection = sqlite3.connect(
         f"file:{escaped}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
@@ -103,14 +106,32 @@ def _connect(path: str, options: str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only=ON")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
             raise none_yet(path)  # another process is about to create them
-        found = connection.execute("SELECT schema FROM journal").fetchone()
-        if found is None:
-            raise damaged(path, "it has no schema")
-        require_known(path, found[0])
+        schemas = connection.execute("SELECT schema FROM journal").fetchall()
+        if len(schemas) != 1:
+            raise damaged(path, f"it has {len(schemas)} names instead of one")
+        require_known(path, schemas[0][0])
+        if not lenient:
+            _require_ends(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _require_ends(connection: sqlite3.Connection, path: str) -> None:
+    """Notice a head beside the last event, and a first event that is missing; cheap, whatever the journal's size."""
+    heads, head, first, last = connection.execute(_ENDS).fetchone()
+    if heads != 1 or head != (last or 0):
+        raise damaged(path, f"its head is {head if heads == 1 else 'missing'}, its last event is at {last or 0}")
+    if first not in (None, 1):
+        raise damaged(path, f"its first event is at position {first}")
+
+
+# One statement reads one snapshot: another process may be appending.
+_ENDS = """
+    SELECT (SELECT count(*) FROM head), (SELECT max(position) FROM head),
+           (SELECT min(position) FROM event), (SELECT max(position) FROM event)
+"""
 
 
 def _has_log(path: str) -> bool:

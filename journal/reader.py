@@ -13,8 +13,9 @@ import msgspec
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Event, Recorded
 from omac.domain.refusal import Refusal
+from omac.domain.set_aside import PositionEmptied
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, damaged, refusal_of, way_back
 
 PAGE = 1_000
 
@@ -159,7 +160,10 @@ class ReadJournal:
         """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
         state, version = initial, 0
         for row in self.store.versions(stream):
-            state, version = evolve(state, recorded(self.store, self._codec, row).event), row.version or 0
+            event = recorded(self.store, self._codec, row).event
+            if type(event) is not PositionEmptied:  # it counts as a version, and changes nothing
+                state = evolve(state, event)
+            version = row.version or 0
         return state, version
 
 
@@ -176,12 +180,11 @@ def recorded(store: Rows, codec: Codec, row: Row) -> Recorded:
     try:
         event = codec.decode(row.kind, row.body)
     except Refusal as refusal:
-        fix = refusal.fix or (
-            f"sqlite3 {store.path} 'pragma integrity_check'",
-            "omac serve --journal PATH  # begins anew",
-        )
+        fix = (*refusal.fix, *way_back(store.path))
         message = f"the journal {store.path} at position {row.position}: {refusal.message}"
         raise Refusal(refusal.reason, message, fix=fix) from refusal
+    if type(row.at) is not int:
+        raise damaged(store.path, f"the recorded time at position {row.position} is no number")
     stream = StreamId(row.stream)
     return Recorded(
         row.position, stream, row.version, row.at, row.run, row.actor, row.correlation, row.causation, event

@@ -3,6 +3,7 @@
 Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what a group commit needs.
 """
 
+import contextlib
 import os
 import shlex
 import sqlite3
@@ -15,6 +16,7 @@ from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notif
 
 from omac.domain.refusal import Refusal
 from omac.journal.file import damaged
+from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.reader import Row
 from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, refusal_of
 
@@ -38,10 +40,19 @@ class SqlRecorder(ApplicationRecorder):
     Methods that write must be called by one thread at a time. Raises Refusal when the store cannot be used.
     """
 
-    def __init__(self, path: str, reader: sa.Engine, writer: sa.Engine | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        reader: sa.Engine,
+        writer: sa.Engine | None = None,
+        is_living: IsLiving = assume_living,
+        present: Present | None = None,
+    ) -> None:
         self.path = path
         self._reader = reader
         self._writer = writer
+        self._is_living = is_living
+        self._present = present  # the run that is listed until it closes the store
         self._statement = _insert_statement(writer) if writer else ""
         self._file = _identity(path)
         self._ids: dict[str, int] = {}  # interned names, as committed
@@ -51,6 +62,9 @@ class SqlRecorder(ApplicationRecorder):
         """Let go of the store."""
         self._reader.dispose()
         if self._writer:
+            if self._present:
+                with contextlib.suppress(sa.exc.DBAPIError), self._writer.begin() as connection:
+                    leave(connection, self._present.run)  # a run that stays listed is dead, and counts for nothing
             self._writer.dispose()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
@@ -104,7 +118,8 @@ class SqlRecorder(ApplicationRecorder):
         new: dict[str, int] = {}
         try:
             with self._writer.begin() as connection:
-                top = connection.execute(sa.select(HEAD.c.position)).scalar_one()
+                kinds = {event.topic for events, _ in groups for event in events}
+                top = next_top(connection, kinds, self.path, self._is_living)
                 self._intern(connection, groups, new)
                 results = insert(connection, top, groups, self._ids | new if new else self._ids, self._statement)
                 last = max((done[-1] for done in results if not isinstance(done, Exception) and done), default=top)
@@ -113,8 +128,6 @@ class SqlRecorder(ApplicationRecorder):
             raise
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
-        except sa.exc.NoResultFound as error:
-            raise damaged(self.path, "it has no head") from error
         self._ids |= new
         return results
 

@@ -15,6 +15,7 @@ import errno
 import os
 import shlex
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +23,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from omac.domain.refusal import Refusal
 from omac.journal import file
-from omac.journal.file import BUSY_MS, connect_for_reading, require_known, require_regular
+from omac.journal.file import BUSY_MS, VERSION_INDEX, connect_for_reading, require_known, require_regular
 
 FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
 METADATA = sa.MetaData()
@@ -97,18 +98,21 @@ SET_ASIDE = sa.Table(
     sa.Column("happened", sa.BigInteger),
 )
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
-sa.Index("event_version", EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
+sa.Index(VERSION_INDEX, EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
 
 WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
 
 
-def open_for_writing(path: str, journal_id: str) -> sa.Engine:
+def open_for_writing(
+    path: str, journal_id: str, arrive: Callable[[sa.Connection], None] = lambda _: None, *, lenient: bool = False
+) -> sa.Engine:
     """The engine of the one writer of this process; creates the journal (0600, named `journal_id`) where none is.
 
+    `arrive` is called in the transaction that opens it. `lenient`: events that are missing are left to the caller.
     Raises Refusal: journal-read-only, journal-newer, journal-damaged, journal-unavailable, state-unusable.
     """
     _create_file(path)
-    _look_first(path)
+    _look_first(path, lenient)
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=path), poolclass=StaticPool, connect_args={"check_same_thread": False}
     )
@@ -122,6 +126,7 @@ def open_for_writing(path: str, journal_id: str) -> sa.Engine:
                 connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
             require_known(path, connection.execute(sa.select(JOURNAL.c.schema)).scalar_one())
+            arrive(connection)
     except sa.exc.DBAPIError as error:
         engine.dispose()
         raise refusal_of(error, path) from error
@@ -181,10 +186,10 @@ def _create_folders(path: str) -> None:
             os.mkdir(path, 0o700)
 
 
-def _look_first(path: str) -> None:
+def _look_first(path: str, lenient: bool) -> None:
     """Leave alone, to the byte, what is no journal or a later one: a writer's pragmas would already change it."""
     try:
-        connect_for_reading(path).close()
+        connect_for_reading(path, lenient=lenient).close()
     except Refusal as refusal:
         if refusal.reason != "journal-unavailable":
             raise

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from omac.domain import credential, directory, registration, run, sandbox, sidecar
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
@@ -16,11 +17,14 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
 from omac.domain.run import Run
 from omac.domain.sandbox import Sandbox
+from omac.domain.set_aside import PositionEmptied, PositionSetAside
 from omac.domain.settings import SettingChanged
 from omac.domain.sidecar import Sidecar
 from omac.projections.accesses import Accesses
 from omac.projections.aggregates import Aggregates
 from omac.projections.tokens import TokenIndex
+
+_FIX = ("omac journal check", "omac journal repair")
 
 
 class Controls:
@@ -80,6 +84,9 @@ class System:
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one record into every read model it concerns. Raises Refusal (journal-damaged)."""
+        if recorded.position != self.position + 1:
+            found = f"position {recorded.position} follows position {self.position} of the journal"
+            raise Refusal("journal-damaged", found, fix=_FIX)
         try:
             for fold in self._folds[type(recorded.event)]:
                 fold(recorded)
@@ -88,7 +95,7 @@ class System:
             message = (
                 f"the event at position {recorded.position} ({event} in {recorded.stream}) cannot follow: {impossible}"
             )
-            raise Refusal("journal-damaged", message, fix=["omac journal path", "omac journal stats"]) from impossible
+            raise Refusal("journal-damaged", message, fix=_FIX) from impossible
         self.position = recorded.position
 
     def replay(self, records: Iterable[Recorded]) -> "System":
@@ -96,6 +103,19 @@ class System:
         for recorded in records:
             self.apply(recorded)
         return self
+
+    def _skip(self, recorded: Recorded) -> None:
+        """Pass over an event that was set aside; its stream counts it."""
+        aggregates: dict[str, Aggregates[Any]] = {
+            "run": self.runs,
+            "directory": self.directories,
+            "registration": self.registrations,
+            "credential": self.credentials,
+            "sidecar": self.sidecars,
+            "sandbox": self.sandboxes,
+        }
+        if recorded.version is not None:
+            aggregates[recorded.stream.partition("/")[0]].skip(recorded)
 
     def _by_event_type(self) -> dict[type[Event], list[Callable[[Recorded], None]]]:
         folds: dict[type[Event], list[Callable[[Recorded], None]]] = {}
@@ -111,7 +131,9 @@ class System:
             (self.controls.apply, (ControlCalled, ControlRefused)),
             (self.settings.apply, (SettingChanged,)),
             (self.tokens.apply, TokenIndex.EVENTS),
+            (self._skip, (PositionEmptied,)),
         ]
+        folds[PositionSetAside] = []  # it says what was done to the journal, and changes no read model
         for fold, events in kinds:
             for event in events:
                 folds.setdefault(event, []).append(fold)

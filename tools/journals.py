@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from omac.adapters.linux import birth
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
@@ -39,7 +40,7 @@ def to_write(
 
     path = state.journal_in_use(environment, flag)
     inbox = inbox_of(state, host) if path == state.journal_in_use(environment) else None
-    return open_journal(path, secrets.token_hex(6), clock, inbox)
+    return open_journal(path, secrets.token_hex(6), clock, inbox, is_living=birth.is_living)
 
 
 def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
@@ -55,7 +56,7 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
 
         try:
             inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
-            open_journal(path, "", time.time_ns, inbox).close()
+            open_journal(path, "", time.time_ns, inbox, is_living=birth.is_living).close()
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
     return ReadJournal(path)

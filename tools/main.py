@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from omac.domain.refusal import Refusal
-from omac.tools import cache_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
+from omac.tools import cache_cli, journal_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
 
 app = typer.Typer(
     name="omac",
@@ -34,9 +34,6 @@ Examples:
   omac audit --since 1h                       who used which skill, and who changed what may run
   omac replay --at 120                        the state as it was at position 120""",
 )
-journal_app = typer.Typer(no_args_is_help=True, help="Where the journal is, and what is in it.")
-app.add_typer(journal_app, name="journal")
-
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
@@ -124,6 +121,7 @@ values_cli.add_to(app)
 moving_cli.add_to(app)
 sandbox_cli.add_to(app)
 cache_cli.add_to(app)
+journal_cli.add_to(app)
 
 
 @app.command()
@@ -172,22 +170,6 @@ def replay(
     from omac.tools.commands.replay import run
 
     return run(at, journal, json, os.environ, time.time_ns)
-
-
-@journal_app.command("path")
-def journal_path(journal: JournalPath = None) -> int:
-    """Print where the journal is."""
-    from omac.tools.commands.journal import path
-
-    return path(journal, os.environ)
-
-
-@journal_app.command("stats")
-def journal_stats(journal: JournalPath = None, json: Json = False) -> int:
-    """Show how much is in the journal, and of what."""
-    from omac.tools.commands.journal import stats
-
-    return stats(journal, json, os.environ)
 
 
 @app.command()

@@ -38,6 +38,7 @@ from omac.domain.recorded import Cause, Draft
 from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted
 from omac.domain.sidecar import RestartPolicy
+from omac.journal.format import Present
 from omac.journal.opening import open_journal
 from omac.projections.status import Status, narrowed, status_of
 from omac.services.access import AccessGate
@@ -100,7 +101,8 @@ class Server:
         path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
         inbox = inbox_of(self.state, host)
-        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns, inbox)
+        run = secrets.token_hex(6)
+        self.journal = open_journal(path, run, time.time_ns, inbox, is_living=birth.is_living, present=_present(run))
         self._intake = Intake(inbox, path, time.time_ns)
         if not options.beside:
             self.state.hold_server(path)
@@ -315,6 +317,11 @@ class Server:
         action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token
         event = ControlRefused(action if action in CALLS else "", "", listener, reason)
         await self.engine.record_refusal(Draft(ids.control_stream(self.engine.host), None, event), Cause("bridge"))
+
+
+def _present(run: str) -> Present:
+    pid = os.getpid()
+    return Present(run, pid, birth.start_ticks(pid) or 0, birth.boot_id(), VERSION)
 
 
 def _choice(policies: ServePolicies) -> Choice:

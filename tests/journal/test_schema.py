@@ -20,9 +20,10 @@ from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.codec import Versioned
+from omac.journal.file import SCHEMA
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
-from omac.journal.schema import EVENT, SCHEMA, open_for_reading, open_for_writing
+from omac.journal.schema import EVENT, open_for_reading, open_for_writing
 
 CAUSE = Cause("person")
 
