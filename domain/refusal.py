@@ -67,6 +67,7 @@ REASONS: dict[str, Outcome] = {
     "journal-read-only": Outcome(503, 5),
     "journal-newer": Outcome(503, 5),
     "journal-damaged": Outcome(503, 10),
+    "journal-lost": Outcome(503, 10),
     "journal-in-use": Outcome(503, 5),
     "contention": Outcome(503, 5),
     # starting omac

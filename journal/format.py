@@ -11,13 +11,14 @@ Rules
 4. The head is the last position. A journal in which it is not refuses every append (journal-damaged).
 """
 
+import sqlite3
 from collections.abc import Callable, Iterable
 
 import msgspec
 import sqlalchemy as sa
 
 from omac.domain.refusal import Refusal
-from omac.journal.file import SCHEMA, damaged, require_known
+from omac.journal.file import SCHEMA, connect_for_reading, damaged, require_known
 from omac.journal.registry import SINCE
 from omac.journal.schema import EVENT, FIRST_SCHEMA, HEAD, JOURNAL, OPENED
 
@@ -86,6 +87,27 @@ def arrive(connection: sa.Connection, present: Present, is_living: IsLiving) -> 
 def leave(connection: sa.Connection, run: str) -> None:
     """Drop a run that closes the journal."""
     connection.execute(sa.delete(OPENED).where(OPENED.c.run == run))
+
+
+def require_unused(path: str, is_living: IsLiving) -> None:
+    """Raise Refusal (journal-in-use) while a living run has the journal at `path` open; a damaged one can be read."""
+    try:
+        connection = connect_for_reading(path, lenient=True)
+        try:
+            rows = connection.execute(f"SELECT {', '.join(Present.__struct_fields__)} FROM opened").fetchall()  # noqa: S608  # our columns
+        finally:
+            connection.close()
+    except (sqlite3.Error, Refusal):
+        return  # whoever has it open cannot use it either
+    for present in (Present(*row) for row in rows):
+        if is_living(present.pid, present.start_ticks, present.boot_id):
+            raise in_use(path, present)
+
+
+def in_use(path: str, present: Present) -> Refusal:
+    """Return the refusal of what cannot be done while a run has the journal open."""
+    message = f"run {present.run} (pid {present.pid}) has the journal {path} open; nothing was changed"
+    return Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; then try again"])
 
 
 def _require_nobody_older(connection: sa.Connection, needed: int, kind: str, path: str, is_living: IsLiving) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 from omac.journal.application import Journal
 from omac.journal.format import IsLiving, Present, arrive, assume_living
 from omac.journal.ingestion import Inbox, try_to_ingest
+from omac.journal.mark import Mark
 from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
@@ -22,19 +23,22 @@ def open_journal(
     *,
     is_living: IsLiving = assume_living,
     present: Present | None = None,
+    mark: Mark | None = None,
 ) -> Journal:
     """The journal at `path`, to append to and to read; created where there is none. Raises Refusal.
 
     What is in the spool of `inbox` is in it already; what cannot be taken in stays there, and is said. `present` is
-    the run that keeps it open, listed until it closes it; `is_living` judges the other runs that are listed.
+    the run that keeps it open, listed until it closes it; `is_living` judges the other runs that are listed. `mark` is
+    what is known of the journal: one that is not what it was is refused (journal-lost).
     """
 
     def list_present(connection: Connection) -> None:
         if present is not None:
             arrive(connection, present, is_living)
 
-    writer = open_for_writing(path, secrets.token_hex(16), list_present)
-    journal = Journal(SqlRecorder(path, open_for_reading(path), writer, is_living, present), run, clock)
+    writer = open_for_writing(path, secrets.token_hex(16), list_present, mark=mark)
+    recorder = SqlRecorder(path, open_for_reading(path), writer, is_living, present, mark)
+    journal = Journal(recorder, run, clock)
     if inbox is not None and inbox.names():
         try_to_ingest(inbox, journal, INGESTION_S)
     return journal

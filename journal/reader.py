@@ -16,6 +16,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.set_aside import PositionEmptied
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, damaged, refusal_of, way_back
+from omac.journal.mark import Mark
 
 PAGE = 1_000
 
@@ -67,9 +68,9 @@ class Records(Protocol):
 class Reader:
     """Reads one journal's file. Raises Refusal when the file cannot be used."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, mark: Mark | None = None) -> None:
         self.path = path
-        self._connection = connect_for_reading(path)
+        self._connection = connect_for_reading(path, mark)
         self._texts: dict[int, str] = {}
 
     def close(self) -> None:
@@ -142,10 +143,10 @@ class Reader:
 
 
 class ReadJournal:
-    """A journal that is open to read only; `store` is its file."""
+    """A journal that is open to read only; `store` is its file, `mark` what is known of it."""
 
-    def __init__(self, path: str) -> None:
-        self.store = Reader(path)
+    def __init__(self, path: str, mark: Mark | None = None) -> None:
+        self.store = Reader(path, mark)
         self._codec = Codec()
 
     def close(self) -> None:

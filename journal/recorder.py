@@ -4,9 +4,6 @@ Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what
 """
 
 import contextlib
-import os
-import shlex
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -17,8 +14,10 @@ from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Notif
 from omac.domain.refusal import Refusal
 from omac.journal.file import damaged
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
+from omac.journal.mark import Mark
 from omac.journal.reader import Row
-from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, refusal_of
+from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, checkpoint, refusal_of
+from omac.journal.watch import Watch
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -47,6 +46,7 @@ class SqlRecorder(ApplicationRecorder):
         writer: sa.Engine | None = None,
         is_living: IsLiving = assume_living,
         present: Present | None = None,
+        mark: Mark | None = None,
     ) -> None:
         self.path = path
         self._reader = reader
@@ -54,18 +54,28 @@ class SqlRecorder(ApplicationRecorder):
         self._is_living = is_living
         self._present = present  # the run that is listed until it closes the store
         self._statement = _insert_statement(writer) if writer else ""
-        self._file = _identity(path)
+        self._watch = Watch(path, log=writer is not None)
+        self._mark = mark
         self._ids: dict[str, int] = {}  # interned names, as committed
         self._texts: dict[int, str] = {}
 
     def close(self) -> None:
         """Let go of the store."""
-        self._reader.dispose()
         if self._writer:
-            if self._present:
-                with contextlib.suppress(sa.exc.DBAPIError), self._writer.begin() as connection:
-                    leave(connection, self._present.run)  # a run that stays listed is dead, and counts for nothing
+            with contextlib.suppress(Refusal):
+                self._leave()
+        self._reader.dispose()
+        if self._writer:  # the last to close: it takes the log away
             self._writer.dispose()
+
+    def _leave(self) -> None:
+        """Say how far the journal goes; a run that stays listed is dead, and counts for nothing."""
+        assert self._writer is not None
+        self._require_same_file()
+        if self._present:
+            with contextlib.suppress(sa.exc.DBAPIError), self._writer.begin() as connection:
+                leave(connection, self._present.run)
+        self._write_mark()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
         """Append for one caller; keyword `meta` is a Meta. Raises IntegrityError on a version conflict."""
@@ -149,24 +159,31 @@ class SqlRecorder(ApplicationRecorder):
                 new[text] = connection.execute(sa.insert(NAME).values(text=text).returning(NAME.c.id)).scalar_one()
 
     def checkpoint(self) -> None:
-        """Move what is in the write-ahead log to the journal file, as far as no reader is in the way.
+        """Move what is in the write-ahead log to the journal file, and mark how far the journal goes.
 
         Raises Refusal when it cannot be moved (the disk is full, say); it stays in the log, where it is safe.
         """
         assert self._writer is not None, "opened for reading"
-        with self._writer.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            try:
-                raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            except sqlite3.Error as error:
-                raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), self.path) from error
+        self._require_same_file()
+        checkpoint(self._writer, self.path)
+        self._write_mark()
+
+    def _write_mark(self) -> None:
+        if self._mark is not None:
+            self._mark.write(self.journal_id(), self.head())
 
     def _require_same_file(self) -> None:
-        """What is written to a file that was removed or replaced is lost. Raises Refusal (journal-unavailable)."""
-        if _identity(self.path) != self._file:
-            message = f"the journal {self.path} was removed or replaced while omac had it open; put it back"
-            raise Refusal("journal-unavailable", message, fix=[f"ls -l {shlex.quote(self.path)}"])
+        """What is written to a file that was removed, replaced or cut is lost. Raises Refusal (journal-unavailable)."""
+        self._watch.require_same(self._rescue)
+
+    def _rescue(self) -> bool:
+        """Move what a log without a name holds to the journal: nobody else has it, and nobody has a new one yet."""
+        if self._writer is None:
+            return False
+        try:
+            return checkpoint(self._writer, self.path)
+        except Refusal:
+            return False
 
     def head(self) -> int:
         """The last position; 0 for an empty journal."""
@@ -372,11 +389,3 @@ def _insert_one_by_one(
 
 def _spooled(connection: sa.Connection, host: str) -> Sequence[str]:
     return connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars().all()
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

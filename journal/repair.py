@@ -22,7 +22,7 @@ from omac.domain.set_aside import PositionEmptied, PositionSetAside
 from omac.journal.check import Finding, Fold, examine
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, connect_for_reading, damaged
-from omac.journal.format import IsLiving, living, raise_schema
+from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.schema import EVENT, open_for_writing, refusal_of
 
 ROUNDS_MAX = 8
@@ -96,8 +96,7 @@ class Repair:
 
     def _require_unused(self, connection: sa.Connection) -> None:
         for present in living(connection, self._is_living):
-            message = f"run {present.run} (pid {present.pid}) has the journal {self._path} open; nothing was changed"
-            raise Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; try again"])
+            raise in_use(self._path, present)
 
     def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Finding]:
         raw = connection.connection.driver_connection

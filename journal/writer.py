@@ -28,6 +28,7 @@ QUEUE_MAX = 16_384  # callers that may wait before the next one is held back
 POLL_S = 0.02  # how soon appends of other processes are noticed when nothing is written here
 RETRY_S = 0.5  # how soon outcomes that could not be written are tried again
 CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
+QUIET_S = 1.0  # without events, after which even one is worth it
 
 _log = logging.getLogger("omac.journal")
 
@@ -56,6 +57,7 @@ class Writer:
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._retry_at = 0.0
         self._since_checkpoint = 0
+        self._active_at = 0.0
         self._unanswered: set[trio.lowlevel.Task] = set()
         self._room = trio.lowlevel.ParkingLot()
         self._ended = trio.Event()
@@ -170,7 +172,7 @@ class Writer:
                 records += own
                 answers += [(item.task, outcome.Value(own))] if item.task else []
         if records:
-            self._since_checkpoint += len(records)
+            self._active(len(records))
             records = self._feed.with_others(records)
         if asked:
             records += self._feed.news()
@@ -197,13 +199,20 @@ class Writer:
             time.sleep(RETRY_S)
             return
         if news:
+            self._active(len(news))
             token.run_sync_soon(self._settle, news, [])
-        elif self._since_checkpoint >= CHECKPOINT_EVENTS:
+        elif self._since_checkpoint >= CHECKPOINT_EVENTS or (
+            self._since_checkpoint and time.monotonic() - self._active_at >= QUIET_S
+        ):
             self._since_checkpoint = 0
             try:
                 self._journal.store.checkpoint()
             except Refusal as refusal:  # nothing is lost: it stays in the log
                 _log.error("%s", refusal.message)
+
+    def _active(self, events: int) -> None:
+        self._since_checkpoint += events
+        self._active_at = time.monotonic()
 
     # ---- back in the trio loop ----
 

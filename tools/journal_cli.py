@@ -1,4 +1,4 @@
-"""The commands about the journal's file: `omac journal path`, `stats`, `check` and `repair`."""
+"""The commands about the journal's file: `omac journal path`, `stats`, `check`, `repair`, `backup`, `restore`."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-journal_app = typer.Typer(no_args_is_help=True, help="Show, check and repair the journal.")
+journal_app = typer.Typer(no_args_is_help=True, help="Show, check, repair, copy and restore the journal.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
@@ -62,3 +62,35 @@ def journal_repair(
     from omac.tools.commands.repair import Asked, repair
 
     return repair(Asked(tuple(position or ()), journal, dry_run, yes), os.environ, time.time_ns)
+
+
+@journal_app.command("backup")
+def journal_backup(
+    target: Annotated[str, typer.Argument(metavar="PATH", help="The new file.")],
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Copy the journal to a new file, also while a server uses it.
+
+    \b
+    omac journal backup ~/journal-2026-11-22.db
+    """
+    from omac.tools.commands.backup import backup
+
+    return backup(target, journal, json, os.environ)
+
+
+@journal_app.command("restore")
+def journal_restore(
+    source: Annotated[str, typer.Argument(metavar="PATH", help="A backup.")],
+    journal: JournalPath = None,
+    yes: Yes = False,
+) -> int:
+    """Put a backup in the place of the journal; what is there is kept beside it. No server may run.
+
+    \b
+    omac journal restore ~/journal-2026-11-22.db
+    """
+    from omac.tools.commands.backup import restore
+
+    return restore(source, journal, yes, os.environ)

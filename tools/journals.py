@@ -15,6 +15,7 @@ from omac.adapters.linux import birth
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
+from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
 from omac.journal.spool import FOLDER, waiting_in
 
@@ -40,7 +41,8 @@ def to_write(
 
     path = state.journal_in_use(environment, flag)
     inbox = inbox_of(state, host) if path == state.journal_in_use(environment) else None
-    return open_journal(path, secrets.token_hex(6), clock, inbox, is_living=birth.is_living)
+    mark = mark_of(state, path)
+    return open_journal(path, secrets.token_hex(6), clock, inbox, is_living=birth.is_living, mark=mark)
 
 
 def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
@@ -56,10 +58,25 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
 
         try:
             inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
-            open_journal(path, "", time.time_ns, inbox, is_living=birth.is_living).close()
+            mark = mark_of(state, path)
+            open_journal(path, "", time.time_ns, inbox, is_living=birth.is_living, mark=mark).close()
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
-    return ReadJournal(path)
+    return ReadJournal(path, mark_of(state, path))
+
+
+def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
+    """Return the journal at `path`, to read only; None where there never was one. Raises Refusal."""
+    mark = mark_of(state, path)
+    if not os.path.lexists(path):
+        mark.require_unmarked()
+        return None
+    return ReadJournal(path, mark)
+
+
+def mark_of(state: StateDir, path: str) -> Mark:
+    """Return what a state directory knows of the journal at `path`."""
+    return Mark.of(state.path, path)
 
 
 def _folder(state: StateDir) -> str:

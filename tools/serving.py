@@ -52,7 +52,7 @@ from omac.services.recovery import recover, require_only_server, unended_runs
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import OF_THE_TERMINAL, Inner
-from omac.tools.journals import inbox_of
+from omac.tools.journals import inbox_of, mark_of
 from omac.tools.launching import Launch
 from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
@@ -102,7 +102,15 @@ class Server:
         host = self.state.host_id(lambda: secrets.token_hex(8))
         inbox = inbox_of(self.state, host)
         run = secrets.token_hex(6)
-        self.journal = open_journal(path, run, time.time_ns, inbox, is_living=birth.is_living, present=_present(run))
+        self.journal = open_journal(
+            path,
+            run,
+            time.time_ns,
+            inbox,
+            is_living=birth.is_living,
+            present=_present(run),
+            mark=mark_of(self.state, path),
+        )
         self._intake = Intake(inbox, path, time.time_ns)
         if not options.beside:
             self.state.hold_server(path)
