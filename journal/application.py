@@ -19,6 +19,7 @@ from eventsourcing.utils import Environment
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
 from omac.domain.refusal import Refusal
+from omac.domain.set_aside import PositionEmptied
 from omac.journal.codec import Versioned
 from omac.journal.mapper import EventMapper
 from omac.journal.reader import PAGE, Row, recorded, records
@@ -82,7 +83,8 @@ class Journal(Application[str]):
             loaded: Entry[State] | None = None
             for versioned in events:
                 state = initial if loaded is None else loaded.state
-                loaded = Entry(evolve(state, versioned.data), versioned.originator_version)
+                emptied = type(versioned.data) is PositionEmptied  # it counts as a version, and changes nothing
+                loaded = Entry(state if emptied else evolve(state, versioned.data), versioned.originator_version)
             return loaded
 
         try:

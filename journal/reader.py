@@ -13,8 +13,10 @@ import msgspec
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Entry, Event, Recorded
 from omac.domain.refusal import Refusal
+from omac.domain.set_aside import PositionEmptied
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, damaged, refusal_of, way_back
+from omac.journal.mark import Mark
 
 PAGE = 1_000
 
@@ -75,9 +77,9 @@ class Records(Protocol):
 class Reader:
     """Reads one journal's file. Raises Refusal when the file cannot be used."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, mark: Mark | None = None) -> None:
         self.path = path
-        self._connection = connect_for_reading(path)
+        self._connection = connect_for_reading(path, mark)
         self._texts: dict[int, str] = {}
 
     def close(self) -> None:
@@ -160,10 +162,10 @@ class Reader:
 
 
 class ReadJournal:
-    """A journal that is open to read only; `store` is its file."""
+    """A journal that is open to read only; `store` is its file, `mark` what is known of it."""
 
-    def __init__(self, path: str) -> None:
-        self.store = Reader(path)
+    def __init__(self, path: str, mark: Mark | None = None) -> None:
+        self.store = Reader(path, mark)
         self._codec = Codec()
 
     def close(self) -> None:
@@ -179,7 +181,8 @@ class ReadJournal:
         entry = Entry(initial)
         for row in self.store.versions(stream):
             event = recorded(self.store.path, self._codec, row).event
-            entry = Entry(evolve(entry.state, event), row.originator_version or 0)
+            emptied = type(event) is PositionEmptied  # it counts as a version, and changes nothing
+            entry = Entry(entry.state if emptied else evolve(entry.state, event), row.originator_version or 0)
         return entry
 
 
@@ -196,12 +199,11 @@ def recorded(path: str, codec: Codec, row: Row) -> Recorded:
     try:
         event = codec.decode(row.topic, row.state)
     except Refusal as refusal:
-        fix = refusal.fix or (
-            f"sqlite3 {path} 'pragma integrity_check'",
-            "omac serve --journal PATH  # begins anew",
-        )
+        fix = (*refusal.fix, *way_back(path))
         message = f"the journal {path} at position {row.id}: {refusal.message}"
         raise Refusal(refusal.reason, message, fix=fix) from refusal
+    if type(row.at) is not int:
+        raise damaged(path, f"the recorded time at position {row.id} is no number")
     return Recorded(
         row.id, StreamId(row.originator_id), row.originator_version, row.at, row.run, row.actor,
         row.correlation, row.causation, event, row.happened,

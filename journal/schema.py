@@ -15,6 +15,7 @@ import errno
 import os
 import shlex
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +23,8 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from omac.domain.refusal import Reason, Refusal
 from omac.journal import file
-from omac.journal.file import BUSY_MS, connect_for_reading, require_known, require_regular
+from omac.journal.file import BUSY_MS, VERSION_INDEX, connect_for_reading, require_known, require_regular
+from omac.journal.mark import Mark
 
 FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
 METADATA = sa.MetaData()
@@ -97,31 +99,48 @@ SET_ASIDE = sa.Table(
     sa.Column("happened", sa.BigInteger),
 )
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
-sa.Index("event_version", EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
+sa.Index(VERSION_INDEX, EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
 
 WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
 
 
-def open_for_writing(path: str, journal_id: str) -> sa.Engine:
+def open_for_writing(
+    path: str,
+    journal_id: str,
+    arrive: Callable[[sa.Connection], None] = lambda _: None,
+    *,
+    mark: Mark | None = None,
+    lenient: bool = False,
+) -> sa.Engine:
     """The engine of the one writer of this process; creates the journal (0600, named `journal_id`) where none is.
 
+    `arrive` is called in the transaction that opens it. `mark` is what is known of the journal; `lenient`: events that
+    are missing are left to the caller.
     Raises Refusal: journal-read-only, journal-newer, journal-damaged, journal-unavailable, state-unusable.
     """
+    if mark is not None and not os.path.lexists(path):
+        mark.require_unmarked()
     _create_file(path)
-    _look_first(path)
+    _look_first(path, mark, lenient)
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=path), poolclass=StaticPool, connect_args={"check_same_thread": False}
     )
     sa.event.listen(engine, "connect", _prepare_writer)
     sa.event.listen(engine, "begin", _begin_immediate)
+    created = False
     try:
+        checkpoint(engine, path)  # fails where a log was cut that others still have open: nothing is written over it
         with engine.begin() as connection:
             METADATA.create_all(connection)
             _add_columns(connection)
             if connection.execute(sa.select(JOURNAL.c.schema)).first() is None:
                 connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
+                created = True
             require_known(path, connection.execute(sa.select(JOURNAL.c.schema)).scalar_one())
+            arrive(connection)
+        if created:
+            checkpoint(engine, path)  # a copy of the file alone is a journal, from the beginning
     except sa.exc.DBAPIError as error:
         engine.dispose()
         raise refusal_of(error, path) from error
@@ -139,6 +158,22 @@ def open_for_reading(path: str) -> sa.Engine:
     engine = sa.create_engine("sqlite://", creator=lambda: connect_for_reading(path), poolclass=QueuePool)
     engine.connect().close()
     return engine
+
+
+def checkpoint(engine: sa.Engine, path: str) -> bool:
+    """Move what is in the write-ahead log to the journal file, as far as no reader is in the way; return whether all.
+
+    The log is never cut (PASSIVE): a log that shrinks is one that somebody else cut. Raises Refusal when it cannot be
+    moved (the disk is full, say); it stays in the log, where it is safe.
+    """
+    with engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        try:
+            busy, frames, moved = raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), path) from error
+    return not busy and frames == moved
 
 
 def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
@@ -181,10 +216,10 @@ def _create_folders(path: str) -> None:
             os.mkdir(path, 0o700)
 
 
-def _look_first(path: str) -> None:
+def _look_first(path: str, mark: Mark | None, lenient: bool) -> None:
     """Leave alone, to the byte, what is no journal or a later one: a writer's pragmas would already change it."""
     try:
-        connect_for_reading(path).close()
+        connect_for_reading(path, mark, lenient=lenient).close()
     except Refusal as refusal:
         if refusal.reason != "journal-unavailable":
             raise

@@ -33,6 +33,7 @@ RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that fai
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
 FATAL = ("journal-newer", "journal-damaged")  # what is there cannot be understood: going on would be guessing
+QUIET_S = 1.0  # without events, after which even one is worth it
 
 _log = logging.getLogger("omac.journal")
 
@@ -71,6 +72,7 @@ class Writer:
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
         self._retry_at = 0.0
         self._since_checkpoint = 0
+        self._active_at = 0.0
         self._behind = False  # the thread's: others have appended, and that is not read yet
         self._under_way = 0
         self._unanswered: dict[trio.lowlevel.Task, _Item] = {}
@@ -234,7 +236,7 @@ class Writer:
             _log.error("recorded, but what others recorded before it cannot be read yet: %s", refusal.message)
             time.sleep(RETRY_S)
             return
-        self._since_checkpoint += len(own)
+        self._active(len(own))
         answers: list[_Answer] = [(item, outcome.Value(result)) for item, result in self._committed]
         self._committed = []
         token.run_sync_soon(self._settle, records, answers)
@@ -264,13 +266,20 @@ class Writer:
             time.sleep(RETRY_S)
             return
         if news:
+            self._active(len(news))
             token.run_sync_soon(self._settle, news, [])
-        elif self._since_checkpoint >= CHECKPOINT_EVENTS:
+        elif self._since_checkpoint >= CHECKPOINT_EVENTS or (
+            self._since_checkpoint and time.monotonic() - self._active_at >= QUIET_S
+        ):
             self._since_checkpoint = 0
             try:
                 self._journal.store.checkpoint()
             except Refusal as refusal:  # nothing is lost: it stays in the log
                 _log.error("%s", refusal.message)
+
+    def _active(self, events: int) -> None:
+        self._since_checkpoint += events
+        self._active_at = time.monotonic()
 
     # ---- back in the trio loop ----
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from omac.adapters.linux import birth
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
 from omac.journal.inbox import Inbox
+from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
 from omac.journal.spool import FOLDER, waiting_in
 
@@ -37,7 +39,8 @@ def to_write(
     from omac.journal.opening import open_journal
 
     path = state.journal_in_use(environment, flag)
-    journal = open_journal(path, secrets.token_hex(6), clock)
+    mark = mark_of(state, path)
+    journal = open_journal(path, secrets.token_hex(6), clock, is_living=birth.is_living, mark=mark)
     if path == state.journal_in_use(environment):
         _take_in(inbox_of(state, host), journal)
     return journal
@@ -56,11 +59,26 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
 
         try:
             inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
-            with closing(open_journal(path, "", time.time_ns)) as journal:
+            mark = mark_of(state, path)
+            with closing(open_journal(path, "", time.time_ns, is_living=birth.is_living, mark=mark)) as journal:
                 _take_in(inbox, journal)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
-    return ReadJournal(path)
+    return ReadJournal(path, mark_of(state, path))
+
+
+def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
+    """Return the journal at `path`, to read only; None where there never was one. Raises Refusal."""
+    mark = mark_of(state, path)
+    if not os.path.lexists(path):
+        mark.require_unmarked()
+        return None
+    return ReadJournal(path, mark)
+
+
+def mark_of(state: StateDir, path: str) -> Mark:
+    """Return what a state directory knows of the journal at `path`."""
+    return Mark.of(state.path, path)
 
 
 def _take_in(inbox: Inbox, journal: "Journal") -> None:

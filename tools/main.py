@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from omac.domain.refusal import Refusal
-from omac.tools import cache_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
+from omac.tools import cache_cli, journal_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
 from omac.tools.invocation import Invocation, current, working_for
 from omac.tools.words import Commands
 
@@ -38,9 +38,6 @@ Examples:
   omac audit --since 1h                       who used which skill, and who changed what may run
   omac replay --at 120                        the state as it was at position 120""",
 )
-journal_app = Commands(help="Where the journal is, and what is in it.")
-app.add_typer(journal_app, name="journal")
-
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
@@ -165,6 +162,7 @@ values_cli.add_to(app)
 moving_cli.add_to(app)
 sandbox_cli.add_to(app)
 cache_cli.add_to(app)
+journal_cli.add_to(app)
 
 
 @app.command()
@@ -213,22 +211,6 @@ def replay(
     from omac.tools.commands.replay import run
 
     return run(at, journal, json, current().environment, time.time_ns)
-
-
-@journal_app.command("path")
-def journal_path(journal: JournalPath = None) -> int:
-    """Print where the journal is."""
-    from omac.tools.commands.journal import path
-
-    return path(journal, current().environment)
-
-
-@journal_app.command("stats")
-def journal_stats(journal: JournalPath = None, json: Json = False) -> int:
-    """Show how much is in the journal, and of what."""
-    from omac.tools.commands.journal import stats
-
-    return stats(journal, json, current().environment)
 
 
 @app.command()

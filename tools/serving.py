@@ -42,6 +42,7 @@ from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted
 from omac.domain.sidecar import RestartPolicy
+from omac.journal.format import Present
 from omac.journal.opening import open_journal
 from omac.projections.status import Status, narrowed, status_of
 from omac.services.access import AccessGate
@@ -57,7 +58,7 @@ from omac.services.manifest import Manifest, Reach
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import OF_THE_TERMINAL, Inner
-from omac.tools.journals import inbox_of
+from omac.tools.journals import inbox_of, mark_of
 from omac.tools.launching import Launch
 from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
@@ -108,7 +109,15 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
-        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns)
+        run = secrets.token_hex(6)
+        self.journal = open_journal(
+            path,
+            run,
+            time.time_ns,
+            is_living=birth.is_living,
+            present=_present(run),
+            mark=mark_of(self.state, path),
+        )
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
@@ -385,6 +394,11 @@ class Server:
         event = ControlRefused(action if action in CALLS else "", "", listener, reason)
         fact = Addressed(control.AGGREGATE, ids.control_stream(self.engine.host), event)
         await self._refusals.note(fact, Cause("bridge"), (event.action, listener, reason))
+
+
+def _present(run: str) -> Present:
+    pid = os.getpid()
+    return Present(run, pid, birth.start_ticks(pid) or 0, birth.boot_id(), VERSION)
 
 
 def _choice(policies: ServePolicies) -> Choice:

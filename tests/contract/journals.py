@@ -117,12 +117,12 @@ def run_python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subproce
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subprocess.Popen[str]:
+def python(code: str, *arguments: str, wrap: Sequence[str] = (), stdin: int | None = None) -> subprocess.Popen[str]:
     """A driver in a process of its own, inside `wrap` (a bubblewrap command) if one is given; it can import these."""
     argv = [*wrap, sys.executable, "-c", textwrap.dedent(code), *arguments]
     root = Path(__file__).parents[2]
     variables = os.environ | {"PYTHONPATH": f"{root / 'src'}:{root / 'tests'}"}
-    return subprocess.Popen(argv, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(argv, env=variables, text=True, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def lock(path: Path) -> sqlite3.Connection:

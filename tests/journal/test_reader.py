@@ -67,7 +67,7 @@ def test_a_missing_part_is_damage(filled: Path, statement: str, read: object) ->
     """A journal that lacks something is called damaged, with a next step, by whoever comes to need it."""
     change(filled, statement)
     assert callable(read)
-    with closing(Reader(str(filled))) as opened, pytest.raises(Refusal) as refused:
+    with pytest.raises(Refusal) as refused, closing(Reader(str(filled))) as opened:
         read(opened)
     assert refused.value.reason == "journal-damaged"
     assert refused.value.fix

@@ -19,11 +19,11 @@ from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.moving import BY_AGENT, Group, Old, Project, Seen, Step, loose_of
 from omac.domain.refusal import REASONS, Refusal
 from omac.domain.values import shown
-from omac.journal.reader import ReadJournal
 from omac.services.finding import Search
 from omac.services.moving import Moved, Moving, Recorded, carry_out
 from omac.tools.choosing import Where, search_of
 from omac.tools.invocation import current, expanded, print_data
+from omac.tools.journals import read_if_any
 from omac.tools.opened import opened, stores_of
 from omac.tools.render import say
 
@@ -127,11 +127,11 @@ def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded
     """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
-    if not (os.path.exists(os.path.join(state.path, "host-id")) and os.path.exists(path)):
+    journal = read_if_any(state, path) if os.path.exists(os.path.join(state.path, "host-id")) else None
+    if journal is None:
         yield Recorded(None, None)
         return
     host = state.host_id(lambda: secrets.token_hex(8))
-    journal = ReadJournal(path)
     try:
         yield Recorded(journal, host)
     finally:

@@ -18,9 +18,9 @@ from omac.domain.credential import Credential
 from omac.domain.hidden import Hidden
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Secret
-from omac.journal.reader import ReadJournal
 from omac.tools.commands.control import ask_each
 from omac.tools.invocation import current, expanded, print_data
+from omac.tools.journals import read_if_any
 from omac.tools.one_skill import at_terminal, text_of
 from omac.tools.opened import stores_of
 from omac.tools.render import say
@@ -133,10 +133,10 @@ def _used(stores: SecretStores, state: StateDir, environment: Mapping[str, str])
     """The stores that hold something that was given, and the one that would take more. Raises Refusal."""
     used = {trio.run(stores.chosen)}
     path = state.journal_in_use(environment)
-    if not os.path.exists(path):
+    journal = read_if_any(state, path)
+    if journal is None:
         return used
     known: dict[str, Credential] = {}
-    journal = ReadJournal(path)
     try:
         for recorded in journal.records():
             if isinstance(recorded.event, credential.EVENTS):
