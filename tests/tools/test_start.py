@@ -258,6 +258,7 @@ def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
     assert omac.serve().skill(shop)["state"] == "ready"
 
 
+@pytest.mark.full
 def test_many_begin_at_once(omac: Omac) -> None:
     """Seven in seven projects, the moment after another was killed: each gets its skill, the dead one is settled
     once, and no run's folder is cleared away by another that begins."""
