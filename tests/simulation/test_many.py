@@ -1,5 +1,6 @@
 """Many at once: callers of one directory share an activation; many directories come online side by side."""
 
+import pytest
 import trio
 from simulation.world import world
 
@@ -34,6 +35,7 @@ async def test_two_hundred_callers_share_one_activation() -> None:
     assert kinds.count(Activated) == 1
 
 
+@pytest.mark.full
 async def test_fifty_directories_come_online_at_once() -> None:
     """50 directories asked for at the same time are all active, each with its own token and its own sidecar."""
     answers = {}

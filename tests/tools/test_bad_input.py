@@ -580,6 +580,7 @@ def test_a_server_that_hangs(omac: Omac) -> None:
         server.process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.full
 def test_a_reader_that_leaves(house: Omac, server: Serving) -> None:
     """`omac audit | head -1` ends quietly."""
     done = house.run("replay", "--at", "1", "--json", within=("/bin/sh", "-c", '"$@" | true', "sh"))

@@ -293,6 +293,7 @@ def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> 
     assert "was removed while this omac uses it, and was made again" in server.said()
 
 
+@pytest.mark.full
 def test_many_begin_at_once(omac: Omac) -> None:
     """Seven in seven projects, the moment after another was killed: each gets its skill, the dead one is settled
     once, and no run's folder is cleared away by another that begins."""
