@@ -47,6 +47,7 @@ class _Item(msgspec.Struct):
     task: trio.lowlevel.Task | None
     kept: bool = False
     late: Late | None = None
+    since: float = 0.0  # when it was queued, by Trio's clock
 
 
 class _Look(Enum):
@@ -154,7 +155,19 @@ class Writer:
         assert item.task is not None
         return item.task
 
+    def refuse_waiting(self, seconds: float) -> None:
+        """Refuse callers that have waited longer than this: omac ends, and the journal stalls. Their events may still
+        become durable; the next start settles what follows from them."""
+        now = trio.current_time()
+        for task, item in list(self._unanswered.items()):
+            if now - item.since > seconds:
+                del self._unanswered[task]
+                item.task = None
+                message = f"omac is stopping, and the journal {self._journal.store.path} takes no records"
+                trio.lowlevel.reschedule(task, outcome.Error(Refusal("stopping", message)))
+
     def _put(self, item: _Item) -> None:
+        item.since = trio.current_time()
         self._under_way += 1
         self._queue.put(item)
 

@@ -70,6 +70,7 @@ _log = logging.getLogger("omac.serve")
 
 STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
 HURRY_S = 2.0  # the same when asked to stop twice
+STALL_S = 1.0  # that one record may take after that
 DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
@@ -138,6 +139,7 @@ class Server:
         self._supervision: Supervision | None = None
         self._stop_within_s = STOP_S
         self._offline = trio.CancelScope(shield=True)  # taking directories offline
+        self._patience = trio.CancelScope()  # the same for a journal that stalls meanwhile
         self._descriptors_max = DESCRIPTORS_MAX
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
@@ -152,9 +154,11 @@ class Server:
                 await signals.start(self._watch_signals)
                 async with trio.open_nursery() as outermost:
                     await outermost.start(self._keep_writing)
+                    outermost.start_soon(self._end_stalls)
                     try:
                         status = await self._run_reactors(ready, activated)
                     finally:
+                        outermost.cancel_scope.cancel()
                         self._writing.cancel()
                 signals.cancel_scope.cancel()
         finally:
@@ -171,13 +175,24 @@ class Server:
             self._inner.end(number)
         if self._stop.is_set():
             self._stop_within_s = HURRY_S
-            self._offline.deadline = min(self._offline.deadline, trio.current_time() + HURRY_S)
+            self._set_patience(min(self._offline.deadline, trio.current_time() + HURRY_S))
             if self._supervision is not None:
                 self._supervision.hurry()
         else:
             self._stopped_by = number
         self._why = self._why or why
         self._stop.set()
+
+    def _set_patience(self, deadline: float) -> None:
+        self._offline.deadline = self._patience.deadline = deadline
+
+    async def _end_stalls(self) -> None:
+        """Let no caller wait for a journal that stalls, once directories should be offline: else omac never ends."""
+        with self._patience:
+            await trio.sleep_forever()
+        while True:
+            self.engine.refuse_waiting(STALL_S)
+            await trio.sleep(STALL_S)
 
     async def _keep_writing(self, task_status: trio.TaskStatus[None]) -> None:
         with self._writing:
@@ -289,7 +304,7 @@ class Server:
                     status = 128 + self._stopped_by
             finally:  # tokens die first, and who waits gets an answer while there is still somebody to give it
                 gate.stop()
-                self._offline.deadline = trio.current_time() + self._stop_within_s
+                self._set_patience(trio.current_time() + self._stop_within_s)
                 with self._offline:
                     await directories.deactivate_all(self._why or "its agent ended")
             surfaces.cancel_scope.cancel()

@@ -66,6 +66,10 @@ class Engine(Execution):
         finally:
             self._tasks = None
 
+    def refuse_waiting(self, seconds: float) -> None:
+        """Refuse callers that have waited longer than this for the journal; see `Writer.refuse_waiting`."""
+        self._writer.refuse_waiting(seconds)
+
     def observe(self, observer: Observer) -> None:
         """Have `observer` called with every record from now on, right after it is folded. It must not fail."""
         self._observers.append(observer)

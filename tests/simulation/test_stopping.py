@@ -117,3 +117,37 @@ def test_a_second_signal_ends_omac_at_once_and_in_order(omac: Omac, number: sign
     assert omac.left() == []
     kinds = [type(one.event) for one in omac.events()[-2:]]
     assert kinds == [Deactivated, RunStopped]
+
+
+STALLING = """\
+import os, time
+from omac.journal.application import Journal
+commit = Journal.commit
+def stalled(journal, groups):
+    while os.path.exists(os.environ["STALLED"]):
+        time.sleep(0.05)
+    return commit(journal, groups)
+Journal.commit = stalled
+"""
+
+
+def test_a_journal_that_stalls_does_not_hold_up_the_end(omac: Omac) -> None:
+    """Two signals while a commit hangs, as on a disk that is gone: omac ends within the bounds of its steps, says that
+    the journal is why, and leaves no process behind."""
+    project = omac.root / "p"
+    omac.skill(project, "own", META.format(name="own"), PROGRAM)
+    omac.approve(project, "own")
+    patch, mark = omac.folder / "patch", omac.folder / "stalled"
+    patch.mkdir()
+    (patch / "sitecustomize.py").write_text(STALLING)
+    server = omac.serve(extra={"PYTHONPATH": str(patch), "STALLED": str(mark)})
+    server.activate(project)
+    mark.touch()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.call("dirs").status == 200  # the loop has gone round: the two do not become one
+    assert server.end(seconds=25) != 0
+    assert "takes no records" in server.said()
+    assert "Traceback" not in server.said()
+    assert omac.left() == []
+    mark.unlink()
+    assert omac.serve().end() == 0
