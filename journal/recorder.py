@@ -367,10 +367,12 @@ def _conflicts(
     """What keeps callers from appending, by their number: judged here, where nobody can come between."""
     found: dict[int, Conflict] = {}
     heads: dict[Any, int] = {}
+    files: set[tuple[str, str]] = set()
     events = iter(stored_events)
     for number, (size, meta) in enumerate(groups):
         own = list(itertools.islice(events, size))
-        if meta.spooled is not None and _is_remembered(connection, meta.spooled):
+        file = (meta.spooled.host, meta.spooled.name) if meta.spooled else None
+        if meta.spooled is not None and (file in files or _is_remembered(connection, meta.spooled)):
             found[number] = Conflict(f"{meta.spooled.name} is recorded already", known=True)
             continue
         after = dict(heads)
@@ -386,6 +388,8 @@ def _conflicts(
             after[stream] = version
         else:
             heads = after
+            if file is not None:
+                files.add(file)
     return found
 
 

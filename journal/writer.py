@@ -8,6 +8,7 @@ What is committed is never reported as refused: when the events of other process
 is kept and delivered as soon as they can.
 """
 
+import contextlib
 import logging
 import queue
 import threading
@@ -72,6 +73,7 @@ class Writer:
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
         self._retry_at = 0.0
+        self._behind = False  # others committed, and that could not be read yet
         self._since_checkpoint = 0
         self._active_at = 0.0
         self._behind = False  # the thread's: others have appended, and that is not read yet
@@ -97,6 +99,7 @@ class Writer:
                 await trio.to_thread.run_sync(thread.join, abandon_on_cancel=True)  # it may still be writing
             if waiting.cancelled_caught:
                 _log.error("the journal did not take the last records within %g s; the next start settles them", STOP_S)
+                self._end()
         if self._failure is not None:
             raise self._failure
 
@@ -184,12 +187,15 @@ class Writer:
             if self._owed:  # a last try, however short ago the one before was
                 self._retry_at = 0.0
                 self._commit([], token)
+            if self._committed:
+                self._hand_over(token)
             if self._owed:
                 _log.error("%d outcomes could not be recorded; the next start records them as aborted", len(self._owed))
         except BaseException as error:
             self._failure = error
         finally:
-            token.run_sync_soon(self._end)
+            with contextlib.suppress(trio.RunFinishedError):  # omac did not wait for a store that is stuck
+                token.run_sync_soon(self._end)
 
     def _take(self) -> tuple[list[_Item], bool, bool]:
         """What is waiting now, after a pause at most; whether to look at what others did; False once closed."""
@@ -255,7 +261,7 @@ class Writer:
         token.run_sync_soon(self._settle, records, answers)
 
     def _catch_up(self, asked: list[_Item], token: trio.lowlevel.TrioToken) -> None:
-        answer: outcome.Outcome[Sequence[Recorded]] = outcome.Value(())
+        refused: Refusal | None = None
         news: Sequence[Recorded] = ()
         try:
             if self._committed:
@@ -264,8 +270,9 @@ class Writer:
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise
-            answer = outcome.Error(refusal)
-        token.run_sync_soon(self._settle, news, [(item, answer) for item in asked])
+            refused = refusal
+        answers = [(item, outcome.Error(refused) if refused else outcome.Value(())) for item in asked]
+        token.run_sync_soon(self._settle, news, answers)
 
     def _idle(self, token: trio.lowlevel.TrioToken) -> None:
         try:
@@ -319,5 +326,6 @@ class Writer:
         self._ended.set()
         while self._unanswered:
             task, _ = self._unanswered.popitem()
-            refusal = Refusal("journal-unavailable", "the journal's writer has ended; nothing more can be recorded")
+            message = "the journal's writer ended before it answered; the journal shows whether this was recorded"
+            refusal = Refusal("journal-unavailable", message)
             trio.lowlevel.reschedule(task, outcome.Error(refusal))

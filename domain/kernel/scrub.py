@@ -36,15 +36,15 @@ def scrub_text(text: str, living: Container[TokenDigest]) -> str:
     """The text with every living token replaced; itself where there is none."""
     if len(text) < TOKEN_DIGITS:
         return text
-    decoded = text
+    clean = layer = text
     for _ in range(ROUNDS + 1):
-        clean = _DIGITS.sub(lambda run: _without_tokens(run.group(), living), decoded)
-        if clean != decoded:
-            return clean
-        if "%" not in decoded:
-            return text
-        decoded = _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), decoded)
-    return text
+        replaced = _DIGITS.sub(lambda run: _without_tokens(run.group(), living), layer)
+        if replaced != layer:
+            clean = layer = replaced
+        if "%" not in layer:
+            break
+        layer = _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), layer)
+    return clean
 
 
 def _scrubbed(value: Any, living: Container[TokenDigest]) -> Any:

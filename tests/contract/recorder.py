@@ -13,14 +13,16 @@ from typing import Protocol
 import pytest
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
+from omac.domain.recorded import Spooled
 from omac.journal.reader import Row
-from omac.journal.recorder import Group, Meta, SqlRecorder
+from omac.journal.recorder import Conflict, Conflicts, Envelope, SqlRecorder
 
-META = Meta(1_700_000_000_000_000_000, "run-1", "person")
+AT = 1_700_000_000_000_000_000
 HAMMERS = 2  # processes
 BLOWS = 120  # transactions of each
 
-Results = Sequence[Sequence[int] | IntegrityError]
+Group = tuple[Sequence[StoredEvent], Envelope]  # of one caller
+Results = Sequence[Sequence[int] | Conflict]
 
 
 class Store(Protocol):
@@ -41,22 +43,43 @@ def versions(stream: str, first: int, count: int = 1, kind: str = "thing.done") 
 
 def positions(results: Results) -> list[list[int] | str]:
     """The outcome of each group: its positions, or "conflict"."""
-    return ["conflict" if isinstance(result, IntegrityError) else list(result) for result in results]
+    return ["conflict" if isinstance(result, Conflict) else list(result) for result in results]
 
 
-def group(*parts: Sequence[StoredEvent]) -> Group:
+def group(*parts: Sequence[StoredEvent], spooled: Spooled | None = None) -> Group:
     """One caller's events, of one or several streams."""
-    return [event for part in parts for event in part], META
+    return [event for part in parts for event in part], Envelope(AT, "run-1", "person", spooled=spooled)
+
+
+def insert(recorder: SqlRecorder, groups: Sequence[Group]) -> list[Sequence[int] | Conflict]:
+    """Append many callers' events at once; again without those in conflict, as long as there are any."""
+    results: dict[int, Sequence[int] | Conflict] = {}
+    while waiting := [number for number in range(len(groups)) if number not in results]:
+        try:
+            taken = insert_once(recorder, [groups[number] for number in waiting])
+        except Conflicts as conflicts:
+            results |= {waiting[at]: conflict for at, conflict in conflicts.of_groups.items()}
+            assert not results.keys().isdisjoint(waiting)
+        else:
+            results |= dict(zip(waiting, taken, strict=True))
+    return [results[number] for number in range(len(groups))]
+
+
+def insert_once(recorder: SqlRecorder, groups: Sequence[Group]) -> list[Sequence[int]]:
+    """Append many callers' events in one call, all or nothing; the positions of each. Raises Conflicts."""
+    events = [event for own, _ in groups for event in own]
+    taken = iter(recorder.insert_events(events, groups=[(len(own), envelope) for own, envelope in groups]))
+    return [[next(taken) for _ in own] for own, _ in groups]
 
 
 def everything(recorder: SqlRecorder) -> list[Row]:
     """All rows of a small store."""
-    return recorder.rows(0, 1_000_000)
+    return list(recorder.select_notifications(1, 1_000_000))
 
 
 def assert_whole(recorder: SqlRecorder, count: int) -> None:
     """The store holds positions 1 to `count`, each once, and knows that it does."""
-    assert [row.position for row in everything(recorder)] == list(range(1, count + 1))
+    assert [row.id for row in everything(recorder)] == list(range(1, count + 1))
     assert recorder.head() == count
     assert recorder.max_notification_id() == (count or None)
 
@@ -92,37 +115,57 @@ class RecorderContract:
 
     def test_positions_are_gapless_in_the_order_of_groups(self, recorder: SqlRecorder) -> None:
         """Positions start at 1 and follow the groups, and within a group its events."""
-        first = recorder.insert_groups([group(log("a", b"1", b"2")), group(log("b", b"3")), group(log("a", b"4"))])
-        second = recorder.insert_groups([group(log("c", b"5"))])
+        first = insert(recorder, [group(log("a", b"1", b"2")), group(log("b", b"3")), group(log("a", b"4"))])
+        second = insert(recorder, [group(log("c", b"5"))])
         assert positions(first) == [[1, 2], [3], [4]]
         assert positions(second) == [[5]]
-        assert [row.body for row in everything(recorder)] == [b"1", b"2", b"3", b"4", b"5"]
+        assert [row.state for row in everything(recorder)] == [b"1", b"2", b"3", b"4", b"5"]
         assert_whole(recorder, 5)
 
     def test_an_empty_group_takes_no_position(self, recorder: SqlRecorder) -> None:
         """A caller with nothing to append gets nothing, and the others' positions stay gapless."""
-        results = recorder.insert_groups([group(), group(log("a", b"1")), group(), group(log("a", b"2"))])
+        results = insert(recorder, [group(), group(log("a", b"1")), group(), group(log("a", b"2"))])
         assert positions(results) == [[], [1], [], [2]]
-        assert positions(recorder.insert_groups([])) == []
-        assert positions(recorder.insert_groups([group()])) == [[]]
+        assert positions(insert(recorder, [])) == []
+        assert positions(insert(recorder, [group()])) == [[]]
         assert_whole(recorder, 2)
 
     def test_what_stands_beside_an_event_comes_back(self, recorder: SqlRecorder) -> None:
         """Time, run, actor, correlation and causation are those of the group, also at the edge of 64 bits."""
-        meta = Meta(2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1)
-        recorder.insert_groups([(versions("a", 1), META), (log("b", b"x"), meta)])
+        envelope = Envelope(2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, 5)
+        insert(recorder, [group(versions("a", 1)), (log("b", b"x"), envelope)])
         assert everything(recorder) == [
-            Row(1, "a", 1, "thing.done", META.at, "run-1", "person", None, None, b"a:1"),
-            Row(2, "b", None, "thing.seen", 2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, b"x"),
+            Row(1, "a", 1, "thing.done", AT, "run-1", "person", None, None, b"a:1", None),
+            Row(2, "b", None, "thing.seen", 2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, b"x", 5),
         ]
+
+    def test_recorded_time_never_runs_back(self, recorder: SqlRecorder) -> None:
+        """Whatever the clocks of those who append say; the time of a group is raised to that of the one before."""
+        for at in (AT, AT - 5, AT + 3):
+            insert(recorder, [(log("a", b"x", b"y"), Envelope(at, "run", "omac", happened=7))])
+        insert(recorder, [(log("a", b"x"), Envelope(at, "run", "omac")) for at in (AT + 9, 0, AT + 8, AT + 10)])
+        assert [row.at - AT for row in everything(recorder)] == [0, 0, 0, 0, 3, 3, 9, 9, 9, 10]
+        assert [row.happened for row in everything(recorder)] == [7] * 6 + [None] * 4
+
+    def test_the_caller_is_told_the_time_that_is_stored(self, recorder: SqlRecorder) -> None:
+        """Its envelope has it afterwards, as a reader finds it."""
+        insert(recorder, [group(log("a", b"x"))])
+        early = Envelope(1, "run", "omac")
+        insert(recorder, [(log("a", b"y"), early)])
+        assert early.at == everything(recorder)[-1].at == AT
 
     def test_rows_are_cut_at_both_ends(self, recorder: SqlRecorder) -> None:
         """Rows begin after a position, end at one, and are never more than asked for."""
-        recorder.insert_groups([group(log("a", *(bytes([n]) for n in range(1, 11))))])
-        assert [row.position for row in recorder.rows(3, 4)] == [4, 5, 6, 7]
-        assert [row.position for row in recorder.rows(3, 100, 5)] == [4, 5]
-        assert recorder.rows(10, 100) == []
-        assert recorder.rows(0, 0) == []
+        insert(recorder, [group(log("a", *(bytes([n]) for n in range(1, 11))))])
+
+        def rows(after: int, limit: int, until: int | None = None) -> list[int]:
+            found = recorder.select_notifications(after, limit, until, inclusive_of_start=False)
+            return [row.id for row in found]
+
+        assert rows(3, 4) == [4, 5, 6, 7]
+        assert rows(3, 100, 5) == [4, 5]
+        assert rows(10, 100) == []
+        assert rows(0, 0) == []
 
     def test_a_moment_has_a_position(self, recorder: SqlRecorder) -> None:
         """The last position that was recorded at a moment or before, also where a clock was set back."""
@@ -132,57 +175,83 @@ class RecorderContract:
 
     # ---- conflicts ----
 
+    def test_a_conflict_leaves_everything_as_it_was(self, recorder: SqlRecorder) -> None:
+        """Nothing of the whole call is recorded; it says which callers were in conflict, and with what."""
+        insert(recorder, [group(versions("a", 1))])
+        before = everything(recorder)
+        groups = [group(log("l", b"x")), group(versions("a", 1)), group(versions("b", 1)), group(versions("b", 1))]
+        with pytest.raises(Conflicts) as conflicts:
+            insert_once(recorder, groups)
+        assert set(conflicts.value.of_groups) == {1, 3}
+        assert str(conflicts.value.of_groups[1]) == "version 1 of a comes after version 1"
+        assert str(conflicts.value.of_groups[3]) == "version 1 of b comes after version 1"
+        assert not any(conflict.known for conflict in conflicts.value.of_groups.values())
+        assert everything(recorder) == before
+        assert_whole(recorder, 1)
+
+    @pytest.mark.parametrize("version", [0, 3, 7, -1])
+    def test_versions_have_no_gaps(self, recorder: SqlRecorder, version: int) -> None:
+        """After version 1 comes version 2, of a stream that is there as of one that is new; all else is a conflict."""
+        insert(recorder, [group(versions("a", 1))])
+        assert positions(insert(recorder, [group(versions("a", version)), group(versions("b", version))])) == [
+            "conflict", "conflict",
+        ]  # fmt: skip
+        split = versions("c", 1) + versions("c", 3)
+        assert positions(insert(recorder, [group(split), group(versions("a", 2))])) == ["conflict", [2]]
+        assert_whole(recorder, 2)
+
     def test_a_conflict_hits_only_its_group(self, recorder: SqlRecorder) -> None:
         """Who lost the race for a version gets the error; everyone else in the transaction is recorded, gapless."""
-        recorder.insert_groups([group(versions("a", 1))])
-        results = recorder.insert_groups(
-            [group(log("l", b"x")), group(versions("a", 1)), group(versions("a", 2)), group(versions("b", 1, 2))]
+        insert(recorder, [group(versions("a", 1))])
+        results = insert(
+            recorder,
+            [group(log("l", b"x")), group(versions("a", 1)), group(versions("a", 2)), group(versions("b", 1, 2))],
         )
         assert positions(results) == [[2], "conflict", [3], [4, 5]]
         assert_whole(recorder, 5)
 
     def test_a_group_is_all_or_nothing(self, recorder: SqlRecorder) -> None:
         """When the last event of a group is in conflict, nothing of the group is recorded, of any stream."""
-        recorder.insert_groups([group(versions("a", 1, 2))])
-        results = recorder.insert_groups([group(log("l", b"lost"), versions("b", 1, 3), versions("a", 2))])
+        insert(recorder, [group(versions("a", 1, 2))])
+        results = insert(recorder, [group(log("l", b"lost"), versions("b", 1, 3), versions("a", 2))])
         assert positions(results) == ["conflict"]
         assert_whole(recorder, 2)
         assert list(recorder.select_events("b")) == []
-        assert positions(recorder.insert_groups([group(versions("b", 1))])) == [[3]]
+        assert positions(insert(recorder, [group(versions("b", 1))])) == [[3]]
 
     def test_a_version_twice_in_one_batch(self, recorder: SqlRecorder) -> None:
         """Of two groups with the same version in one transaction the first is recorded, the second is in conflict."""
-        results = recorder.insert_groups([group(versions("a", 1)), group(versions("a", 1)), group(log("l", b"x"))])
+        results = insert(recorder, [group(versions("a", 1)), group(versions("a", 1)), group(log("l", b"x"))])
         assert positions(results) == [[1], "conflict", [2]]
         assert_whole(recorder, 2)
 
     def test_a_version_twice_in_one_group(self, recorder: SqlRecorder) -> None:
         """A group in conflict with itself is not recorded."""
-        results = recorder.insert_groups([group(versions("a", 1), versions("a", 1)), group(versions("a", 1))])
+        results = insert(recorder, [group(versions("a", 1), versions("a", 1)), group(versions("a", 1))])
         assert positions(results) == ["conflict", [1]]
         assert_whole(recorder, 1)
 
     def test_only_conflicts(self, recorder: SqlRecorder) -> None:
         """A transaction of which nothing remains moves no position."""
-        recorder.insert_groups([group(versions("a", 1))])
-        assert positions(recorder.insert_groups([group(versions("a", 1))] * 3)) == ["conflict"] * 3
-        assert positions(recorder.insert_groups([group(versions("a", 2))])) == [[2]]
+        insert(recorder, [group(versions("a", 1))])
+        assert positions(insert(recorder, [group(versions("a", 1))] * 3)) == ["conflict"] * 3
+        assert positions(insert(recorder, [group(versions("a", 2))])) == [[2]]
         assert_whole(recorder, 2)
 
     def test_a_conflict_with_another_recorder(self, open_recorder: Callable[[], SqlRecorder]) -> None:
         """A version that another recorder committed is taken, although this one never saw it."""
         one, other = open_recorder(), open_recorder()
-        one.insert_groups([group(versions("a", 1))])
-        assert positions(other.insert_groups([group(versions("a", 1)), group(versions("a", 2))])) == ["conflict", [2]]
+        insert(one, [group(versions("a", 1))])
+        assert positions(insert(other, [group(versions("a", 1)), group(versions("a", 2))])) == ["conflict", [2]]
         with pytest.raises(IntegrityError):
-            one.insert_events(versions("a", 2), meta=META)
+            insert_once(one, [group(versions("a", 2))])
         assert_whole(one, 2)
 
     def test_logs_never_conflict(self, recorder: SqlRecorder) -> None:
         """Events without versions are appended as often as one likes, also beside versions of the same stream."""
-        results = recorder.insert_groups([group(log("a", b"same", b"same")), group(log("a", b"same"))])
+        results = insert(recorder, [group(log("a", b"same", b"same")), group(log("a", b"same"))])
         assert positions(results) == [[1, 2], [3]]
-        assert positions(recorder.insert_groups([group(versions("a", 1)), group(log("a", b"same"))])) == [[4], [5]]
+        assert positions(insert(recorder, [group(versions("a", 1)), group(log("a", b"same"))])) == [[4], [5]]
         assert [event.originator_version for event in recorder.select_events("a")] == [1]
 
     # ---- names ----
@@ -191,37 +260,42 @@ class RecorderContract:
         """Two recorders that introduce and reuse the same streams, in turn, always mean the same stream."""
         one, other = open_recorder(), open_recorder()
         for turn in range(1, 4):
-            one.insert_groups([group(versions("a", 2 * turn - 1), log(f"new-{turn}", b"one"))])
-            other.insert_groups([group(log(f"new-{turn}", b"other"), versions("a", 2 * turn))])
+            insert(one, [group(versions("a", 2 * turn - 1), log(f"new-{turn}", b"one"))])
+            insert(other, [group(log(f"new-{turn}", b"other"), versions("a", 2 * turn))])
         third = open_recorder()
         for recorder in (one, other, third):
             assert [event.originator_version for event in recorder.select_events("a")] == [1, 2, 3, 4, 5, 6]
-            assert Counter(row.stream for row in everything(recorder)) == {"a": 6, "new-1": 2, "new-2": 2, "new-3": 2}
+            assert Counter(row.originator_id for row in everything(recorder)) == {
+                "a": 6,
+                "new-1": 2,
+                "new-2": 2,
+                "new-3": 2,
+            }
 
     def test_ten_thousand_new_streams_at_once(self, recorder: SqlRecorder) -> None:
         """There is no bound on how many streams one transaction may introduce."""
         streams = [f"stream/{n}" for n in range(10_000)]
-        recorder.insert_groups([group(versions(stream, 1)) for stream in streams])
-        assert [row.stream for row in everything(recorder)] == streams
+        insert(recorder, [group(versions(stream, 1)) for stream in streams])
+        assert [row.originator_id for row in everything(recorder)] == streams
 
     def test_names_of_a_failed_transaction_are_forgotten(self, recorder: SqlRecorder) -> None:
         """A transaction that was rolled back leaves nothing behind that a later one would rely on."""
         bad = log("fresh", b"fine"), [StoredEvent("fresher", None, "thing.odd", object())]  # type: ignore[arg-type]
         with pytest.raises(Exception):  # noqa: B017, PT011  # which one depends on the database's driver
-            recorder.insert_groups([group(*bad)])
+            insert(recorder, [group(*bad)])
         assert_whole(recorder, 0)
-        recorder.insert_groups([group(log("fresher", b"1", kind="thing.odd")), group(log("fresh", b"2"))])
-        assert [(row.stream, row.kind) for row in everything(recorder)] == [
+        insert(recorder, [group(log("fresher", b"1", kind="thing.odd")), group(log("fresh", b"2"))])
+        assert [(row.originator_id, row.topic) for row in everything(recorder)] == [
             ("fresher", "thing.odd"),
             ("fresh", "thing.seen"),
         ]
 
     def test_names_of_a_group_in_conflict_can_be_used(self, recorder: SqlRecorder) -> None:
         """A stream first named by a group that lost can be appended to right away, in the same transaction too."""
-        recorder.insert_groups([group(versions("a", 1))])
-        results = recorder.insert_groups([group(versions("a", 1), log("fresh", b"no")), group(log("fresh", b"yes"))])
+        insert(recorder, [group(versions("a", 1))])
+        results = insert(recorder, [group(versions("a", 1), log("fresh", b"no")), group(log("fresh", b"yes"))])
         assert positions(results) == ["conflict", [2]]
-        assert [row.body for row in everything(recorder) if row.stream == "fresh"] == [b"yes"]
+        assert [row.state for row in everything(recorder) if row.originator_id == "fresh"] == [b"yes"]
 
     @pytest.mark.parametrize(
         "text",
@@ -231,26 +305,27 @@ class RecorderContract:
     def test_odd_texts(self, recorder: SqlRecorder, text: str) -> None:
         """A text comes back as it was given, wherever it stands, and is not mistaken for one that looks like it."""
         decoys = ["a", "a\0b", "a\0c", "A", "e\u0301", "\u00e9", "x" * 65_535]
-        recorder.insert_groups([group(log(decoy, b"decoy")) for decoy in decoys])
-        meta = Meta(1, text, text, text)
-        recorder.insert_groups([([StoredEvent(text, 1, text, b"body")], meta)])
+        insert(recorder, [group(log(decoy, b"decoy")) for decoy in decoys])
+        envelope = Envelope(1, text, text, text)
+        insert(recorder, [([StoredEvent(text, 1, text, b"body")], envelope)])
         row = everything(recorder)[-1]
-        assert (row.stream, row.kind, row.run, row.actor, row.correlation) == (text,) * 5
+        assert (row.originator_id, row.topic, row.run, row.actor, row.correlation) == (text,) * 5
         assert [event.state for event in recorder.select_events(text)] == [b"body"]
 
     @pytest.mark.parametrize("size", [0, 1, 65_536, 5_000_000])
     def test_bodies_of_any_size(self, recorder: SqlRecorder, size: int) -> None:
         """A body is bytes of any length, NUL and all others among them."""
         body = (bytes(range(256)) * (size // 256 + 1))[:size]
-        recorder.insert_groups([group(log("a", body))])
-        assert everything(recorder)[0].body == body
+        insert(recorder, [group(log("a", body))])
+        assert everything(recorder)[0].state == body
 
     # ---- the library's reading ----
 
     def test_select_events(self, recorder: SqlRecorder) -> None:
         """One stream's events in order of versions, or backwards; above, up to, and at most as many as asked for."""
-        recorder.insert_groups(
-            [group(versions("a", 1, 3)), group(versions("b", 1, 9)), group(versions("a", 4, 2), log("a", b"no"))]
+        insert(
+            recorder,
+            [group(versions("a", 1, 3)), group(versions("b", 1, 9)), group(versions("a", 4, 2), log("a", b"no"))],
         )
 
         def found(
@@ -274,13 +349,14 @@ class RecorderContract:
 
     def test_select_notifications(self, recorder: SqlRecorder) -> None:
         """All streams in order of positions, from (or after) a start to a stop, of the topics asked for."""
-        recorder.insert_groups(
+        insert(
+            recorder,
             [
                 group(log("a", b"1", kind="x.seen")),
                 group(versions("b", 1, 2, kind="y.done")),
                 group(log("a", b"4", b"5", kind="x.seen")),
                 group(versions("c", 1, 1, kind="z.done")),
-            ]
+            ],
         )
 
         def found(start: int | None, limit: int = 10, **kwargs: object) -> list[int]:
@@ -301,13 +377,15 @@ class RecorderContract:
         assert recorder.max_notification_id() == 6
 
     def test_insert_events(self, recorder: SqlRecorder) -> None:
-        """The library's own way in takes the meta as a keyword, returns positions, and raises on a conflict."""
-        assert list(recorder.insert_events(versions("a", 1, 2), meta=META)) == [1, 2]
+        """The library's own way in takes the groups as a keyword, returns positions, and raises on a conflict."""
+        envelope = group()[1]
+        assert list(recorder.insert_events(versions("a", 1, 2), groups=[(2, envelope)])) == [1, 2]
         with pytest.raises(IntegrityError):
-            recorder.insert_events(versions("a", 2), meta=META)
-        assert list(recorder.insert_events([], meta=META)) == []
-        assert list(recorder.insert_events(versions("a", 3), meta=Meta(7, "run-2", "omac"))) == [3]
-        assert [(row.at, row.run, row.actor) for row in everything(recorder)][2] == (7, "run-2", "omac")
+            recorder.insert_events(versions("a", 2), groups=[(1, envelope)])
+        assert list(recorder.insert_events([], groups=[(0, envelope)])) == []
+        assert list(recorder.insert_events([], groups=[])) == []
+        assert list(recorder.insert_events(versions("a", 3), groups=[(1, Envelope(AT + 7, "run-2", "omac"))])) == [3]
+        assert [(row.at, row.run, row.actor) for row in everything(recorder)][2] == (AT + 7, "run-2", "omac")
 
     def test_insert_events_wants_to_know_who(self, recorder: SqlRecorder) -> None:
         """Nothing is recorded without saying who did it."""
@@ -315,11 +393,52 @@ class RecorderContract:
             recorder.insert_events(versions("a", 1))
         assert_whole(recorder, 0)
 
+    # ---- files of a spool ----
+
+    def test_a_spooled_file_is_recorded_once(self, open_recorder: Callable[[], SqlRecorder]) -> None:
+        """Its name is remembered in the transaction of its events; who brings it again is told that it is known."""
+        one, other = open_recorder(), open_recorder()
+        file = Spooled("h", "f", "run-1", AT, frozenset({"f"}))
+        assert positions(insert(one, [group(log("l", b"x"), spooled=file)])) == [[1]]
+        for recorder in (one, other):
+            with pytest.raises(Conflicts) as conflicts:
+                insert_once(recorder, [group(log("l", b"y")), group(log("l", b"x"), spooled=file)])
+            assert [(at, conflict.known) for at, conflict in conflicts.value.of_groups.items()] == [(1, True)]
+        assert_whole(one, 1)
+
+    def test_a_spooled_file_twice_in_one_batch(self, recorder: SqlRecorder) -> None:
+        """The first is recorded; the second is known already, and harms nobody else."""
+        file = Spooled("h", "f", "run-1", AT, frozenset({"f"}))
+        twice = [group(log("l", b"x"), spooled=file), group(log("l", b"x"), spooled=file), group(log("l", b"y"))]
+        results = insert(recorder, twice)
+        assert positions(results) == [[1], "conflict", [2]]
+        assert isinstance(results[1], Conflict)
+        assert results[1].known
+        assert_whole(recorder, 2)
+
+    def test_a_spooled_file_whose_events_cannot_follow_is_not_remembered(self, recorder: SqlRecorder) -> None:
+        """It may come again when they can."""
+        file = Spooled("h", "f", "run-1", AT, frozenset({"f"}))
+        assert positions(insert(recorder, [group(versions("a", 2), spooled=file)])) == ["conflict"]
+        assert positions(insert(recorder, [group(versions("a", 1), spooled=file)])) == [[1]]
+
+    def test_a_spooled_file_that_is_gone_is_forgotten(self, recorder: SqlRecorder) -> None:
+        """What does not lie there any more cannot come again; other hosts' files have nothing to do with it."""
+
+        def take(host: str, name: str, *present: str) -> list[list[int] | str]:
+            file = Spooled(host, name, "run-1", AT, frozenset(present))
+            return positions(insert(recorder, [group(log("l", b"x"), spooled=file)]))
+
+        assert take("h", "f", "f", "g") == [[1]]
+        assert take("other", "f", "f") == [[2]]
+        assert take("h", "g", "g") == [[3]]
+        assert take("h", "f", "f", "g") == [[4]]
+        assert take("h", "g", "f", "g") == ["conflict"]
+        assert take("other", "f", "f") == ["conflict"]
+
     def test_kinds_are_counted(self, recorder: SqlRecorder) -> None:
         """The kinds, most frequent first, and by name where equally frequent."""
-        recorder.insert_groups(
-            [group(log("a", b"", b"", kind="b.b"), log("a", b"", kind="c.c"), log("a", b"", kind="a.a"))]
-        )
+        insert(recorder, [group(log("a", b"", b"", kind="b.b"), log("a", b"", kind="c.c"), log("a", b"", kind="a.a"))])
         assert list(recorder.kinds()) == [("b.b", 2), ("a.a", 1), ("c.c", 1)]
 
     def test_there_is_no_subscription(self, recorder: SqlRecorder) -> None:
@@ -332,14 +451,14 @@ class RecorderContract:
     def test_durable_after_reopening(self, store: Store) -> None:
         """What was recorded is there after everything was closed, and the name of the journal stays the same."""
         one = store.opening()
-        one.insert_groups([group(versions("a", 1, 3)), group(log("l", b"x"))])
+        insert(one, [group(versions("a", 1, 3)), group(log("l", b"x"))])
         before, name = everything(one), one.journal_id()
         one.close()
         other = store.opening()
         try:
             assert everything(other) == before
             assert other.journal_id() == name
-            assert positions(other.insert_groups([group(versions("a", 4))])) == [[5]]
+            assert positions(insert(other, [group(versions("a", 4))])) == [[5]]
         finally:
             other.close()
 
@@ -348,7 +467,7 @@ class RecorderContract:
         recorders = open_recorder(), open_recorder()
         for turn in range(20):
             writer, reader = recorders[turn % 2], recorders[(turn + 1) % 2]
-            assert positions(writer.insert_groups([group(log("a", b"x"))])) == [[turn + 1]]
+            assert positions(insert(writer, [group(log("a", b"x"))])) == [[turn + 1]]
             assert reader.head() == turn + 1
         assert_whole(recorders[0], 20)
 
@@ -360,11 +479,11 @@ class RecorderContract:
         rows = everything(recorder)
         assert_whole(recorder, sum(len(one) for one in told))
         for number, one in enumerate(told):
-            mine = [(row.position, row.body) for row in rows if row.run == f"hammer-{number}"]
+            mine = [(row.id, row.state) for row in rows if row.run == f"hammer-{number}"]
             assert mine == one, "each was told the positions at which its events stand"
         shared = recorder.select_events("shared")
         assert [event.originator_version for event in shared] == list(range(1, len(shared) + 1))
-        logs = Counter(row.run for row in rows if row.stream == "log")
+        logs = Counter(row.run for row in rows if row.originator_id == "log")
         assert logs == {f"hammer-{n}": 2 * BLOWS for n in range(HAMMERS)}
 
 
@@ -373,15 +492,15 @@ def hammer(opening: Callable[[], SqlRecorder], name: str) -> list[tuple[int, byt
     recorder = opening()
     done: list[tuple[int, bytes]] = []
     try:
-        meta, version = Meta(1, name, "person"), 1
+        version = 1
         for blow in range(BLOWS):
             logged = log("log", f"{name}/{blow}/1".encode(), f"{name}/{blow}/2".encode())
             fresh = log(f"either/{blow}", f"{name}/{blow}/3".encode())
             wanted = [StoredEvent("shared", version, "thing.done", f"{name}/{version}".encode())]
-            groups: list[Group] = [(logged, meta), (wanted, meta), (fresh, meta)]
-            results = recorder.insert_groups(groups)
+            groups: list[Group] = [(own, Envelope(1, name, "person")) for own in (logged, wanted, fresh)]
+            results = insert(recorder, groups)
             for (events, _), result in zip(groups, results, strict=True):
-                if not isinstance(result, IntegrityError):
+                if not isinstance(result, Conflict):
                     done += [(position, event.state) for position, event in zip(result, events, strict=True)]
             taken = recorder.select_events("shared", desc=True, limit=1)
             version = taken[0].originator_version + 1

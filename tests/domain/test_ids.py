@@ -5,9 +5,10 @@ import hashlib
 import pytest
 
 from omac.domain import ids
-from omac.domain.ids import HostId, RunId, WorkdirId
+from omac.domain.ids import GLOBAL, HostId, LaunchId, RunId, StreamId, StreamKey, WorkdirId
 
 HOST = HostId("h1")
+SEAT = ids.seat_of_server(HOST)
 
 
 @pytest.mark.parametrize("text", ["/home/u/shop", "/home/ü/läden", "/odd/\udcff\udc80", ""])
@@ -44,6 +45,34 @@ def test_each_run_beside_the_server_has_a_seat_of_its_own() -> None:
     assert len({server, one, two}) == 3
     for seat in (server, one, two):
         for stream in (ids.directory_stream(seat, WorkdirId("w")), ids.sidecar_stream(seat, WorkdirId("w"), "echo")):
-            assert (ids.seat_of(stream), ids.host_of(stream)) == (seat, HOST)
-            assert stream.split("/")[2] == "w"
-    assert ids.host_of(ids.run_stream(HOST, RunId("r1"))) == HOST
+            key = ids.key_of(stream)
+            assert (key.seat, key.host, key.workdir) == (seat, HOST, "w")
+    assert ids.key_of(ids.run_stream(HOST, RunId("r1"))).host == HOST
+
+
+@pytest.mark.parametrize(
+    ("stream", "key"),
+    [
+        (ids.run_stream(HOST, RunId("r")), StreamKey("run", SEAT, name="r")),
+        (ids.directory_stream(HOST, GLOBAL), StreamKey("directory", SEAT, "global")),
+        (ids.registration_stream(HOST, "w", "agents", "echo"), StreamKey("registration", SEAT, "w", "agents", "echo")),
+        (ids.credential_stream(HOST, "w", "echo"), StreamKey("credential", SEAT, "w", "", "echo")),
+        (ids.sidecar_stream(HOST, WorkdirId("w"), "echo"), StreamKey("sidecar", SEAT, "w", "", "echo")),
+        (ids.sandbox_stream(HOST, LaunchId("l")), StreamKey("sandbox", SEAT, name="l")),
+        (ids.setting_stream(HOST, "serve.unapproved"), StreamKey("setting", SEAT, name="serve.unapproved")),
+        (ids.access_stream(HOST), StreamKey("access", SEAT)),
+        (ids.control_stream(HOST), StreamKey("control", SEAT)),
+        (ids.guard_stream(HOST), StreamKey("guard", SEAT)),
+        (StreamId("settings/h1"), StreamKey("settings", SEAT)),  # the log of an earlier omac
+    ],
+)
+def test_a_stream_is_taken_apart_as_it_was_made(stream: StreamId, key: StreamKey) -> None:
+    """Every part comes back where it belongs, and where there is none it is empty."""
+    assert ids.key_of(stream) == key
+
+
+@pytest.mark.parametrize("stream", ["", "run", "run/h/a/b", "directory/h/w/more", "sidecar/h/w", "other/h/x"])
+def test_what_is_no_stream_is_not_taken_apart(stream: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ValueError, match=r"no stream of omac|not enough values"):
+        ids.key_of(StreamId(stream))

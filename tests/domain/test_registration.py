@@ -11,6 +11,7 @@ from omac.domain.directory import Activated
 from omac.domain.recorded import Event
 from omac.domain.registration import (
     EVENTS,
+    TABLE,
     Accept,
     ApprovalRevoked,
     Approve,
@@ -26,6 +27,7 @@ from omac.domain.registration import (
     Registered,
     Registration,
     Revoke,
+    Status,
 )
 
 W = "/w"
@@ -123,12 +125,41 @@ EXAMPLES: dict[type[Event], Event] = {
 }
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(EVENTS, EVENTS)))
-def test_any_of_its_events_may_follow_any_other(first: type[Event], second: type[Event]) -> None:
-    """A registration has no order to break; only an approval approves."""
-    state = registration.evolve(registration.evolve(Registration(), EXAMPLES[first]), EXAMPLES[second])
-    kept = {first, second} == {Approved, second} and second not in (ApprovalRevoked, Deregistered)
-    assert (state.approved is not None) == (kept or second is Approved)
+STATES: dict[Status, Registration] = {
+    "unknown": Registration(),
+    "known": Registration(B, None, W),
+    "approved": Registration(B, A, W),
+}
+
+
+@pytest.mark.parametrize(("status", "event"), list(itertools.product(STATES, EXAMPLES.values())))
+def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
+    """What is in it leads to the status it says; what is not cannot follow. So only an approval approves."""
+    state = STATES[status]
+    assert (state.status, set(EXAMPLES)) == (status, set(EVENTS))
+    if (status, type(event)) in TABLE:
+        assert registration.evolve(state, event).status == TABLE[status, type(event)]
+    else:
+        with pytest.raises(KeyError):
+            registration.evolve(state, event)
+
+
+def test_only_an_approval_approves() -> None:
+    """Of all that leads to `approved`, nothing else comes from where it was not so already."""
+    leading = {(before, event) for (before, event), after in TABLE.items() if after == "approved"}
+    assert {event for before, event in leading if before != "approved"} == {Approved}
+
+
+@given(st.lists(st.builds(lambda kind, code: kind(code), st.sampled_from([
+    lambda c: Discover(c, W), lambda c: Accept(c, "r1"), lambda c: Register(c, W), lambda c: Approve(c, W),
+    lambda c: Revoke("x"), lambda c: Deregister(),
+]), st.sampled_from([A, B, C, A_SEEN, A_VENDORED])), max_size=30))  # fmt: skip
+def test_whatever_is_decided_folds(commands: list[Command]) -> None:
+    """No command in any order means an event that its state would refuse."""
+    state = Registration()
+    for command in commands:
+        for event in registration.AGGREGATE.decided(command, state):
+            state = registration.evolve(state, event)
 
 
 def test_foreign_events_cannot_follow() -> None:

@@ -8,7 +8,8 @@ from tables import failing
 
 from omac.domain import sandbox
 from omac.domain.recorded import Event
-from omac.domain.sandbox import EVENTS, TABLE, Denied, Exited, Launched, LaunchRequested, Sandbox, Status
+from omac.domain.refusal import Refusal
+from omac.domain.sandbox import EVENTS, TABLE, Denied, Exited, Launched, LaunchRequested, Lose, Report, Sandbox, Status
 
 REQUESTED = LaunchRequested("/w", "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot", "run1")
 EXAMPLES: tuple[Event, ...] = (REQUESTED, Launched(43), Exited(0), Denied("/w", "", ("x",), "git-unsafe", "no"))
@@ -31,6 +32,18 @@ def test_the_table_is_the_whole_truth() -> None:
                 sandbox.evolve(state, event)
 
     assert failing(check, itertools.product(get_args(Status), EXAMPLES)) == []
+
+
+@pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EXAMPLES)))
+def test_a_report_that_cannot_follow_is_refused(status: Status, event: Event) -> None:
+    """A report means its event where the table allows it; else it is refused, and nothing is recorded."""
+    report = Report(event)  # type: ignore[arg-type]  # one of the four
+    if (status, type(event)) in TABLE:
+        assert sandbox.decide(report, Sandbox(status)) == [event]
+        return
+    with pytest.raises(Refusal, match=f"{type(event).__name__} cannot follow in a launch that is {status}") as refused:
+        sandbox.decide(report, Sandbox(status))
+    assert refused.value.reason == "out-of-order"
 
 
 @pytest.mark.parametrize("ended", [status for status in get_args(Status) if not Sandbox(status).live])
@@ -56,6 +69,6 @@ def test_what_a_launch_is_stays_known_after_its_end() -> None:
 def test_only_what_lives_is_lost(status: Status) -> None:
     """What has ended keeps the end that was seen; a lost one has no status, for nobody saw it."""
     state = Sandbox(status, REQUESTED)
-    lost = sandbox.lose(state, "killed")
+    lost = sandbox.decide(Lose("killed"), state)
     assert lost == ([Exited(None, (), "killed")] if state.live else [])
     assert all(sandbox.evolve(state, event).status == "exited" for event in lost)

@@ -1,28 +1,24 @@
-"""The journal of one process: decisions on a real store, made anew when others were first, and read in order."""
+"""The journal of one process: many callers' events in one commit, loaded by stream, and read in order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from contract.journals import LOG, admitted, called, journal_at, texts
-from contract.recorder import META, everything, group, log
+from contract.journals import LOG, admitted, called, commit_now, journal_at, texts
+from contract.recorder import everything, group, insert, log
+from eventsourcing.persistence import StoredEvent
 
 from omac.domain.directory import SessionAdmitted
-from omac.domain.ids import StreamId, TokenDigest
-from omac.domain.recorded import Cause, Event
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
 from omac.domain.refusal import Refusal
-from omac.journal.application import DECISIONS_MAX, PAGE, Journal
-from omac.journal.codec import Versioned
+from omac.journal.application import PAGE, Group, Journal
+from omac.journal.recorder import Conflict
 
 STREAM = StreamId("directory/host/w")
 CAUSE = Cause("person", "conversation", 3)
 Sessions = tuple[str, ...]
-
-
-def admit(session: str) -> Event:
-    """One more session."""
-    return SessionAdmitted(session, TokenDigest("d"))
 
 
 def evolve(state: Sessions, event: Event) -> Sessions:
@@ -31,14 +27,21 @@ def evolve(state: Sessions, event: Event) -> Sessions:
     return (*state, event.session)
 
 
-def load(journal: Journal) -> tuple[Sessions, int]:
+def load(journal: Journal, stream: StreamId = STREAM) -> Entry[Sessions]:
     """The aggregate of these tests."""
-    return journal.load(STREAM, (), evolve)
+    return journal.load(stream, (), evolve)
 
 
-def execute(journal: Journal, decide: Callable[[Sessions], list[Event]]) -> list[int]:
-    """A decision on the aggregate of these tests."""
-    return journal.execute(STREAM, (), evolve, decide, CAUSE)
+def admit(journal: Journal, *sessions: str, stream: StreamId = STREAM) -> list[int]:
+    """Append the next events of the aggregate of these tests; returns their positions."""
+    version = load(journal, stream).version
+    drafts = [admitted(stream, version + n, session) for n, session in enumerate(sessions, 1)]
+    return [recorded.position for recorded in commit_now(journal, drafts, CAUSE)]
+
+
+def grouped(journal: Journal, *drafts: Draft, spooled: Spooled | None = None) -> Group:
+    """What one caller appends."""
+    return journal.group(drafts, journal.envelope(CAUSE, spooled))
 
 
 @pytest.fixture
@@ -49,107 +52,114 @@ def other(path: Path, journal: Journal) -> Iterator[Journal]:
     opened.close()
 
 
-# ---- decisions ----
+# ---- aggregates ----
 
 
 def test_nothing_happened_yet(journal: Journal) -> None:
     """An aggregate without events is in its initial state, at version 0."""
-    assert load(journal) == ((), 0)
+    assert load(journal) == Entry((), 0)
 
 
-def test_a_decision_is_recorded(journal: Journal) -> None:
-    """What was decided stands at the next versions, and the next decision sees it; who, when and why are recorded."""
-    assert execute(journal, lambda state: [admit("a"), admit("b")]) == [1, 2]
-    assert execute(journal, lambda state: [admit("c")] if state == ("a", "b") else []) == [3]
-    assert load(journal) == (("a", "b", "c"), 3)
+def test_an_aggregate_is_loaded_as_it_was_appended(journal: Journal) -> None:
+    """Events stand at the versions they were given, and the next ones after them; who, when and why are recorded."""
+    assert admit(journal, "a", "b") == [1, 2]
+    assert admit(journal, "c") == [3]
+    assert load(journal) == Entry(("a", "b", "c"), 3)
     rows = everything(journal.store)
-    assert [(row.stream, row.version) for row in rows] == [(STREAM, 1), (STREAM, 2), (STREAM, 3)]
+    assert [(row.originator_id, row.originator_version) for row in rows] == [(STREAM, 1), (STREAM, 2), (STREAM, 3)]
     assert {(row.run, row.actor, row.correlation, row.causation) for row in rows} == {
         ("run-1", "person", "conversation", 3)
     }
-    assert [row.at for row in rows] == [1, 1, 2], "events of one decision happened at one time"
-
-
-def test_a_decision_for_nothing(journal: Journal) -> None:
-    """When nothing is to be done nothing is recorded."""
-    assert execute(journal, lambda state: []) == []
-    assert journal.store.head() == 0
-
-
-def test_a_decision_refused(journal: Journal) -> None:
-    """A refusal comes out as it was made, and nothing is recorded."""
-
-    def refuse(_state: Sessions) -> list[Event]:
-        raise Refusal("misuse", "not so")
-
-    with pytest.raises(Refusal, match="not so"):
-        execute(journal, refuse)
-    assert journal.store.head() == 0
+    assert [row.at for row in rows] == [1, 1, 2], "events of one commit happened at one time"
 
 
 def test_streams_do_not_mix(journal: Journal) -> None:
     """Each aggregate has its own versions, also when one name begins like another."""
     for name in ("a", "a/b", "A", "a "):
-        positions = journal.execute(StreamId(name), (), evolve, lambda state: [admit("x")], CAUSE)
-        assert len(positions) == 1
-        assert journal.load(StreamId(name), (), evolve) == (("x",), 1)
+        assert len(admit(journal, "x", stream=StreamId(name))) == 1
+        assert load(journal, StreamId(name)) == Entry(("x",), 1)
 
 
 def test_a_long_stream(journal: Journal) -> None:
     """An aggregate is loaded whole, however many events it has."""
-    execute(journal, lambda state: [admit(str(number)) for number in range(2 * PAGE + 1)])
-    state, version = load(journal)
-    assert version == len(state) == 2 * PAGE + 1
-    assert state == tuple(str(number) for number in range(2 * PAGE + 1))
+    admit(journal, *(str(number) for number in range(2 * PAGE + 1)))
+    loaded = load(journal)
+    assert loaded.version == len(loaded.state) == 2 * PAGE + 1
+    assert loaded.state == tuple(str(number) for number in range(2 * PAGE + 1))
 
 
-# ---- when others are first ----
+# ---- commits ----
 
 
-def test_decided_anew_when_another_was_first(journal: Journal, other: Journal) -> None:
-    """A decision whose state has passed is made again, on the state that took its place; never blindly repeated."""
-    seen: list[Sessions] = []
-
-    def decide(state: Sessions) -> list[Event]:
-        seen.append(state)
-        if len(seen) < DECISIONS_MAX:
-            execute(other, lambda theirs: [admit(f"other-{len(seen)}")])
-        return [admit(f"mine-after-{len(state)}")]
-
-    assert execute(journal, decide) == [DECISIONS_MAX]
-    assert [len(state) for state in seen] == [0, 1, 2, 3, 4]
-    assert load(journal)[0] == ("other-1", "other-2", "other-3", "other-4", "mine-after-4")
+def test_nothing_to_commit(journal: Journal) -> None:
+    """Nobody, or callers with nothing to append."""
+    assert journal.commit([]) == []
+    assert journal.commit([grouped(journal), grouped(journal)]) == [[], []]
+    assert journal.store.head() == 0
 
 
-def test_a_decision_may_change_its_mind(journal: Journal, other: Journal) -> None:
-    """When the other one did what was wanted, nothing is left to do."""
+def test_a_conflict_hurts_its_caller_only(journal: Journal, other: Journal) -> None:
+    """Of many callers in one commit, those that were too late hear so; all others are recorded, gapless."""
+    admit(other, "theirs")
+    results = journal.commit(
+        [
+            grouped(journal, called("one"), admitted(STREAM, 1, "late")),
+            grouped(journal, called("two"), admitted(STREAM, 2, "ours")),
+            grouped(journal, admitted(STREAM, 2, "late too")),
+            grouped(journal, called("three")),
+        ]
+    )
+    assert [type(result) is Conflict for result in results] == [True, False, True, False]
+    assert load(journal).state == ("theirs", "ours")
+    records = list(journal.records())
+    assert [recorded.position for recorded in records] == [1, 2, 3, 4]
+    assert [recorded for result in results if not isinstance(result, Conflict) for recorded in result] == records[1:]
 
-    def decide(state: Sessions) -> list[Event]:
-        if "wanted" in state:
-            return []
-        execute(other, lambda theirs: [admit("wanted")])
-        return [admit("wanted")]
 
-    assert execute(journal, decide) == []
-    assert load(journal) == (("wanted",), 1)
+def test_what_an_appender_is_told_is_what_a_reader_reads(journal: Journal) -> None:
+    """Time, run, actor, correlation, causation, and the time of what was spooled, with its run."""
+    file = Spooled("host", "f", "run-of-the-program", 77, frozenset({"f"}))
+    (told,) = journal.commit([grouped(journal, called("x"), admitted(STREAM, 1), spooled=file)])
+    assert not isinstance(told, Conflict)
+    assert list(told) == list(journal.records())
+    one = told[0]
+    assert (one.at, one.happened, one.moment, one.run) == (1, 77, 77, "run-of-the-program")
+    assert (one.actor, one.correlation, one.causation) == ("person", "conversation", 3)
 
 
-def test_contention_is_given_up(journal: Journal, other: Journal) -> None:
-    """When others are first every time, the caller is refused after five decisions and nothing of it is recorded."""
-    decisions = 0
+def test_recorded_time_never_runs_back(path: Path) -> None:
+    """A clock that was set back is overruled by what is recorded; appender and reader are told the same."""
+    ticks = iter([50, 20, 70, 60])
+    journal = journal_at(path)
+    journal.clock = lambda: next(ticks)
+    try:
+        told: list[Recorded] = [recorded for word in "abcd" for recorded in commit_now(journal, [called(word)])]
+        assert [recorded.at for recorded in told] == [50, 50, 70, 70]
+        assert told == list(journal.records())
+    finally:
+        journal.close()
 
-    def decide(state: Sessions) -> list[Event]:
-        nonlocal decisions
-        decisions += 1
-        execute(other, lambda theirs: [admit("other")])
-        return [admit("mine"), admit("mine too")]
 
-    with pytest.raises(Refusal) as refused:
-        execute(journal, decide)
-    assert refused.value.reason == "contention"
-    assert STREAM in refused.value.message
-    assert decisions == DECISIONS_MAX == 5
-    assert load(journal)[0] == ("other",) * 5
+def test_a_file_of_a_spool_is_committed_once(journal: Journal, other: Journal) -> None:
+    """Two that bring one file, in one commit or after each other, record it once: the later hears that it is known."""
+    file = Spooled("host", "f", "run", 7, frozenset({"f"}))
+    first, second = journal.commit(
+        [grouped(journal, called("x"), spooled=file), grouped(journal, called("x"), spooled=file)]
+    )
+    (third,) = other.commit([grouped(other, called("x"), spooled=file)])
+    assert not isinstance(first, Conflict)
+    for result in (second, third):
+        assert isinstance(result, Conflict)
+        assert result.known
+    assert texts(list(journal.records())) == ["x"]
+
+
+@pytest.mark.parametrize("event", [CAUSE, "text", called("\udcff").event, called(7).event])  # type: ignore[arg-type]  # not a text
+def test_what_could_not_be_read_again_is_refused(journal: Journal, event: object) -> None:
+    """Before anything is appended; nothing that cannot be folded becomes durable."""
+    with pytest.raises(Refusal, match="cannot be recorded") as refused:
+        grouped(journal, Draft(LOG, None, event))
+    assert (refused.value.reason, bool(refused.value.fix)) == ("unfoldable", True)
 
 
 # ---- the environment ----
@@ -175,9 +185,9 @@ def test_the_environment_configures_nothing(path: Path, monkeypatch: pytest.Monk
             monkeypatch.setenv(prefix + name, value)
     journal = journal_at(path)
     try:
-        execute(journal, lambda state: [admit("a")])
-        assert load(journal) == (("a",), 1)
-        assert [row.body for row in everything(journal.store)] == [b"\x01" + msgspec.msgpack.encode(["a", "d"])]
+        admit(journal, "a")
+        assert load(journal) == Entry(("a",), 1)
+        assert [row.state for row in everything(journal.store)] == [b"\x01" + msgspec.msgpack.encode(["a", "d" * 64])]
     finally:
         journal.close()
     assert [file.name for file in tmp_path.iterdir()] == [path.parent.name]
@@ -188,8 +198,7 @@ def test_the_environment_configures_nothing(path: Path, monkeypatch: pytest.Monk
 
 def fill(journal: Journal, count: int) -> None:
     """Append `count` events in one transaction, each with its number."""
-    drafts = [called(str(number)) for number in range(1, count + 1)]
-    journal.save(*(Versioned(draft.stream, None, draft.event) for draft in drafts), meta=journal.meta(CAUSE))
+    commit_now(journal, [called(str(number)) for number in range(1, count + 1)], CAUSE)
 
 
 @pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE + 500])
@@ -232,7 +241,7 @@ def test_records_appended_while_reading(journal: Journal, other: Journal) -> Non
 def test_what_cannot_be_read_is_named(journal: Journal, kind: str, body: bytes, reason: str) -> None:
     """Reading ends at the first record that cannot be understood, with its position; what is before it was given."""
     fill(journal, 2)
-    journal.store.insert_groups([group(log(LOG, body, kind=kind))])
+    insert(journal.store, [group(log(LOG, body, kind=kind))])
     fill(journal, 1)
     given: list[int] = []
     with pytest.raises(Refusal) as refused:
@@ -244,12 +253,11 @@ def test_what_cannot_be_read_is_named(journal: Journal, kind: str, body: bytes, 
 
 
 def test_an_aggregate_that_cannot_be_read(journal: Journal) -> None:
-    """No decision is made on half of an aggregate's history."""
-    execute(journal, lambda state: [admit("a")])
-    stored = journal.codec.to_stored_event(Versioned(STREAM, 2, admitted(STREAM, 2).event))
-    stored = type(stored)(STREAM, 2, stored.topic, b"\x01\x90")
-    journal.store.insert_events([stored], meta=META)
+    """Nothing is decided on half of an aggregate's history."""
+    admit(journal, "a")
+    unreadable = StoredEvent(str(STREAM), 2, "directory.session-admitted", b"\x01\x90")  # type: ignore[arg-type]  # our ids are texts
+    insert(journal.store, [group([unreadable])])
     with pytest.raises(Refusal) as refused:
-        execute(journal, lambda state: [admit("b")])
+        load(journal)
     assert refused.value.reason == "journal-damaged"
     assert journal.store.head() == 2

@@ -13,8 +13,18 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import omac.domain
-from omac.domain import access, credential, directory, guard_record, registration, run, sandbox, sidecar
-from omac.domain import settings as domain_settings
+from omac.domain import (
+    access,
+    control,
+    credential,
+    directory,
+    guard_record,
+    registration,
+    run,
+    sandbox,
+    setting,
+    sidecar,
+)
 from omac.domain.ids import TokenDigest
 from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
@@ -321,7 +331,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "access.refused",
         access.AccessRefused(None, None, "nope", "s1", "GET", "/", 404, "unknown-mount"),
-        "0198c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e74",
+        "0199c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e7401",
     ),
     ("skill.approval-revoked", registration.ApprovalRevoked("deregistered"), "0191ac646572656769737465726564"),
     (
@@ -352,8 +362,18 @@ GOLDEN: list[tuple[str, Event, str]] = [
     ("default.adopted", credential.DefaultAdopted("MODE", "sha256:00"), "0192a44d4f4445a97368613235363a3030"),
     ("default.purged", credential.DefaultPurged("MODE"), "0191a44d4f4445"),
     (
+        "setting.change-requested",
+        setting.SettingChangeRequested("serve.unapproved", "warn", "user"),
+        "0193b073657276652e756e617070726f766564a47761726ea475736572",
+    ),
+    (
+        "setting.change-failed",
+        setting.SettingChangeFailed("serve.unapproved", "no space left"),
+        "0192b073657276652e756e617070726f766564ad6e6f207370616365206c656674",
+    ),
+    (
         "setting.changed",
-        domain_settings.SettingChanged("serve.unapproved", None, "user"),
+        setting.SettingChanged("serve.unapproved", None, "user"),
         "0193b073657276652e756e617070726f766564c0a475736572",
     ),
     (
@@ -382,6 +402,12 @@ GOLDEN: list[tuple[str, Event, str]] = [
         sandbox.Denied("/w", "claude", ("npm",), "git-unsafe", "no"),
         "0195a22f77a6636c6175646591a36e706daa6769742d756e73616665a26e6f",
     ),
+    ("control.called", control.ControlCalled("activate", "/w", "socket"), "0193a86163746976617465a22f77a6736f636b6574"),
+    (
+        "control.refused",
+        control.ControlRefused("activate", "/w", "tcp", "bad-token"),
+        "0195a86163746976617465a22f77a3746370a96261642d746f6b656e01",
+    ),
     (
         "guard.denied",
         guard_record.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),
@@ -396,6 +422,8 @@ EARLIER: list[tuple[str, str]] = [
         "0197a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f73727680",
     ),
     ("run.started", "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276"),
+    ("access.refused", "0198c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e74"),
+    ("control.refused", "0194a86163746976617465a22f77a3746370a96261642d746f6b656e"),
     ("skill.approved", "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030"),
     ("secret.write-requested", "0193a5544f4b454ea7686d61633a3030a57661756c74"),
     ("secret.written", "0193a5544f4b454ea7686d61633a3030a57661756c74"),

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from contract.journals import python, read_apart, sqlite_recorder
-from contract.recorder import RecorderContract, Store, assert_whole, everything, group, log, versions
-from eventsourcing.persistence import StoredEvent
+from contract.recorder import RecorderContract, Store, assert_whole, everything, group, insert, log, versions
 
 from omac.domain.refusal import Refusal
-from omac.journal.recorder import Meta, SqlRecorder
+from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading
 
 
@@ -55,8 +54,8 @@ def test_names_are_stored_once(recorder: SqlRecorder, path: Path) -> None:
     other = sqlite_recorder(str(path))
     try:
         for _ in range(3):
-            recorder.insert_groups([group(log("a-stream", b"x"))])
-            other.insert_groups([group(log("a-stream", b"x"))])
+            insert(recorder, [group(log("a-stream", b"x"))])
+            insert(other, [group(log("a-stream", b"x"))])
     finally:
         other.close()
     with sa.create_engine(f"sqlite:///{path}").connect() as connection:
@@ -71,7 +70,7 @@ def test_one_flush_for_many_callers(recorder: SqlRecorder) -> None:
     engine = recorder._writer
     assert engine is not None
     sa.event.listen(engine, "commit", begun.append)
-    recorder.insert_groups([group(versions("a", 1)), group(versions("a", 1)), group(log("l", b"x"))])
+    insert(recorder, [group(versions("a", 1)), group(versions("a", 1)), group(log("l", b"x"))])
     assert len(begun) == 1
 
 
@@ -83,7 +82,7 @@ def test_a_reader_cannot_write(recorder: SqlRecorder, path: Path) -> None:
 
 def test_checkpoint_moves_the_log_into_the_file(recorder: SqlRecorder, path: Path) -> None:
     """After a checkpoint the file holds everything that was committed."""
-    recorder.insert_groups([group(log("a", b"x" * 100_000))])
+    insert(recorder, [group(log("a", b"x" * 100_000))])
     small = path.stat().st_size
     recorder.checkpoint()
     assert path.stat().st_size > max(small, 100_000)
@@ -106,26 +105,26 @@ def test_a_store_that_cannot_be_reached_any_more(recorder: SqlRecorder, path: Pa
 
 def test_a_journal_that_is_removed_takes_nothing_more(recorder: SqlRecorder, path: Path) -> None:
     """What went into a removed file would be lost without a word; put back, it goes on."""
-    one = ([StoredEvent("log", None, "kind", b"x")], Meta(1, "run", "actor"))  # type: ignore[arg-type]
-    recorder.insert_groups([one])
+    one = group(log("log", b"x"))
+    insert(recorder, [one])
     elsewhere = path.with_name("elsewhere.db")
     os.rename(path, elsewhere)
     with pytest.raises(Refusal, match="was removed") as refused:
-        recorder.insert_groups([one])
+        insert(recorder, [one])
     assert refused.value.reason == "journal-unavailable"
     os.rename(elsewhere, path)
-    assert [list(positions) for positions in recorder.insert_groups([one])] == [[2]]
+    assert [list(positions) for positions in insert(recorder, [one])] == [[2]]
 
 
 UNTIL_KILLED = """
     import sys
     from contract.journals import sqlite_recorder
-    from contract.recorder import group, log, versions
+    from contract.recorder import group, insert, log, versions
     recorder, number = sqlite_recorder(sys.argv[1]), 0
     while True:
         number += 1
         groups = [group(versions("a", number), log("l", b"x" * 3_000)), group(log("l", b"y"))]
-        print(number, *recorder.insert_groups(groups)[0], flush=True)
+        print(number, *insert(recorder, groups)[0], flush=True)
 """
 
 
@@ -140,10 +139,14 @@ def test_what_was_told_survives_a_kill(path: Path) -> None:
         numbers = [[int(word) for word in line.split()] for line in told if line.endswith("\n")]
         assert len(numbers) >= 40
         recorder = sqlite_recorder(str(path))
-        rows = {row.position: row for row in everything(recorder)}
+        rows = {row.id: row for row in everything(recorder)}
         assert_whole(recorder, len(rows))
         for number, first, second in numbers:
-            assert (rows[first].stream, rows[first].version, rows[second].stream) == ("a", number, "l")
+            assert (rows[first].originator_id, rows[first].originator_version, rows[second].originator_id) == (
+                "a",
+                number,
+                "l",
+            )
         assert len(rows) % 3 == 0, "no transaction is there in part"
         recorder.close()
         path.unlink()

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from contract.journals import called, create, journal_at, run_python, sqlite_recorder, texts
+from contract.journals import called, commit_now, create, journal_at, run_python, sqlite_recorder, texts
 from contract.media import needs_bubblewrap, read_only, small_disk
 from contract.recorder import everything
 
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.codec import Versioned
 from omac.journal.file import SCHEMA
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
@@ -31,8 +30,7 @@ CAUSE = Cause("person")
 def fill(journal: Journal, *words: str) -> None:
     """Append one event for each word."""
     for word in words:
-        draft = called(word)
-        journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(CAUSE))
+        commit_now(journal, [called(word)], CAUSE)
 
 
 def made(path: Path, *words: str) -> None:
@@ -387,10 +385,8 @@ def test_the_command_line_says_where_to_write(path: Path) -> None:
 FULL = """
     import json, os, sys
     from itertools import count
-    from omac.domain.control import ControlCalled
-    from omac.domain.recorded import Cause
+    from contract.journals import called, commit_now
     from omac.domain.refusal import Refusal
-    from omac.journal.codec import Versioned
     from omac.journal.opening import open_journal
     from omac.journal.reader import ReadJournal
 
@@ -400,8 +396,7 @@ FULL = """
 
     def append(size):
         global entry
-        event = ControlCalled("activate", f"{entry} " + "x" * size, "socket")
-        journal.save(Versioned("control/test", None, event), meta=journal.meta(Cause("person")))
+        commit_now(journal, [called(f"{entry} " + "x" * size)])
         entry += 1
 
     def read():

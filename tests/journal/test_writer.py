@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,17 +12,27 @@ import pytest
 import sqlalchemy as sa
 import trio
 import trio.testing
-from contract.journals import LOG, admitted, called, journal_at, lock, run_python, sqlite_recorder, texts, until
+from contract.journals import (
+    LOG,
+    admitted,
+    called,
+    commit_now,
+    journal_at,
+    lock,
+    run_python,
+    sqlite_recorder,
+    texts,
+    until,
+)
 from contract.live import Live
 from contract.media import needs_bubblewrap, small_disk
-from contract.recorder import assert_whole, group, log
+from contract.recorder import assert_whole, group, insert, log
 
 from omac.domain.recorded import Cause, Draft, Recorded
 from omac.domain.refusal import Refusal
 from omac.journal import writer as writer_module
 from omac.journal.application import Journal
-from omac.journal.codec import Versioned
-from omac.journal.writer import Conflict
+from omac.journal.recorder import Conflict
 
 CAUSE = Cause("agent", "conversation", 7)
 
@@ -58,7 +69,7 @@ class Callers:
     async def append(self, name: str, *drafts: Draft) -> None:
         """Append and keep the outcome."""
         try:
-            self.answers[name] = await self.live.writer.append(drafts or (called(name),), CAUSE)
+            self.answers[name] = await self.live.writer.submit(drafts or (called(name),), CAUSE)
         except (Refusal, Conflict) as error:
             self.answers[name] = error
 
@@ -70,7 +81,7 @@ class Callers:
 def append_elsewhere(path: Path, *bodies: bytes, kind: str = "control.called") -> None:
     """Another recorder commits events of a log."""
     other = sqlite_recorder(str(path))
-    other.insert_groups([group(log(LOG, *bodies, kind=kind))])
+    insert(other, [group(log(LOG, *bodies, kind=kind))])
     other.close()
 
 
@@ -88,7 +99,7 @@ async def test_every_task_gets_its_own_positions(live: Live, journal: Journal) -
         own = got[number] = []
         for turn in range(5):
             words = [f"{number}/{turn}/{n}" for n in range(number % 3 + 1)]
-            recorded = await live.writer.append([called(word) for word in words], CAUSE)
+            recorded = await live.writer.submit([called(word) for word in words], CAUSE)
             assert texts(recorded) == words
             assert live.positions[-1] >= recorded[-1].position, "folded before the task goes on"
             own += recorded
@@ -103,7 +114,7 @@ async def test_every_task_gets_its_own_positions(live: Live, journal: Journal) -
 
 async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> None:
     """What an appender is told is what a reader will read: time, run, actor, correlation and causation."""
-    (recorded,) = await live.writer.append([admitted("a", 1)], CAUSE)
+    (recorded,) = await live.writer.submit([admitted("a", 1)], CAUSE)
     expected = (1, "a", 1, recorded.at, "run-1", "agent", "conversation", 7)
     assert expected == (
         recorded.position, recorded.stream, recorded.version, recorded.at, recorded.run, recorded.actor,
@@ -140,7 +151,7 @@ async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> 
 
     async def append(number: int) -> None:
         for turn in range(10):
-            await live.writer.append([called(f"{number}/{turn}")], CAUSE)
+            await live.writer.submit([called(f"{number}/{turn}")], CAUSE)
 
     async with trio.open_nursery() as tasks:
         for number in range(64):
@@ -154,7 +165,7 @@ async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(writer_module, "BATCH_MAX", 3)
     other = lock(path)
     for number in range(20):
-        live.writer.append_soon([called(str(number))], CAUSE)
+        live.writer.submit_soon([called(str(number))], CAUSE)
     other.close()
     await live.writer.catch_up()
     assert texts(live.delivered) == [str(number) for number in range(20)]
@@ -163,19 +174,21 @@ async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.M
 
 async def test_an_append_of_nothing(live: Live) -> None:
     """Nothing in, nothing out, and no position is used."""
-    assert await live.writer.append([], CAUSE) == ()
-    live.writer.append_soon([], CAUSE)
-    await live.writer.append([called("x")], CAUSE)
+    assert await live.writer.submit([], CAUSE) == ()
+    live.writer.submit_soon([], CAUSE)
+    await live.writer.submit([called("x")], CAUSE)
     live.assert_whole(1)
 
 
 async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live) -> None:
-    """A programmer's mistake is raised where it was made; the writer goes on for everyone else."""
-    with pytest.raises(TypeError):
-        await live.writer.append([Draft(LOG, None, CAUSE)], CAUSE)
-    with pytest.raises(UnicodeEncodeError):
-        await live.writer.append([called("\udcff")], CAUSE)
-    await live.writer.append([called("x")], CAUSE)
+    """What nobody could read again is refused where it was made; the writer goes on for everyone else."""
+    for draft in (Draft(LOG, None, CAUSE), called("\udcff"), called(7)):  # type: ignore[arg-type]  # not a text
+        with pytest.raises(Refusal, match="cannot be recorded") as refused:
+            await live.writer.submit([called("beside"), draft], CAUSE)
+        assert refused.value.reason == "unfoldable"
+        with pytest.raises(Refusal, match="cannot be recorded"):
+            live.writer.submit_soon([draft], CAUSE)
+    await live.writer.submit([called("x")], CAUSE)
     live.assert_whole(1)
 
 
@@ -183,7 +196,7 @@ async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: tr
     """A writer delivers what lies above the position it was given, and only that."""
     append_elsewhere(path, BODY, BODY, BODY)
     live = await start(nursery, journal, seen=2)
-    await live.writer.append([called("x")], CAUSE)
+    await live.writer.submit([called("x")], CAUSE)
     assert live.positions == [3, 4]
 
 
@@ -210,14 +223,13 @@ async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> N
 async def test_a_conflict_with_another_process(live: Live, path: Path) -> None:
     """A version that another process took is a conflict; after catching up its event is there to decide on."""
     other = journal_at(path, "run-2")
-    draft = admitted("a", 1, "theirs")
-    other.save(Versioned(draft.stream, draft.version, draft.event), meta=other.meta(CAUSE))
+    commit_now(other, [admitted("a", 1, "theirs")], CAUSE)
     other.close()
     with pytest.raises(Conflict):
-        await live.writer.append([admitted("a", 1, "ours")], CAUSE)
+        await live.writer.submit([admitted("a", 1, "ours")], CAUSE)
     await live.writer.catch_up()
     assert [(recorded.version, recorded.event.session) for recorded in live.delivered] == [(1, "theirs")]
-    await live.writer.append([admitted("a", 2, "ours")], CAUSE)
+    await live.writer.submit([admitted("a", 2, "ours")], CAUSE)
     live.assert_whole(2)
 
 
@@ -226,10 +238,10 @@ async def test_a_conflict_with_another_process(live: Live, path: Path) -> None:
 APPEND = """
     import sys, time
     from contract.journals import called, sqlite_recorder
-    from contract.recorder import group, log
+    from contract.recorder import group, insert, log
     recorder = sqlite_recorder(sys.argv[1])
     for _ in range(int(sys.argv[2])):
-        recorder.insert_groups([group(log("control/test", bytes.fromhex(sys.argv[3]), kind="control.called"))])
+        insert(recorder, [group(log("control/test", bytes.fromhex(sys.argv[3]), kind="control.called"))])
     print(time.monotonic())
     recorder.close()
 """
@@ -266,7 +278,7 @@ async def test_in_order_when_both_are_busy(live: Live, path: Path, journal: Jour
     async def append() -> None:
         nonlocal mine
         while not finished.is_set():
-            await live.writer.append([called("mine")], CAUSE)
+            await live.writer.submit([called("mine")], CAUSE)
             mine += 1
 
     async with trio.open_nursery() as tasks:
@@ -314,18 +326,18 @@ async def test_outcomes_are_kept_until_they_can_be_written(path: Path, nursery: 
     try:
         live = await start(nursery, journal)
         other = lock(path)
-        live.writer.append_soon([called("one"), called("two")], CAUSE)
+        live.writer.submit_soon([called("one"), called("two")], CAUSE)
         with pytest.raises(Refusal) as refused:
-            await live.writer.append([called("asked")], CAUSE)
+            await live.writer.submit([called("asked")], CAUSE)
         assert refused.value.reason == "journal-unavailable"
         assert "locked" in refused.value.message
-        live.writer.append_soon([called("three")], CAUSE)
+        live.writer.submit_soon([called("three")], CAUSE)
         with pytest.raises(Refusal):
-            await live.writer.append([called("asked again")], CAUSE)
+            await live.writer.submit([called("asked again")], CAUSE)
         assert live.delivered == []
         other.close()
         await until(lambda: len(live.delivered) >= 3)
-        await live.writer.append([called("four")], CAUSE)
+        await live.writer.submit([called("four")], CAUSE)
         assert texts(live.delivered) == ["one", "two", "three", "four"]
         assert texts(list(journal.records())) == ["one", "two", "three", "four"]
         live.stop()
@@ -355,18 +367,18 @@ FULL = """
         live = Live(journal)
         async with trio.open_nursery() as nursery:
             await nursery.start(live.run)
-            await live.writer.append([called("first")], Cause("agent"))
+            await live.writer.submit([called("first")], Cause("agent"))
             with open(folder + "/ballast", "wb", buffering=0) as file:
                 free = os.statvfs(folder)
                 file.write(bytes(free.f_bavail * free.f_frsize - 60_000))
             written = 1
             while not told["refused"]:
                 try:
-                    await live.writer.append([called("x" * 3_000)], Cause("agent"))
+                    await live.writer.submit([called("x" * 3_000)], Cause("agent"))
                     written += 1
                 except Refusal as refusal:
                     told["refused"].append([refusal.reason, refusal.message])
-            live.writer.append_soon([called("soon")], Cause("agent"))
+            live.writer.submit_soon([called("soon")], Cause("agent"))
             for _ in range(5):
                 await trio.sleep(0.05)
                 await live.writer.catch_up()
@@ -374,7 +386,7 @@ FULL = """
             told["error"] = repr(live.error)
             os.unlink(folder + "/ballast")
             await until(lambda: live.delivered[-1].event.dir == "soon")
-            (last,) = await live.writer.append([called("last")], Cause("agent"))
+            (last,) = await live.writer.submit([called("last")], Cause("agent"))
             told["whole"] = live.positions == list(range(1, written + 3))
             told["last"] = last.position == written + 2
             live.stop()
@@ -399,14 +411,157 @@ def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
     assert told["last"]
 
 
+# ---- a store that cannot be read ----
+
+
+class Unreadable:
+    """A journal whose reads fail, as on a disk that does not answer, until it is `mended`; commits succeed."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.failed = 0
+        self._store, self._select = journal.store, journal.store.select_notifications
+        self._store.select_notifications = self._fail  # type: ignore[method-assign]  # a fault of the disk
+
+    def mend(self) -> None:
+        """From now on it can be read again."""
+        self._store.select_notifications = self._select  # type: ignore[method-assign]
+
+    def _fail(self, *_: object, **__: object) -> Sequence[object]:
+        self.failed += 1
+        raise Refusal("journal-unavailable", "disk I/O error")
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_read_that_fails_after_the_commit(path: Path, nursery: trio.Nursery) -> None:
+    """What is committed is never reported as refused: its callers wait until what came before it can be read."""
+    journal = journal_at(path)
+    try:
+        live = await start(nursery, journal)
+        unreadable, callers = Unreadable(journal), Callers(live)
+        append_elsewhere(path, BODY)
+        async with trio.open_nursery() as tasks:
+            tasks.start_soon(callers.append, "one")
+            await until(lambda: journal.store.head() == 2)
+            tasks.start_soon(callers.append, "two")
+            await until(lambda: journal.store.head() == 3)
+            failed = unreadable.failed
+            await until(lambda: unreadable.failed > failed)
+            with pytest.raises(Refusal, match="cannot be read right now"):
+                await live.writer.catch_up()
+            assert (callers.answers, live.delivered) == ({}, [])
+            unreadable.mend()
+        assert {name: texts(answer) for name, answer in callers.answers.items()} == {"one": ["one"], "two": ["two"]}  # type: ignore[arg-type]  # none was refused
+        assert texts(live.delivered) == ["other", "one", "two"]
+        live.assert_whole(3)
+        await live.writer.submit([called("three")], CAUSE)
+        assert live.delivered == list(journal.records())
+        live.stop()
+        await live.ended.wait()
+        assert live.error is None
+    finally:
+        journal.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_news_that_could_not_be_read_are_not_forgotten(path: Path, nursery: trio.Nursery) -> None:
+    """What another process committed while the store could not be read is folded once it can, without asking."""
+    journal = journal_at(path)
+    try:
+        live = await start(nursery, journal)
+        unreadable = Unreadable(journal)
+        append_elsewhere(path, BODY)
+        await until(lambda: unreadable.failed >= 2)
+        unreadable.mend()
+        await until(lambda: len(live.delivered) == 1)
+        live.stop()
+        await live.ended.wait()
+        assert live.error is None
+    finally:
+        journal.close()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("mended", [True, False])
+async def test_committed_but_not_delivered_when_it_ends(path: Path, nursery: trio.Nursery, mended: bool) -> None:
+    """It is read once more; when that fails too, its caller hears that it may be recorded, not that it is not."""
+    journal = journal_at(path)
+    try:
+        live = await start(nursery, journal)
+        unreadable, callers = Unreadable(journal), Callers(live)
+        append_elsewhere(path, BODY)
+        async with trio.open_nursery() as tasks:
+            tasks.start_soon(callers.append, "one")
+            await until(lambda: journal.store.head() == 2)
+            if mended:
+                unreadable.mend()
+            live.stop()
+        await live.ended.wait()
+        answer = callers.answers["one"]
+        if mended:
+            live.assert_whole(2)
+            assert texts(answer) == ["one"]  # type: ignore[arg-type]  # it was not refused
+        else:
+            assert isinstance(answer, Refusal)
+            assert "the journal shows whether this was recorded" in answer.message
+            unreadable.mend()
+        assert texts(list(journal.records())) == ["other", "one"]
+    finally:
+        journal.close()
+
+
 # ---- cancellation and backpressure ----
+
+
+async def test_a_caller_that_may_go_gets_its_records_late(live: Live, path: Path) -> None:
+    """With `late`, a cancelled wait ends at once; what becomes durable after that comes by `late`, and is folded."""
+    late: list[Sequence[Recorded]] = []
+    other = lock(path)
+    with trio.move_on_after(0.01) as scope:
+        await live.writer.submit([called("x"), called("y")], CAUSE, late=late.append)
+    assert scope.cancelled_caught
+    assert late == []
+    other.close()
+    await live.writer.catch_up()
+    assert [texts(records) for records in late] == [["x", "y"]]
+    live.assert_whole(2)
+
+
+async def test_a_caller_that_waits_is_not_answered_twice(live: Live) -> None:
+    """`late` is for those that went away only."""
+    late: list[Sequence[Recorded]] = []
+    (recorded,) = await live.writer.submit([called("x")], CAUSE, late=late.append)
+    await live.writer.catch_up()
+    assert (recorded.position, late) == (1, [])
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_caller_that_went_away_hears_nothing_of_a_refusal(path: Path, nursery: trio.Nursery) -> None:
+    """`late` says that events became durable; of those that did not nothing is said, and the writer goes on."""
+    journal = journal_at(path)
+    try:
+        live = await start(nursery, journal)
+        late: list[Sequence[Recorded]] = []
+        other = lock(path)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await live.writer.submit([called("x")], CAUSE, late=late.append)
+        with pytest.raises(Refusal):
+            await live.writer.submit([called("asked")], CAUSE)
+        other.close()
+        await live.writer.submit([called("y")], CAUSE)
+        assert late == []
+        live.assert_whole(1)
+        live.stop()
+        await live.ended.wait()
+    finally:
+        journal.close()
 
 
 async def test_cancelled_before_it_asks(live: Live) -> None:
     """A task whose scope is cancelled already still learns what was recorded: nothing is appended unknown to it."""
     with trio.CancelScope() as scope:
         scope.cancel()
-        (recorded,) = await live.writer.append([called("x")], CAUSE)
+        (recorded,) = await live.writer.submit([called("x")], CAUSE)
     assert recorded.position == 1
     assert not scope.cancelled_caught
 
@@ -418,7 +573,7 @@ async def test_cancelled_while_it_waits(live: Live, path: Path) -> None:
         async with trio.open_nursery() as tasks:
 
             async def append() -> None:
-                got.extend(await live.writer.append([called("x")], CAUSE))
+                got.extend(await live.writer.submit([called("x")], CAUSE))
                 await trio.sleep_forever()
 
             tasks.start_soon(append)
@@ -429,8 +584,8 @@ async def test_cancelled_while_it_waits(live: Live, path: Path) -> None:
     assert [recorded.position for recorded in got] == [1]
 
 
-async def test_too_many_wait_their_turn(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more callers are queued than the bound; the others are held back, and all are served."""
+async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more callers are under way than the bound; the others hear so at once, and may come again."""
     monkeypatch.setattr(writer_module, "QUEUE_MAX", 4)
     other = lock(path)
     callers = Callers(live)
@@ -439,25 +594,16 @@ async def test_too_many_wait_their_turn(live: Live, path: Path, monkeypatch: pyt
             tasks.start_soon(callers.append, str(number))
         await trio.testing.wait_all_tasks_blocked()
         assert len(live.writer._unanswered) == 4
+        assert callers.reasons() == ["journal-unavailable"] * 46
+        with pytest.raises(Refusal, match="4 records wait for the journal"):
+            await live.writer.catch_up()
         other.close()
-    live.assert_whole(50)
-    assert sorted(texts(live.delivered), key=int) == [str(number) for number in range(50)]
-
-
-async def test_whoever_is_held_back_can_be_cancelled(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller whose turn has not come has appended nothing, so it may go."""
-    monkeypatch.setattr(writer_module, "QUEUE_MAX", 1)
-    other = lock(path)
-    callers = Callers(live)
-    async with trio.open_nursery() as tasks:
-        tasks.start_soon(callers.append, "first")
-        await trio.testing.wait_all_tasks_blocked()
-        with trio.move_on_after(0.01) as scope:
-            await live.writer.append([called("second")], CAUSE)
-        assert scope.cancelled_caught
-        other.close()
-    await live.writer.catch_up()
-    assert texts(live.delivered) == ["first"]
+    live.assert_whole(4)
+    taken = {name for name, answer in callers.answers.items() if not isinstance(answer, Refusal)}
+    assert set(texts(live.delivered)) == taken
+    for number in range(10):
+        await live.writer.submit([called(str(number))], CAUSE)
+    live.assert_whole(14)
 
 
 # ---- the end ----
@@ -471,12 +617,12 @@ async def test_what_is_queued_is_written_before_it_ends(live: Live, path: Path, 
         for number in range(50):
             tasks.start_soon(callers.append, str(number))
         await trio.testing.wait_all_tasks_blocked()
-        live.writer.append_soon([called("soon")], CAUSE)
+        live.writer.submit_soon([called("soon")], CAUSE)
         live.stop()
         await trio.testing.wait_all_tasks_blocked()
         assert not live.ended.is_set()
         with pytest.raises(Refusal) as refused:
-            await live.writer.append([called("late")], CAUSE)
+            await live.writer.submit([called("late")], CAUSE)
         assert refused.value.reason == "stopping"
         other.close()
     await live.ended.wait()
@@ -484,7 +630,7 @@ async def test_what_is_queued_is_written_before_it_ends(live: Live, path: Path, 
     assert callers.reasons() == []
     live.assert_whole(51)
     assert_whole(journal.store, 51)
-    for call in (partial(live.writer.append, [called("late")], CAUSE), live.writer.catch_up):
+    for call in (partial(live.writer.submit, [called("late")], CAUSE), live.writer.catch_up):
         with pytest.raises(Refusal) as refused:
             await call()
         assert refused.value.reason == "stopping"
@@ -498,7 +644,7 @@ async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monk
     try:
         live = await start(nursery, journal)
         other = lock(path)
-        live.writer.append_soon([called("soon")], CAUSE)
+        live.writer.submit_soon([called("soon")], CAUSE)
         await until(lambda: bool(live.writer._owed))
         other.close()
         live.stop()
@@ -518,10 +664,10 @@ async def test_what_could_not_be_written_is_told(
     try:
         live = await start(nursery, journal)
         other = lock(path)
-        live.writer.append_soon([called("soon")], CAUSE)
+        live.writer.submit_soon([called("soon")], CAUSE)
         live.stop()
         await live.ended.wait()
-        live.writer.append_soon([called("late"), called("later")], CAUSE)
+        live.writer.submit_soon([called("late"), called("later")], CAUSE)
         other.close()
         told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
         assert [line for line in told if line.startswith("1 outcomes could not be recorded")]
@@ -529,6 +675,28 @@ async def test_what_could_not_be_written_is_told(
         assert_whole(journal.store, 0)
     finally:
         journal.close()
+
+
+async def test_a_store_that_is_stuck_holds_nobody_up(
+    live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end has a bound: whoever still waits then is refused, although the store has not answered."""
+    monkeypatch.setattr(writer_module, "STOP_S", 0.05)
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "omac-journal"]
+    other = lock(path)
+    callers = Callers(live)
+    with trio.fail_after(4):  # the store gives up after five seconds
+        async with trio.open_nursery() as tasks:
+            tasks.start_soon(callers.append, "x")
+            await trio.testing.wait_all_tasks_blocked()
+            live.stop()
+        await live.ended.wait()
+    assert callers.reasons() == ["journal-unavailable"]
+    assert live.error is None
+    assert "did not take the last records" in caplog.text
+    other.close()
+    await trio.to_thread.run_sync(thread.join)
+    assert live.delivered == []
 
 
 async def test_a_fold_that_fails_ends_everything(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
@@ -541,7 +709,7 @@ async def test_a_fold_that_fails_ends_everything(journal: Journal, path: Path, n
             raise ZeroDivisionError
 
     live = await start(nursery, journal, 0, fold)
-    await live.writer.append([called("fine")], CAUSE)
+    await live.writer.submit([called("fine")], CAUSE)
     callers = Callers(live)
     with trio.fail_after(10):
         async with trio.open_nursery() as tasks:
@@ -567,12 +735,12 @@ async def test_nothing_is_folded_after_a_fold_failed(journal: Journal, path: Pat
 
     def fold(records: Sequence[Recorded]) -> None:
         batches.append(texts(records))
-        live.writer.append_soon([called("behind")], CAUSE)  # committed while this error is on its way
+        live.writer.submit_soon([called("behind")], CAUSE)  # committed while this error is on its way
         raise ZeroDivisionError
 
     live = await start(nursery, journal, 0, fold)
     with pytest.raises(Refusal):
-        await live.writer.append([called("poison")], CAUSE)
+        await live.writer.submit([called("poison")], CAUSE)
     await live.ended.wait()
     await trio.testing.wait_all_tasks_blocked()
     assert batches == [["poison"]]
@@ -581,7 +749,7 @@ async def test_nothing_is_folded_after_a_fold_failed(journal: Journal, path: Pat
 
 async def test_an_event_of_a_later_omac_ends_it_when_idle(live: Live, path: Path) -> None:
     """What cannot be understood is not passed over: omac ends, saying which position and that a later omac wrote it."""
-    await live.writer.append([called("x")], CAUSE)
+    await live.writer.submit([called("x")], CAUSE)
     append_elsewhere(path, b"\x01\x90", kind="thing.invented")
     with trio.fail_after(10):
         await live.ended.wait()
@@ -603,7 +771,7 @@ async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
         async with trio.open_nursery() as tasks:
             for number in range(20):
                 tasks.start_soon(callers.append, str(number))
-                tasks.start_soon(callers.append, f"aggregate/{number}", admitted("a", number + 1))
+                tasks.start_soon(callers.append, f"aggregate/{number}", admitted(f"a/{number}", 1))
             await trio.testing.wait_all_tasks_blocked()
             id_ = other.execute("INSERT INTO name(text) VALUES ('thing.invented') RETURNING id").fetchone()[0]
             other.execute(

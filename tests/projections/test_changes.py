@@ -7,9 +7,9 @@ import pytest
 from omac.domain import credential, ids, registration
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.directory import Activated, ActivationRequested, RouteStubbed
-from omac.domain.ids import HostId, TokenDigest
+from omac.domain.ids import HostId, StreamId, TokenDigest
 from omac.domain.recorded import Event
-from omac.domain.settings import SettingChanged
+from omac.domain.setting import SettingChanged, SettingChangeFailed, SettingChangeRequested
 from omac.domain.sidecar import GaveUp
 from omac.journal.registry import KIND_OF
 from omac.projections.accesses import audit_rows
@@ -54,7 +54,13 @@ def test_what_was_kept_from_running_is_refused(history: Any) -> None:
     history.append(ids.sidecar_stream(HOST, SHOP, "echo"), GaveUp("it fell"))
     history.log(ids.control_stream(HOST), ControlCalled("reload", "/w/shop", "tcp"))
     history.log(ids.control_stream(HOST), ControlRefused("activate", "/etc", "tcp", "outside-roots"))
-    history.log(ids.settings_stream(HOST), SettingChanged("serve.unapproved", "allow", "user /f"))
+    asked = SettingChangeRequested("serve.unapproved", "allow", "user /f")
+    for outcome in (
+        SettingChanged("serve.unapproved", "allow", "user /f"),
+        SettingChangeFailed("serve.unapproved", "no space left"),
+    ):
+        history.append(ids.setting_stream(HOST, "serve.unapproved"), asked, outcome)
+    history.log(StreamId(f"settings/{HOST}"), SettingChanged("serve.unapproved", None, "user /f"))  # an earlier omac
     history.append(ids.directory_stream(HOST, SHOP), Activated())
     assert [(one.kind, one.dir, one.skill, one.refused, one.reason) for one in changes(history)] == [
         ("skill.drifted", "/w/shop", "echo", True, "skill-changed"),
@@ -63,6 +69,8 @@ def test_what_was_kept_from_running_is_refused(history: Any) -> None:
         ("sidecar.gave-up", "/w/shop", "echo", True, "sidecar-down"),
         ("control.called", "/w/shop", None, False, None),
         ("control.refused", "/etc", None, True, "outside-roots"),
+        ("setting.changed", None, None, False, None),
+        ("setting.change-failed", None, None, True, None),
         ("setting.changed", None, None, False, None),
     ]
 

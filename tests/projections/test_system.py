@@ -15,13 +15,14 @@ from omac.domain import directory, ids, registration, sidecar
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.guard_record import GuardDenied
-from omac.domain.ids import HostId, LaunchId, RunId, TokenDigest
+from omac.domain.ids import HostId, LaunchId, RunId, StreamId, TokenDigest
 from omac.domain.recorded import Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Code, Registration
 from omac.domain.run import RunStarted, RunStopped
 from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
 from omac.domain.set_aside import PositionEmptied, PositionSetAside
+from omac.domain.setting import Setting, SettingChanged, SettingChangeRequested
 from omac.domain.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
 from omac.journal.registry import KINDS
 from omac.projections.status import status_of
@@ -227,3 +228,19 @@ def test_an_unknown_event_is_damage() -> None:
 
     with pytest.raises(Refusal, match="position 1 "):
         System().apply(Recorded(1, ids.access_stream(HOST), None, 0, "r", "omac", None, None, Unheard()))
+
+
+def test_settings_of_an_earlier_omac_and_of_this_one_are_one(history: Any) -> None:
+    """An earlier one kept a log of all settings; what it says holds until the setting's own stream says otherwise."""
+    log, own = StreamId(f"settings/{HOST}"), ids.setting_stream(HOST, "serve.unapproved")
+    history.log(log, SettingChanged("serve.unapproved", "allow", "user /f"))
+    history.log(log, SettingChanged("secrets.store", "vault", "user /f"))
+    assert status_of(System().replay(history.records)).settings == {
+        "secrets.store": "vault", "serve.unapproved": "allow",
+    }  # fmt: skip
+    history.append(own, SettingChangeRequested("serve.unapproved", None, "user /f"))
+    assert status_of(System().replay(history.records)).settings["serve.unapproved"] == "allow"
+    history.append(own, SettingChanged("serve.unapproved", None, "user /f"))
+    history.log(log, SettingChanged("serve.unapproved", "refuse", "user /f"))
+    system = System().replay(history.records)
+    assert (system.settings[own].state, system.settings[own].version) == (Setting("settled", "refuse"), 2)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.adapters.settings.files import BYTES_MAX, read_project, read_user, user_path, write_user
+from omac.adapters.settings.files import BYTES_MAX, changing_user, read_project, read_user, user_path
 from omac.domain.refusal import Refusal
 from omac.domain.settings import SETTINGS, SettingsFile
 
@@ -54,7 +54,10 @@ def write(path: Path, content: str | bytes) -> None:
 
 def put(environment: Environment, name: str, value: str | None) -> bool:
     """Set one setting, with nothing to record."""
-    return write_user(SETTINGS[name], value, environment, lambda path: None)
+    with changing_user(environment, SETTINGS[name], value) as change:
+        if change is not None:
+            change.write()
+        return change is not None
 
 
 def refused(call: Callable[[], object]) -> Refusal:
@@ -201,7 +204,7 @@ def test_nothing_to_change(environment: Environment, mine: Path, content: str, n
     """What the file says already is neither written nor recorded."""
     write(mine, content)
     before = mine.stat()
-    assert not write_user(SETTINGS[name], value, environment, pytest.fail)
+    assert not put(environment, name, value)
     assert mine.stat().st_ino == before.st_ino
 
 
@@ -245,15 +248,41 @@ def test_the_record_comes_first(environment: Environment, mine: Path) -> None:
     write(mine, KEPT)
     seen: list[str] = []
 
-    def record(path: str) -> None:
-        seen.append(path + Path(path).read_text())
-        raise Refusal("journal-unavailable", "no", fix=["-"])
+    def record() -> None:
+        with changing_user(environment, SETTINGS["secrets.store"], "vault") as change:
+            assert change is not None
+            seen.append(change.origin + mine.read_text())
+            raise Refusal("journal-unavailable", "no", fix=["-"])
 
-    setting = SETTINGS["secrets.store"]
-    assert refused(lambda: write_user(setting, "vault", environment, record)).reason == "journal-unavailable"
-    assert seen == [str(mine) + KEPT]
+    assert refused(record).reason == "journal-unavailable"
+    assert seen == [f"user {mine}" + KEPT]
     assert mine.read_text() == KEPT
     assert os.listdir(mine.parent) == [mine.name]
+
+
+@pytest.mark.parametrize(
+    ("content", "present"),
+    [
+        ("", None),
+        ("[serve]\nunapproved = 'refuse'\n", None),
+        ("[secrets]\nstore = 'keychain'\n", "keychain"),
+        ("[secrets]\nstore = 5\n", None),
+    ],
+)
+def test_a_change_knows_what_the_file_says(
+    environment: Environment, mine: Path, content: str, present: str | None
+) -> None:
+    """So that a change which omac was killed in can be closed; nobody else changes the file meanwhile."""
+    write(mine, content)
+    with changing_user(environment, SETTINGS["secrets.store"], "vault") as change:
+        assert change is not None
+        assert change.present == present
+        folder = os.open(mine.parent, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
+        assert mine.read_text() == content
+    assert mine.read_text() == content, "what is not written is not changed"
 
 
 def test_a_link_stays_a_link(environment: Environment, mine: Path, tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""eventsourcing's own tests of a recorder, on ours.
+
+They differ from what we promise in four things, which `LibraryRecorder` makes up for: they do not say who appends,
+they count versions from 0, they append from many threads at once, and a recorder of aggregates alone has no positions.
+"""
+
+import importlib
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+from uuid import uuid4
+
+from eventsourcing.persistence import StoredEvent
+
+from omac.journal.recorder import Envelope, SqlRecorder
+
+
+class LibraryRecorder(SqlRecorder):
+    """Our recorder as the library's tests use one."""
+
+    _turn = threading.Lock()
+    has_positions = True
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Any:
+        """Append for one caller."""
+        ours = [shifted(event, 1) for event in stored_events]
+        with self._turn:
+            positions = list(super().insert_events(ours, groups=[(len(ours), Envelope(1, "run", "omac"))]))
+        return positions if self.has_positions else None
+
+    def select_events(
+        self,
+        originator_id: Any,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Give the versions as they were given."""
+        above, up_to = (version if version is None else version + 1 for version in (gt, lte))
+        found = super().select_events(originator_id, gt=above, lte=up_to, desc=desc, limit=limit)
+        return [shifted(event, -1) for event in found]
+
+
+def shifted(event: StoredEvent, by: int) -> StoredEvent:
+    """The event with another version."""
+    return StoredEvent(event.originator_id, event.originator_version + by, event.topic, event.state)
+
+
+class OnOurs:
+    """Gives a library test case recorders on files of their own."""
+
+    INITIAL_VERSION = 0
+
+    def setUp(self) -> None:
+        """Make a place."""
+        self._folder = tempfile.TemporaryDirectory()
+        self._open: list[SqlRecorder] = []
+
+    def tearDown(self) -> None:
+        """Remove it."""
+        for recorder in self._open:
+            recorder.close()
+        self._folder.cleanup()
+
+    def create_recorder(self) -> Any:
+        """A recorder on an empty store."""
+        self._open.append(self.opened(str(Path(self._folder.name) / f"journal-{len(self._open)}.db")))
+        return self._open[-1]
+
+    def opened(self, path: str) -> LibraryRecorder:
+        """A recorder on a store that is made at `path`."""
+        raise NotImplementedError
+
+    def new_originator_id(self) -> str:
+        """Our streams have names."""
+        return f"stream/{uuid4()}"
+
+
+def cases() -> Any:
+    """The library's module of test cases. It tests ciphers too, and imports one that needs what we do not install."""
+    cipher = ModuleType("eventsourcing.cipher")
+    cipher.AESCipher = None  # type: ignore[attr-defined]  # no case of a recorder makes one
+    with mock.patch.dict(sys.modules, {cipher.__name__: cipher}):
+        return importlib.import_module("eventsourcing.tests.persistence")
+
+
+AggregateCase: Any = cases().AggregateRecorderTestCase
+ApplicationCase: Any = cases().ApplicationRecorderTestCase
+InterleavingCase: Any = cases().NonInterleavingNotificationIDsBaseCase

@@ -1,0 +1,90 @@
+"""domain/kernel/aggregate.py: what is decided folds, or is refused before anybody may append it."""
+
+from typing import Any
+
+import pytest
+
+from omac.domain import control
+from omac.domain.aggregates import AGGREGATES
+from omac.domain.control import ControlCalled
+from omac.domain.directory import Activated
+from omac.domain.kernel.aggregate import Aggregate, log
+from omac.domain.recorded import Event
+from omac.domain.refusal import Refusal
+from omac.journal.registry import KINDS
+
+
+class Counted(Event, frozen=True):
+    """One more."""
+
+    number: int
+
+
+def evolve(state: int, event: Event) -> int:
+    """Numbers follow each other."""
+    if not isinstance(event, Counted) or event.number != state + 1:
+        raise KeyError(f"{event} after {state}")
+    return event.number
+
+
+def counting(*numbers: int) -> Aggregate[int, Any]:
+    """An aggregate that decides on these numbers, whatever is asked."""
+    return Aggregate("run", 0, lambda command, state: [Counted(number) for number in numbers], evolve, (Counted,))
+
+
+def test_what_is_decided_folds() -> None:
+    """Each event on the state that the ones before it made."""
+    assert counting(4, 5, 6).decided("count", 3) == [Counted(4), Counted(5), Counted(6)]
+    assert counting().decided("count", 3) == []
+
+
+@pytest.mark.parametrize("numbers", [(1,), (5,), (4, 4), (4, 6)])
+def test_what_does_not_fold_is_refused(numbers: tuple[int, ...]) -> None:
+    """It is a defect of omac; the message says which event of which aggregate, and that nothing was recorded."""
+    with pytest.raises(
+        Refusal, match=r"str for a run means Counted, which cannot follow there .* nothing was"
+    ) as refused:
+        counting(*numbers).decided("count", 3)
+    assert (refused.value.reason, bool(refused.value.fix)) == ("unfoldable", True)
+
+
+def test_an_event_of_another_aggregate_is_refused() -> None:
+    """Even where the fold would take it."""
+    lying = Aggregate("run", 0, lambda command, state: [Activated()], lambda state, event: state, (Counted,))
+    with pytest.raises(Refusal, match="no event of a run") as refused:
+        lying.decided("lie", 0)
+    assert refused.value.reason == "unfoldable"
+
+
+def test_what_is_scrubbed_is_what_folds() -> None:
+    """The events that are given out are those that were proven."""
+    assert counting(9).decided("count", 3, lambda event: Counted(4)) == [Counted(4)]
+    with pytest.raises(Refusal):
+        counting(4).decided("count", 3, lambda event: Counted(9))
+
+
+def test_a_refusal_to_decide_is_the_callers() -> None:
+    """It comes out as it was made."""
+
+    def refuse(command: object, state: int) -> list[Event]:
+        raise Refusal("misuse", "not so")
+
+    with pytest.raises(Refusal, match="not so"):
+        Aggregate("run", 0, refuse, evolve, (Counted,)).decided("x", 0)
+
+
+def test_a_log_records_the_fact_itself() -> None:
+    """There is nothing to decide on, and only its own facts are taken."""
+    called = ControlCalled("reload", "/w", "socket")
+    assert control.AGGREGATE.decided(called, None) == [called]
+    with pytest.raises(Refusal) as refused:
+        log("control", (ControlCalled,)).decided(Activated(), None)
+    assert refused.value.reason == "unfoldable"
+
+
+def test_every_event_belongs_to_one_aggregate() -> None:
+    """No kind that the journal knows is without rules, and none has two."""
+    owned = [event for aggregate in AGGREGATES for event in aggregate.events]
+    assert len(owned) == len(set(owned))
+    assert set(owned) == {event for _, event in KINDS.values()}
+    assert len({aggregate.name for aggregate in AGGREGATES}) == len(AGGREGATES)

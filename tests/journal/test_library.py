@@ -1,0 +1,34 @@
+"""The recorder on SQLite keeps what eventsourcing's own tests ask of a recorder."""
+
+import secrets
+
+from contract import library
+
+from omac.journal.schema import open_for_reading, open_for_writing
+
+
+class OnSqlite(library.OnOurs):
+    """On files."""
+
+    def opened(self, path: str) -> library.LibraryRecorder:
+        """A recorder on a file that is made."""
+        writer = open_for_writing(path, secrets.token_hex(8))
+        return library.LibraryRecorder(path, open_for_reading(path), writer)
+
+
+class TestAggregates(OnSqlite, library.AggregateCase):
+    """Streams: versions, conflicts, and selections."""
+
+    def opened(self, path: str) -> library.LibraryRecorder:
+        """One that keeps its positions to itself."""
+        recorder = super().opened(path)
+        recorder.has_positions = False
+        return recorder
+
+
+class TestApplications(OnSqlite, library.ApplicationCase):
+    """Positions, selections by position and topic, and many threads at once."""
+
+
+class TestInterleaving(OnSqlite, library.InterleavingCase):
+    """The positions of two callers' events do not mix."""
