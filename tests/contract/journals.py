@@ -22,7 +22,7 @@ from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Cause, Draft, Recorded
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
-from omac.journal.reader import Reader, Row
+from omac.journal.reader import Reader
 from omac.journal.recorder import Conflict, Envelope, SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
@@ -60,9 +60,9 @@ class ReadApart(SqlRecorder):
         """As in the recorder."""
         return self.apart.journal_id()
 
-    def rows(self, after: int, limit: int, until: int | None = None) -> list[Row]:
+    def select_notifications(self, *bounds: Any, **options: Any) -> Sequence[Any]:
         """As in the recorder."""
-        return self.apart.rows(after, limit, until)
+        return self.apart.select(*bounds, **options)
 
     def kinds(self) -> Iterator[tuple[str, int]]:
         """As in the recorder."""

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from contract.journals import called, journal_at
+from contract.journals import called, commit_now, journal_at
 
 from omac.domain.ids import HostId, StreamId, run_stream
-from omac.domain.recorded import Cause, Draft, Event
+from omac.domain.recorded import Draft, Event
 from omac.domain.run import RunRecovered, RunStarted, RunStopped
-from omac.journal.codec import Codec, Versioned
+from omac.journal.codec import Codec
 
 HOST = HostId("h")
 STARTED = RunStarted("opencode", "0", 1, 1, "boot", ())
@@ -41,7 +41,7 @@ def journal_of(path: Path) -> None:
     """A closed journal with that history, at positions 1 to 9."""
     journal = journal_at(path)
     for draft in history():
-        journal.save(Versioned(draft.stream, draft.version, draft.event), meta=journal.meta(Cause("person")))
+        commit_now(journal, [draft])
     journal.close()
 
 

@@ -7,13 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contract.journals import called, journal_at, texts
+from contract.journals import called, commit_now, journal_at, texts
 
-from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.backup import back_up, inspect, restore
-from omac.journal.codec import Versioned
 from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
 
@@ -24,7 +22,7 @@ def append(journal: Journal, *words: str) -> None:
     """Append one event for each word."""
     for word in words:
         draft = called(word)
-        journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(Cause("person")))
+        commit_now(journal, [draft])
 
 
 def read(path: Path) -> list[str]:

@@ -4,14 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from contract.journals import called, journal_at
+from contract.journals import called, commit_now, journal_at
 
-from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.journal import file
 from omac.journal import format as journal_format
 from omac.journal.application import Journal
-from omac.journal.codec import Versioned
 from omac.journal.format import IsLiving, Present
 from omac.journal.opening import open_journal
 
@@ -27,7 +25,7 @@ def opened(path: Path, run: str, is_living: IsLiving, schema_known: int = 2) -> 
 def append(journal: Journal, word: str = "x") -> None:
     """Append one event."""
     draft = called(word)
-    journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(Cause("person")))
+    commit_now(journal, [draft])
 
 
 def refused(act: Callable[[], object]) -> Refusal:

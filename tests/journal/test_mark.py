@@ -5,12 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from contract.journals import called
+from contract.journals import called, commit_now
 
-from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.codec import Versioned
 from omac.journal.mark import Mark
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
@@ -26,7 +24,7 @@ def opened(path: Path, *words: str) -> Journal:
     journal = open_journal(str(path), "run", lambda: 1, mark=marked(path))
     for word in words:
         draft = called(word)
-        journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(Cause("person")))
+        commit_now(journal, [draft])
     return journal
 
 

@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contract.journals import called, journal_at, run_python, sqlite_recorder, texts
-from contract.recorder import group, log, versions
+from contract.journals import called, commit_now, journal_at, run_python, sqlite_recorder, texts
+from contract.recorder import group, insert, log, versions
 
-from omac.domain.recorded import Cause
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Draft, Entry
 from omac.domain.refusal import Refusal
-from omac.journal.codec import Versioned
 from omac.journal.reader import Reader, ReadJournal
 
 
@@ -19,7 +19,7 @@ from omac.journal.reader import Reader, ReadJournal
 def filled(path: Path) -> Path:
     """A journal with one stream of three versions and a log, closed."""
     with closing(sqlite_recorder(str(path))) as recorder:
-        recorder.insert_groups([group(versions("a", 1, 2)), group(log("l", b"x"), versions("a", 3))])
+        insert(recorder, [group(versions("a", 1, 2)), group(log("l", b"x"), versions("a", 3))])
     return path
 
 
@@ -38,7 +38,11 @@ def change(path: Path, statement: str) -> None:
 
 def test_the_versions_of_a_stream(reader: Reader) -> None:
     """An aggregate is read in the order of its versions; a log and a stream that nobody named have none."""
-    assert [(row.version, row.body) for row in reader.versions("a")] == [(1, b"a:1"), (2, b"a:2"), (3, b"a:3")]
+    assert [(row.originator_version, row.state) for row in reader.versions("a")] == [
+        (1, b"a:1"),
+        (2, b"a:2"),
+        (3, b"a:3"),
+    ]
     assert reader.versions("l") == reader.versions("nobody") == []
 
 
@@ -47,10 +51,10 @@ def test_a_state_is_loaded(path: Path) -> None:
     draft = called("x")
     with closing(journal_at(path)) as journal:
         for version in (1, 2):
-            journal.save(Versioned("a", version, draft.event), meta=journal.meta(Cause("person")))
+            commit_now(journal, [Draft(StreamId("a"), version, draft.event)])
     with closing(ReadJournal(str(path))) as reading:
         loaded = reading.load(draft.stream, (), lambda state, event: (*state, event))
-        assert loaded == ((), 0)
+        assert loaded == Entry(())
         assert texts(list(reading.records())) == ["x", "x"]
 
 
@@ -58,8 +62,8 @@ def test_a_state_is_loaded(path: Path) -> None:
     ("statement", "read"),
     [
         ("DELETE FROM head", Reader.head),
-        ("DELETE FROM name WHERE text = 'a'", lambda reader: reader.rows(0, 10)),
-        ("DROP TABLE name", lambda reader: reader.rows(0, 10)),
+        ("DELETE FROM name WHERE text = 'a'", lambda reader: reader.select(1, 10)),
+        ("DROP TABLE name", lambda reader: reader.select(1, 10)),
         ("DROP TABLE event", Reader.kinds),
     ],
 )
@@ -98,6 +102,6 @@ WATCHED = """
 def test_reading_needs_little(path: Path) -> None:
     """Nothing heavy is loaded, and SQLite alone opens the file: closing it elsewhere would drop SQLite's locks."""
     with closing(journal_at(path)) as journal:
-        journal.save(Versioned("a", 1, called("x").event), meta=journal.meta(Cause("person")))
+        commit_now(journal, [Draft(StreamId("a"), 1, called("x").event)])
     done = run_python(WATCHED, str(path))
     assert (done.returncode, done.stdout) == (0, "1\n"), done

@@ -5,14 +5,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from contract.journals import called, journal_at
+from contract.journals import called, commit_now, journal_at
 
 from omac.domain.ids import HostId
-from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.set_aside import PositionEmptied, PositionSetAside
 from omac.journal.check import Finding, check
-from omac.journal.codec import Versioned
 from omac.journal.file import SCHEMA
 from omac.journal.reader import ReadJournal
 from omac.journal.repair import Repair
@@ -50,7 +48,7 @@ def test_a_damaged_journal_is_never_the_end(path: Path, damage: str) -> None:
     assert findings(path) == []
     journal = journal_at(path)
     draft = called("after")
-    journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(Cause("person")))
+    commit_now(journal, [draft])
     records = list(journal.records())
     journal.close()
     touched = {finding.position for finding in planned}

@@ -8,13 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contract.journals import called, journal_at, python, texts
+from contract.journals import called, commit_now, journal_at, python, texts
 
-from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.check import check
-from omac.journal.codec import Versioned
 from omac.journal.reader import ReadJournal
 from omac.projections.system import System
 
@@ -23,7 +21,7 @@ def append(journal: Journal, *words: str) -> None:
     """Append one event for each word."""
     for word in words:
         draft = called(word)
-        journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(Cause("person")))
+        commit_now(journal, [draft])
 
 
 def read(path: Path) -> list[str]:
@@ -139,13 +137,13 @@ def test_a_cut_log_that_others_have_open_is_not_written_over(path: Path) -> None
     writer = """
         import os, sys
         from pathlib import Path
-        from contract.journals import called, journal_at
+        from contract.journals import called, commit_now, journal_at
         from omac.domain.recorded import Cause
         from omac.journal.codec import Versioned
         journal = journal_at(Path(sys.argv[1]))
         for number in range(60):
             draft = called(str(number) * 500)
-            journal.save(Versioned(draft.stream, None, draft.event), meta=journal.meta(Cause("person")))
+            commit_now(journal, [draft])
         print("written", flush=True)
         sys.stdin.read()
         os.truncate(sys.argv[1] + "-wal", 0)

@@ -808,7 +808,7 @@ async def test_a_damaged_row_ends_it(live: Live, path: Path) -> None:
 )
 async def test_a_gap_in_what_others_committed_ends_it(live: Live, path: Path, change: str) -> None:
     """A row that is missing among what is read on, and a head beside the last row, are damage and not passed over."""
-    await live.writer.append([called("x")], CAUSE)
+    await live.writer.submit([called("x")], CAUSE)
     other = lock(path)  # what follows is one commit to the feed
     for position in (2, 3):
         other.execute(
