@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from real_omac import COMMAND, Done, Omac, Serving, curl
+from real_omac import COMMAND, Done, Omac, Serving, curl, eventually
 
 NAMES = ("TOKEN", "PEM", "SPARE", "REGION", "LIMIT", "MODE", "HOST_SIDE", "NOTE")
 META = """\
@@ -124,6 +124,10 @@ def everywhere(omac: Omac, *done: Done) -> bytes:
 
 def waiting(serving: Serving, project: Path) -> dict[str, Any]:
     """The skill, found to be waiting for values."""
-    skill = serving.skill(project, "slack")
-    assert skill["state"] == "pending_credentials", skill
+
+    def found() -> dict[str, Any] | None:
+        skill = serving.skill(project, "slack")
+        return skill if skill["state"] == "pending_credentials" else None
+
+    skill: dict[str, Any] = eventually(found, 5.0, "the server to notice what a command recorded")
     return skill
