@@ -1,6 +1,6 @@
 """Journals as commands open them: what short-lived programs left in the spool is taken in first.
 
-A spool belongs to the journal that is in use in its state directory. A command that names another one, an old copy
+A spool belongs to one journal (`adapters/linux/in_use.py: spool_of`): a command that names another one, an old copy
 say, gets that as it is.
 """
 
@@ -17,7 +17,7 @@ from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
 from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
-from omac.journal.spool import FOLDER, waiting_in
+from omac.journal.spool import waiting_in
 
 if TYPE_CHECKING:  # whoever appends loads SQLAlchemy and eventsourcing; whoever reads does without
     from omac.journal.application import Journal
@@ -26,11 +26,11 @@ if TYPE_CHECKING:  # whoever appends loads SQLAlchemy and eventsourcing; whoever
 _log = logging.getLogger("omac.journal")
 
 
-def inbox_of(state: StateDir, host: HostId) -> "Inbox":
-    """The spool of a state directory."""
+def inbox_of(state: StateDir, host: HostId, journal: str) -> "Inbox":
+    """The spool of a journal in a state directory."""
     from omac.journal.ingestion import Inbox
 
-    return Inbox(_folder(state), host)
+    return Inbox(state.spool(journal), host)
 
 
 def to_write(
@@ -40,8 +40,7 @@ def to_write(
     from omac.journal.opening import open_journal
 
     path = state.journal_in_use(environment, flag)
-    inbox = inbox_of(state, host) if path == state.journal_in_use(environment) else None
-    mark = mark_of(state, path)
+    inbox, mark = inbox_of(state, host, path), mark_of(state, path)
     return open_journal(path, secrets.token_hex(6), clock, inbox, is_living=birth.is_living, mark=mark)
 
 
@@ -52,16 +51,16 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
     """
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, flag)
-    waiting = waiting_in(_folder(state))
-    if waiting and path == state.journal_in_use(environment):
+    spool = state.spool(path)
+    if waiting := waiting_in(spool):
         from omac.journal.opening import open_journal
 
         try:
-            inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
+            inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)), path)
             mark = mark_of(state, path)
             open_journal(path, "", time.time_ns, inbox, is_living=birth.is_living, mark=mark).close()
         except Refusal as refusal:
-            _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
+            _log.warning("what is in %s is not shown (%d records): %s", spool, len(waiting), refusal.message)
     return ReadJournal(path, mark_of(state, path))
 
 
@@ -77,7 +76,3 @@ def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
 def mark_of(state: StateDir, path: str) -> Mark:
     """Return what a state directory knows of the journal at `path`."""
     return Mark.of(state.path, path)
-
-
-def _folder(state: StateDir) -> str:
-    return os.path.join(state.path, FOLDER)

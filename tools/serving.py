@@ -100,7 +100,7 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
-        inbox = inbox_of(self.state, host)
+        inbox = inbox_of(self.state, host, path)
         run = secrets.token_hex(6)
         self.journal = open_journal(
             path,
