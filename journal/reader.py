@@ -169,11 +169,16 @@ class ReadJournal:
 
 
 def records(store: Rows, codec: Codec, after: int, until: int | None) -> Iterator[Recorded]:
-    """Return all records above position `after`, up to `until`, in order. Raises Refusal for unreadable ones."""
+    """Return all records above position `after`, up to `until`, in order.
+
+    Raises Refusal for one that cannot be read or is missing.
+    """
     while rows := store.rows(after, PAGE, until):
         for row in rows:
+            after += 1
+            if row.position != after:
+                raise damaged(store.path, f"position {after} is missing")
             yield recorded(store, codec, row)
-        after = rows[-1].position
 
 
 def recorded(store: Rows, codec: Codec, row: Row) -> Recorded:

@@ -6,16 +6,6 @@ from pathlib import Path
 
 JOURNAL = Path(__file__).parents[2] / "journal"
 OPENERS = {"open", "connect", "create_engine", "read_bytes", "read_text", "write_bytes", "write_text", "copyfile"}
-    "open",
-    "connect",
-    "create_engine",
-    "read_bytes",
-    "read_text",
-    "write_bytes",
-    "write_text",
-    "copy",
-    "copyfile",
-}
 ALLOWED = {
     ("file.py", "_connect"): "sqlite3 alone, to read",
     ("schema.py", "open_for_writing"): "SQLAlchemy, to write; and pooled connections of it",
