@@ -188,11 +188,16 @@ class ReadJournal:
 
 
 def records(log: NotificationLog, path: str, codec: Codec, after: int, until: int | None) -> Iterator[Recorded]:
-    """Return all records above position `after`, up to `until`, in order. Raises Refusal for unreadable ones."""
+    """Return all records above position `after`, up to `until`, in order.
+
+    Raises Refusal for one that cannot be read or is missing.
+    """
     while rows := log.select(after, PAGE, until, inclusive_of_start=False):
         for row in rows:
+            after += 1
+            if row.id != after:
+                raise damaged(path, f"position {after} is missing")
             yield recorded(path, codec, row)
-        after = rows[-1].id
 
 
 def recorded(path: str, codec: Codec, row: Row) -> Recorded:

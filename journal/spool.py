@@ -21,7 +21,6 @@ TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FOLDER = "spool"  # in the state directory
 FORM = 1  # of the files: a later form is not guessed at
 RECORD_MAX = 65_536  # bytes of one file
 ID_MAX = 64

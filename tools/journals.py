@@ -1,6 +1,6 @@
 """Journals as commands open them: what short-lived programs left in the spool is taken in first.
 
-A spool belongs to the journal that is in use in its state directory. A command that names another one, an old copy
+A spool belongs to one journal (`adapters/linux/in_use.py: spool_of`): a command that names another one, an old copy
 say, gets that as it is.
 """
 
@@ -19,7 +19,7 @@ from omac.domain.refusal import Refusal
 from omac.journal.inbox import Inbox
 from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
-from omac.journal.spool import FOLDER, waiting_in
+from omac.journal.spool import waiting_in
 
 if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
     from omac.journal.application import Journal
@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads
 _log = logging.getLogger("omac.journal")
 
 
-def inbox_of(state: StateDir, host: HostId) -> Inbox:
-    """The spool of a state directory."""
-    return Inbox(_folder(state), host)
+def inbox_of(state: StateDir, host: HostId, journal: str) -> Inbox:
+    """The spool of a journal in a state directory."""
+    return Inbox(state.spool(journal), host)
 
 
 def to_write(
@@ -41,8 +41,7 @@ def to_write(
     path = state.journal_in_use(environment, flag)
     mark = mark_of(state, path)
     journal = open_journal(path, secrets.token_hex(6), clock, is_living=birth.is_living, mark=mark)
-    if path == state.journal_in_use(environment):
-        _take_in(inbox_of(state, host), journal)
+    _take_in(inbox_of(state, host, path), journal)
     return journal
 
 
@@ -53,17 +52,17 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
     """
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, flag)
-    waiting = waiting_in(_folder(state))
-    if waiting and path == state.journal_in_use(environment):
+    spool = state.spool(path)
+    if waiting := waiting_in(spool):
         from omac.journal.opening import open_journal
 
         try:
-            inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)))
+            inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)), path)
             mark = mark_of(state, path)
             with closing(open_journal(path, "", time.time_ns, is_living=birth.is_living, mark=mark)) as journal:
                 _take_in(inbox, journal)
         except Refusal as refusal:
-            _log.warning("what is in %s is not shown (%d records): %s", _folder(state), len(waiting), refusal.message)
+            _log.warning("what is in %s is not shown (%d records): %s", spool, len(waiting), refusal.message)
     return ReadJournal(path, mark_of(state, path))
 
 
@@ -90,7 +89,3 @@ def _take_in(inbox: Inbox, journal: "Journal") -> None:
         from omac.services.kernel.opened import OpenedJournal
 
         trio.run(try_to_ingest, inbox, OpenedJournal(journal, inbox.host), INGESTION_S)
-
-
-def _folder(state: StateDir) -> str:
-    return os.path.join(state.path, FOLDER)

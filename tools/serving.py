@@ -125,7 +125,7 @@ class Server:
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
         self.engine = Engine(self.journal, host, beside=options.beside)
-        self._intake = Intake(inbox_of(self.state, host), self.engine)
+        self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
         self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))

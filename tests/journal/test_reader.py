@@ -14,6 +14,8 @@ from omac.domain.recorded import Draft, Entry
 from omac.domain.refusal import Refusal
 from omac.journal.reader import Reader, ReadJournal
 
+from .damage import journal_of
+
 
 @pytest.fixture
 def filled(path: Path) -> Path:
@@ -105,3 +107,12 @@ def test_reading_needs_little(path: Path) -> None:
         commit_now(journal, [Draft(StreamId("a"), 1, called("x").event)])
     done = run_python(WATCHED, str(path))
     assert (done.returncode, done.stdout) == (0, "1\n"), done
+
+
+def test_a_gap_is_not_passed_over(path: Path) -> None:
+    """Whoever reads in order notices a row that is missing, without folding anything."""
+    journal_of(path)
+    change(path, "DELETE FROM event WHERE position = 2")
+    with closing(ReadJournal(str(path))) as journal, pytest.raises(Refusal, match="position 2 is missing") as refused:
+        list(journal.records())
+    assert refused.value.reason == "journal-damaged"

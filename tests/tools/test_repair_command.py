@@ -66,7 +66,11 @@ def test_a_gap_is_refused_by_every_command(omac: Omac) -> None:
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     omac.ok("settings", "set", "secrets.store", "vault")
-    for statement in ("DELETE FROM event WHERE position = 1", "UPDATE head SET position = position + 2"):
+    for statement in (
+        "DELETE FROM event WHERE position = 1",
+        "DELETE FROM event WHERE position = 2",
+        "UPDATE head SET position = position + 2",
+    ):
         spoil(omac, statement)
         for command in (("status",), ("audit",), ("approve", "echo", "--revoke", "--workdir", str(project))):
             done = omac.run(*command)

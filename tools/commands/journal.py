@@ -24,7 +24,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     journal = to_read(environment, journal_path)
     try:
         head = journal.store.head()
-        inbox = inbox_of(StateDir.of(environment), HostId(""))
+        inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)
         found = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),
