@@ -49,6 +49,7 @@ class Engine(Execution):
         self.clock = journal.clock
         self.seat = seat_beside(host, self.run) if beside else seat_of_server(host)
         self.system = System().replay(journal.records())
+        self._journal = journal
         self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
@@ -148,6 +149,9 @@ class Engine(Execution):
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
         return await self._writer.submit(drafts, cause, spooled, late)
+
+    def _is_recorded(self, spooled: Spooled) -> bool:
+        return self._journal.store.has_recorded(spooled)
 
     async def _catch_up(self) -> None:
         await self._writer.catch_up()

@@ -107,7 +107,7 @@ class _Ingestion:
 
     def _is_hopeless(self, record: SpooledRecord) -> bool:
         """Whether what it follows will not come any more."""
-        if record.version is None:
+        if record.version in (None, 1):
             return True
         begun = self._execution.entry(sandbox.AGGREGATE, record.stream).version > 0
         return begun or self._execution.clock() - record.at > WAIT_NS

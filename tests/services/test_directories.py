@@ -273,7 +273,7 @@ async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) ->
             (omac.activate, "/etc", "outside-roots"),
             (omac.deactivate, "/etc/" + "x" * 2_000, "outside-roots"),
             (omac.reload, "/w/shop", "directory-offline"),
-            (omac.activate, "/\udcff", "outside-roots"),
+            (omac.reload, "/\udcff", "outside-roots"),
         ):
             with pytest.raises(Refusal) as caught:
                 await action(written)
@@ -284,7 +284,7 @@ async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) ->
             ("activate", "outside-roots"),
             ("deactivate", "outside-roots"),
             ("reload", "directory-offline"),
-            ("activate", "outside-roots"),
+            ("reload", "outside-roots"),
         ]
         assert (len(found[1].dir), found[3].dir) == (1_024, "/?")
         assert omac.status().control == {"called": 0, "refused": 4}

@@ -116,8 +116,9 @@ class Desk:
         self.journal = journal
         self.freezer = Freezer()
         self.store = Store()
-        self.credentials = Credentials(OpenedJournal(journal, HOST), self.store, b"k" * 32)
-        self.registering = Registering(journal, HOST, self.freezer, self.credentials)
+        execution = OpenedJournal(journal, HOST)
+        self.credentials = Credentials(execution, self.store, b"k" * 32)
+        self.registering = Registering(execution, self.freezer, self.credentials)
 
     def kinds(self) -> list[str]:
         """What is in the journal, by name of event."""
@@ -304,11 +305,11 @@ async def test_values_are_for_the_skill_in_its_base_folder(desk: Desk, echo: Can
 async def test_revoking_and_forgetting(desk: Desk, echo: Candidate) -> None:
     """Each once; what is forgotten is as if it had never been known."""
     await desk.registering.approve(echo)
-    assert [desk.registering.revoke(echo), desk.registering.revoke(echo)] == [True, False]
+    assert [await desk.registering.revoke(echo) for _ in range(2)] == [True, False]
     assert desk.registering.known(echo).found is not None
     await desk.registering.approve(echo)
     stream = ids.registration_stream(HOST, echo.place.scope, "agents", "echo")
-    assert [desk.registering.deregister(stream), desk.registering.deregister(stream)] == [True, False]
+    assert [await desk.registering.deregister(stream) for _ in range(2)] == [True, False]
     assert desk.registering.known(echo).found is None
     last = [record.event for record in desk.journal.records()][-2:]
     assert [type(event) for event in last] == [ApprovalRevoked, Deregistered]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -364,8 +363,7 @@ async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, ski
             nursery.start_soon(omac.activate, "/w/b")
             await omac.until(lambda: omac.directory("/w/b").status == "activating")
             stream = ids.directory_stream(omac.engine.host, ids.GLOBAL)
-            stop = partial(directory.decide, directory.RequestDeactivation("x"))
-            await omac.engine.execute(directory.AGGREGATE, stream, stop)
+            await omac.engine.execute(directory.AGGREGATE, stream, directory.RequestDeactivation("x"))
             omac.folders.go_on()
         assert omac.directory("/w/b").status == "active"
         assert (await omac.activate("/w/c")).state == "active"

@@ -1,4 +1,4 @@
-"""services/engine.py: decide on the live state, append, and continue when it is folded."""
+"""services/kernel/engine.py: what is executed is folded, observed, and wakes who waits for it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 import trio
+from contract.journals import decide_now
 from trio.testing import wait_all_tasks_blocked
 
-from omac.domain import ids, registration
+from omac.domain import access, control, ids, registration
 from omac.domain.access import AccessRequested
 from omac.domain.control import ControlCalled
 from omac.domain.ids import HostId
-from omac.domain.recorded import Cause, Draft, Event, Recorded
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
-from omac.domain.registration import Code, Discover, Registration
-from omac.journal.application import DECISIONS_MAX, Journal
+from omac.domain.registration import Code, Discover
+from omac.journal.application import Journal
 from omac.journal.opening import open_journal
 from omac.services.kernel.engine import together
 
@@ -27,8 +29,11 @@ STREAM = ids.registration_stream(HOST, "scope", "agents", "echo")
 OTHER_STREAM = ids.registration_stream(HOST, "scope", "agents", "other")
 
 
-def found(number: int) -> Callable[[Registration], list[Event]]:
-    return partial(registration.decide, Discover(Code("/s", f"sha256:{number}"), "/w"))
+BESIDE = Addressed(control.AGGREGATE, ids.control_stream(HOST), ControlCalled("reload", "/w", "socket"))
+
+
+def found(number: int) -> Discover:
+    return Discover(Code("/s", f"sha256:{number}"), "/w")
 
 
 @pytest.fixture
@@ -40,15 +45,14 @@ def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
 
 
 def append(journal: Journal, number: int, stream: Any = STREAM) -> None:
-    journal.execute(stream, Registration(), registration.evolve, found(number), Cause("person"))
+    decide_now(journal, registration.AGGREGATE, stream, found(number))
 
 
 async def test_a_decision_is_folded_when_execute_returns(serving: Serving) -> None:
     """Whoever appended sees its own events, with versions from 1, and what stands beside them."""
     async with serving(reactors=False) as omac:
-        beside = Draft(ids.control_stream(HOST), None, ControlCalled("reload", "/w", "socket"))
         recorded = await omac.engine.execute(
-            omac.engine.system.registrations, STREAM, found(1), Cause("person", "c1"), [beside]
+            registration.AGGREGATE, STREAM, found(1), Cause("person", "c1"), beside=[BESIDE]
         )
         assert [(r.position, r.version, r.correlation) for r in recorded] == [(1, None, "c1"), (2, 1, "c1")]
         assert omac.engine.system.registrations[STREAM].state.found == Code("/s", "sha256:1")
@@ -58,10 +62,9 @@ async def test_a_decision_is_folded_when_execute_returns(serving: Serving) -> No
 async def test_no_events_no_record(serving: Serving) -> None:
     """A decision for nothing appends nothing, not even what would stand beside it."""
     async with serving(reactors=False) as omac:
-        beside = Draft(ids.control_stream(HOST), None, ControlCalled("reload", "/w", "socket"))
         for _ in range(2):
             await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
-        assert await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), None, [beside]) == ()
+        assert await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), beside=[BESIDE]) == ()
         assert omac.journal.store.head() == 1
 
 
@@ -80,63 +83,6 @@ async def test_one_decision_at_a_time_for_each_aggregate(serving: Serving) -> No
             for number in range(50):
                 tasks.start_soon(omac.engine.execute, registration.AGGREGATE, STREAM, found(number))
         assert omac.engine.system.registrations[STREAM].version == 50
-
-
-async def test_a_decision_is_made_anew_after_a_conflict(serving: Serving, other: Journal) -> None:
-    """When another process was first, its events count in the second decision."""
-    async with serving(reactors=False) as omac:
-        seen: list[Code | None] = []
-
-        def decide(state: Registration) -> list[Event]:
-            seen.append(state.found)
-            if len(seen) == 1:
-                append(other, 1)
-            return found(2)(state)
-
-        (recorded,) = await omac.engine.execute(registration.AGGREGATE, STREAM, decide)
-        assert seen == [None, Code("/s", "sha256:1")]
-        assert (recorded.position, recorded.version) == (2, 2)
-
-
-async def test_a_conflict_can_make_the_decision_needless(serving: Serving, other: Journal) -> None:
-    """When another process was first with the same, nothing is left to do."""
-    async with serving(reactors=False) as omac:
-
-        def decide(state: Registration) -> list[Event]:
-            append(other, 1)
-            return found(1)(state)
-
-        assert await omac.engine.execute(registration.AGGREGATE, STREAM, decide) == ()
-        assert omac.journal.store.head() == 1
-
-
-async def test_contention_is_refused(serving: Serving, other: Journal) -> None:
-    """After five conflicts the caller hears of it; nothing was changed, and the next may try."""
-    async with serving(reactors=False) as omac:
-        tries: list[int] = []
-
-        def decide(state: Registration) -> list[Event]:
-            tries.append(1)
-            append(other, len(tries))
-            return found(1_000)(state)
-
-        with pytest.raises(Refusal) as caught:
-            await omac.engine.execute(registration.AGGREGATE, STREAM, decide)
-        assert (caught.value.reason, len(tries)) == ("contention", DECISIONS_MAX)
-        assert omac.journal.store.head() == DECISIONS_MAX
-        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1_000))
-
-
-async def test_a_refused_decision_is_the_callers(serving: Serving) -> None:
-    """It comes as itself, and the next decision on the aggregate is not held up."""
-    async with serving(reactors=False) as omac:
-
-        def refuse(_: Registration) -> list[Event]:
-            raise Refusal("misuse", "no")
-
-        with pytest.raises(Refusal, match="no"):
-            await omac.engine.execute(registration.AGGREGATE, STREAM, refuse)
-        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
 
 
 async def test_every_record_is_observed_once_in_order(serving: Serving, other: Journal) -> None:
@@ -199,8 +145,13 @@ async def test_a_log_is_appended_to_without_versions(serving: Serving) -> None:
     """`record` returns when the record is durable."""
     async with serving(reactors=False) as omac:
         event = AccessRequested("/w", "echo", "echo", None, "GET", "/")
-        recorded: Recorded = await omac.engine.record(Draft(ids.access_stream(HOST), None, event), Cause("agent"))
+        fact = Addressed(access.AGGREGATE, ids.access_stream(HOST), event)
+        recorded: Recorded
+        (recorded,) = await omac.engine.record([fact], Cause("agent"))
         assert (recorded.position, recorded.version) == (omac.journal.store.head(), None)
+        omac.engine.record_soon([fact, fact], Cause("agent"))
+        await omac.caught_up()
+        assert omac.status().accesses["open"] == 3
 
 
 async def test_together_raises_a_plain_refusal() -> None:

@@ -1,4 +1,4 @@
-"""journal/ingestion.py: what was spooled is in the journal once, whatever happens on the way there."""
+"""services/kernel/ingestion.py, journal/inbox.py: what was spooled is in the journal once, whatever happens."""
 
 import fcntl
 import itertools
@@ -7,12 +7,14 @@ import logging
 import os
 import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from contract.journals import lock, python, run_python
+import trio
+from contract.journals import decide_now, journal_at, lock, python, run_python
 from contract.launches import AT, REQUEST, WHOLE, Program
 from contract.media import needs_bubblewrap, small_disk
 from hypothesis import HealthCheck, given, settings
@@ -24,26 +26,31 @@ from omac.domain.guard_record import GuardDenied
 from omac.domain.ids import HostId, LaunchId
 from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
-from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested, Sandbox
+from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
 from omac.journal.application import Journal
+from omac.journal.inbox import REJECTED, Inbox
 from omac.journal.opening import open_journal, read_journal
 from omac.journal.registry import KIND_OF
 from omac.journal.spool import RECORD_MAX
 from omac.projections.status import status_of
 from omac.projections.system import System
-from omac.services.kernel.ingestion import REJECTED, WAIT_NS, Inbox, ingest
+from omac.services.kernel.ingestion import WAIT_NS, ingest, try_to_ingest
+from omac.services.kernel.opened import OpenedJournal
 
 HOST = HostId("host0001")
 NOBODY = 65_534
 INGEST = """
     import sys, time
+    import trio
     from omac.domain.ids import HostId
-    from omac.services.kernel.ingestion import Inbox, ingest
+    from omac.journal.inbox import Inbox
     from omac.journal.opening import open_journal
-    journal = open_journal(sys.argv[1], "run", time.time_ns)
+    from omac.services.kernel.ingestion import ingest
+    from omac.services.kernel.opened import OpenedJournal
+    journal, host = open_journal(sys.argv[1], "run", time.time_ns), HostId("host0001")
     print("ready", flush=True)
     sys.stdin.readline()
-    print(ingest(Inbox(sys.argv[2], HostId("host0001")), journal))
+    print(trio.run(ingest, Inbox(sys.argv[2], host), OpenedJournal(journal, host)))
     journal.close()
 """
 KILLED_AT = """
@@ -52,6 +59,19 @@ KILLED_AT = """
         os.kill(os.getpid(), signal.SIGKILL)
     os.unlink = die
 """
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a journal may be made; its folder is not there yet."""
+    return tmp_path / "state" / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    """An empty journal, open for appending."""
+    with closing(journal_at(path)) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -79,11 +99,16 @@ def take(path: Path, inbox: Inbox) -> Callable[..., int]:
     def run(now: int = AT, journal: Path = path, **options: Any) -> int:
         opened = open_journal(str(journal), "taker", lambda: now)
         try:
-            return ingest(inbox, opened, **options)
+            return ingested(inbox, opened, **options)
         finally:
             opened.close()
 
     return run
+
+
+def ingested(inbox: Inbox, journal: Journal, wait_s: float = 0.0) -> int:
+    """Ingest as a command does, which opened the journal itself."""
+    return trio.run(ingest, inbox, OpenedJournal(journal, inbox.host), wait_s)
 
 
 def told(path: Path) -> list[Recorded]:
@@ -92,6 +117,15 @@ def told(path: Path) -> list[Recorded]:
         return list(journal.records())
     finally:
         journal.close()
+
+
+def in_time(path: Path) -> list[Recorded]:
+    """In the order of what happened: streams are recorded side by side, each in its own order."""
+    records = told(path)
+    for stream in {one.stream for one in records}:
+        versions = [one.version for one in records if one.stream == stream]
+        assert versions == list(range(1, len(versions) + 1)) or set(versions) == {None}
+    return sorted(records, key=lambda one: one.moment)
 
 
 def kinds(path: Path) -> list[str]:
@@ -111,17 +145,18 @@ def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take:
     program.launch("aa", *WHOLE)
     program.deny("bb")
     assert take() == 4
-    requested, launched, exited, denied = told(path)
+    requested, launched, exited, denied = in_time(path)
     assert requested.event == LaunchRequested(**REQUEST | {"argv": ("npm", "test")})
     assert (launched.event, exited.event) == (Launched(43), Exited(0, ("/w/shop/.git/hooks/x: a hook",)))
     assert denied.event == GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1")
     stream = ids.sandbox_stream(HOST, LaunchId("aa"))
-    assert [(one.stream, one.version) for one in told(path)] == [
+    assert [(one.stream, one.version) for one in in_time(path)] == [
         (stream, 1), (stream, 2), (stream, 3), (ids.guard_stream(HOST), None),
     ]  # fmt: skip
-    assert [one.at for one in told(path)] == [AT + n * 10**9 for n in (1, 2, 3, 4)]
-    assert [one.actor for one in told(path)] == ["person", "person", "person", "agent"]
-    assert [one.correlation for one in told(path)] == ["aa", "aa", "aa", None]
+    assert [one.happened for one in in_time(path)] == [AT + n * 10**9 for n in (1, 2, 3, 4)]
+    assert {one.at for one in told(path)} == {AT}
+    assert [one.actor for one in in_time(path)] == ["person", "person", "person", "agent"]
+    assert [one.correlation for one in in_time(path)] == ["aa", "aa", "aa", None]
     assert os.listdir(folder) == []
     assert status_of(System().replay(told(path))).sandboxes == ()
 
@@ -173,13 +208,14 @@ def test_a_folder_that_others_may_write_is_refused(folder: Path, program: Progra
 
 
 def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """The clock was set back while a program ran; another one's records keep their places."""
+    """The clock was set back while a program ran; when each happened, by that clock, is recorded too."""
     program.put("sandbox.exited", {"status": 0}, "aa", 3, at=AT + 1)
     program.put("guard.denied", {"harness": "", "tool": "", "path": "", "root": ""}, "dd", None, at=AT + 2)
     program.put("sandbox.launched", {"pid": 1}, "aa", 2, at=AT + 3)
     program.put("sandbox.launch-requested", REQUEST, "aa", 1, at=AT + 4)
     assert take() == 4
-    assert kinds(path) == ["sandbox.launch-requested", "guard.denied", "sandbox.launched", "sandbox.exited"]
+    assert [kind for kind in kinds(path) if kind != "guard.denied"] == [f"sandbox.{step}" for step in WHOLE]
+    assert [one.happened for one in in_time(path)] == [AT + 1, AT + 2, AT + 3, AT + 4]
 
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -197,8 +233,8 @@ def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject)
             version, step = left[launch].pop(0)
             program.put(f"sandbox.{step}", fields[step], launch, version, at=AT + data.draw(st.integers(-9, 9)))
             if data.draw(st.booleans()):
-                ingest(Inbox(str(root / "spool"), HOST), journal)
-        ingest(Inbox(str(root / "spool"), HOST), journal)
+                ingested(Inbox(str(root / "spool"), HOST), journal)
+        ingested(Inbox(str(root / "spool"), HOST), journal)
         system = System().replay(journal.records())
     finally:
         journal.close()
@@ -247,7 +283,7 @@ def test_an_end_that_was_settled_by_others_stays_settled(
     take()
     journal = open_journal(str(path), "later", lambda: AT)
     stream = ids.sandbox_stream(HOST, LaunchId("aa"))
-    journal.execute(stream, Sandbox(), sandbox.evolve, lambda state: sandbox.lose(state, "gone"), Cause("omac"))
+    decide_now(journal, sandbox.AGGREGATE, stream, sandbox.Lose("gone"), Cause("omac"))
     journal.close()
     os.rename(folder / REJECTED / (os.path.basename(paths[2]) + ".later"), paths[2])
     assert take() == 0
@@ -270,7 +306,8 @@ def test_nothing_that_cannot_follow_gets_in(
     take()
     System().replay(told(path))
     assert len(rejected(folder)) == 1
-    assert kinds(path)[-1] == "guard.denied"
+    assert kinds(path).count("guard.denied") == 1
+    assert len(kinds(path)) == len(steps)
 
 
 # ---- once ----
@@ -294,7 +331,7 @@ def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Progra
         program.deny(f"a{number}")
         assert take() == 1
     with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT host, id FROM spooled").fetchall() == [(HOST, "a4.0")]
+        assert connection.execute("SELECT host, id FROM spooled").fetchall() == [(HOST, f"{program.at:020d}-a4.0.json")]
     connection.close()
 
 
@@ -307,7 +344,7 @@ def test_hosts_do_not_forget_for_each_other(path: Path, tmp_path: Path, inbox: I
     Program(tmp_path / "other").deny("a")
     journal = open_journal(str(path), "r", lambda: AT)
     try:
-        assert (ingest(other, journal), ingest(inbox, journal)) == (1, 0)
+        assert (ingested(other, journal), ingested(inbox, journal)) == (1, 0)
     finally:
         journal.close()
     assert len(kinds(path)) == 2
@@ -509,7 +546,7 @@ def test_no_file_whatsoever_harms(journal: Journal, folder: Path, inbox: Inbox, 
     at, id_, version = document.get("at"), document.get("id"), document.get("version")
     name = f"{at:020d}-{id_}.{version or 0}.json" if type(at) is int and at >= 0 and id_ == "aa" else "x.json"
     (folder / name[:200]).write_text(json.dumps(document))
-    ingest(inbox, journal)
+    ingested(inbox, journal)
     System().replay(journal.records())
 
 
@@ -537,20 +574,19 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, program: Program, folder: Pat
     assert len(os.listdir(folder)) == 50
 
 
-def test_opening_says_what_it_cannot_take(
-    path: Path, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture
+def test_what_cannot_be_ingested_is_said_and_left(
+    journal: Journal, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A journal that another program holds is opened all the same, once that lets go; the spool is left."""
+    """Where something else matters more: the spool is left as it is, until the next time."""
     program.deny("a")
     os.chmod(inbox.folder, 0o777)
-    journal = open_journal(str(path), "r", lambda: AT, inbox)
+    execution = OpenedJournal(journal, HOST)
+    trio.run(try_to_ingest, inbox, execution)
     assert (journal.store.head(), len(inbox.names())) == (0, 1)
     assert "others may write" in caplog.text
-    journal.close()
     os.chmod(inbox.folder, 0o700)
-    journal = open_journal(str(path), "r", lambda: AT, inbox)
+    trio.run(try_to_ingest, inbox, execution)
     assert (journal.store.head(), len(inbox.names())) == (1, 0)
-    journal.close()
 
 
 def test_a_locked_journal_loses_nothing(
@@ -562,10 +598,10 @@ def test_a_locked_journal_loses_nothing(
         connection.connection.driver_connection.execute("PRAGMA busy_timeout=1")  # type: ignore[union-attr]
     other = lock(path)
     with pytest.raises(Refusal, match="locked"):
-        ingest(inbox, journal)
+        ingested(inbox, journal)
     other.close()
     assert len(inbox.names()) == 1
-    assert ingest(inbox, journal) == 1
+    assert ingested(inbox, journal) == 1
 
 
 def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, program: Program) -> None:
@@ -577,8 +613,8 @@ def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, progr
     connection.close()
     assert told(path) == []
     program.deny("a")
-    journal = open_journal(str(path), "r", lambda: AT, inbox)
-    journal.close()
+    with closing(open_journal(str(path), "r", lambda: AT)) as journal:
+        assert ingested(inbox, journal) == 1
     assert kinds(path) == ["guard.denied"]
     with sqlite3.connect(path) as connection:  # what an earlier omac does with it
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

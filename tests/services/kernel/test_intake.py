@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from omac.adapters.linux import birth, process
 from omac.domain import ids
 from omac.domain.ids import HostId, LaunchId
 from omac.domain.sandbox import Exited
+from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
 from omac.projections.status import Status
-from omac.services.kernel.ingestion import Inbox
+from omac.services.kernel.ingestion import ingest
 from omac.services.kernel.intake import Intake, settle_lost
+from omac.services.kernel.opened import OpenedJournal
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 HOST = HostId("host0001")
@@ -36,9 +38,9 @@ def program(inbox: Inbox) -> Program:
 
 
 @asynccontextmanager
-async def intake(path: str, inbox: Inbox) -> AsyncIterator[Intake]:
+async def intake(omac: Any, inbox: Inbox) -> AsyncIterator[Intake]:
     """One that runs."""
-    taking = Intake(inbox, path, lambda: AT)
+    taking = Intake(inbox, omac.engine)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.run)
         yield taking
@@ -64,7 +66,7 @@ async def test_a_server_that_runs_takes_in_what_comes(
 ) -> None:
     """Within half a second, folded like the records of any other process; the folder may come later than the server."""
     os.rmdir(inbox.folder)
-    async with serving(reactors=False) as omac, intake(path, inbox):
+    async with serving(reactors=False) as omac, intake(omac, inbox):
         later = Program(Path(inbox.folder))
         took: list[float] = []
         for number in range(3):
@@ -82,7 +84,7 @@ async def test_what_waits_is_tried_again_when_something_changes(
     """And not over and over: an end whose beginning is not there yet costs nothing."""
     launch = program.launch("aa", *WHOLE)
     os.rename(launch[0], Path(inbox.folder).parent / "begin")
-    async with serving(reactors=False) as omac, intake(path, inbox):
+    async with serving(reactors=False) as omac, intake(omac, inbox):
         await until(lambda: omac.engine.system.position == 0 and len(inbox.names()) == 2)
         program.deny("bb")
         await until(lambda: omac.engine.system.guarded.denied == 1)
@@ -98,7 +100,7 @@ async def test_a_spool_that_cannot_be_used_stops_nothing(
     monkeypatch.setattr("omac.services.kernel.intake.RETRY_S", 0.01)
     os.chmod(inbox.folder, 0o777)
     program.deny("a")
-    async with serving(reactors=False) as omac, intake(path, inbox):
+    async with serving(reactors=False) as omac, intake(omac, inbox):
         await until(lambda: "others may write" in caplog.text)
         await trio.sleep(0.1)
         assert caplog.text.count("others may write") == 1
@@ -109,12 +111,14 @@ async def test_a_spool_that_cannot_be_used_stops_nothing(
 # ---- lost launches ----
 
 
-def spooled(path: str, inbox: Inbox) -> None:
-    open_journal(path, "", lambda: AT, inbox).close()
+async def spooled(path: str, inbox: Inbox) -> None:
+    """As a command does it: what is in the spool is in the journal."""
+    with closing(open_journal(path, "", lambda: AT)) as journal:
+        await ingest(inbox, OpenedJournal(journal, inbox.host))
 
 
-async def settle(omac: Any, path: str, inbox: Inbox, boot: str | None = None) -> list[str]:
-    take_in = Intake(inbox, path, lambda: AT).take_in
+async def settle(omac: Any, inbox: Inbox, boot: str | None = None) -> list[str]:
+    take_in = Intake(inbox, omac.engine).take_in
     found = await settle_lost(omac.engine, process.living, boot or birth.boot_id(), take_in)
     return [stream.split("/")[2] for stream in found]
 
@@ -133,25 +137,25 @@ async def test_a_launch_whose_omac_is_gone_is_lost(
     program.launch("reboot", *steps, **own() | {"boot_id": "another"})
     program.launch("lives", *steps, **own())
     program.launch("ended", *WHOLE, **own() | {"start_ticks": 1})
-    spooled(path, inbox)
+    await spooled(path, inbox)
     async with serving(reactors=False) as omac:
-        assert sorted(await settle(omac, path, inbox)) == ["gone", "reboot"]
+        assert sorted(await settle(omac, inbox)) == ["gone", "reboot"]
         assert sandboxes(omac) == {"gone": "exited", "reboot": "exited", "lives": steps[-1].removeprefix("launch-"),
                                    "ended": "exited"}  # fmt: skip
         ends = [one for one in omac.journal.records() if isinstance(one.event, Exited)]
         assert [one.event.status for one in ends] == [0, None, None]
         assert ends[1].event.lost == "the omac that launched it was killed"
         assert ends[1].actor == "omac"
-        assert await settle(omac, path, inbox) == []
+        assert await settle(omac, inbox) == []
 
 
 async def test_an_end_that_is_in_the_spool_counts(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:
     """It was reported before its omac ended, and nobody had looked since."""
     program.launch("aa", "launch-requested", "launched", **own() | {"start_ticks": 1})
-    spooled(path, inbox)
+    await spooled(path, inbox)
     async with serving(reactors=False) as omac:
         program.put("sandbox.exited", {"status": 5}, "aa", 3)
-        assert await settle(omac, path, inbox) == []
+        assert await settle(omac, inbox) == []
         (end,) = [one.event for one in omac.journal.records() if isinstance(one.event, Exited)]
         assert end == Exited(5, (), "")
 
@@ -159,8 +163,8 @@ async def test_an_end_that_is_in_the_spool_counts(serving: Serving, path: str, i
 async def test_launches_of_other_hosts_are_theirs(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:
     """Nobody here knows their processes."""
     program.launch("aa", "launch-requested", **own() | {"start_ticks": 1})
-    spooled(path, inbox._replace(host=HostId("host0002")))
+    await spooled(path, inbox._replace(host=HostId("host0002")))
     async with serving(reactors=False) as omac:
-        assert await settle(omac, path, inbox) == []
+        assert await settle(omac, inbox) == []
         stream = ids.sandbox_stream(HostId("host0002"), LaunchId("aa"))
         assert omac.engine.system.sandboxes[stream].state.live

@@ -2,21 +2,21 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 import trio
 import trio.testing
+from contract.journals import PERSON, decide_now
 
-from omac.domain import directory, ids, sidecar
+from omac.domain import access, directory, ids, run, sidecar
 from omac.domain.access import AccessRequested
-from omac.domain.ids import HostId, RunId
+from omac.domain.ids import HostId, RunId, StreamId
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Cause
-from omac.domain.run import RunRecovered, RunStarted, RunStopped
+from omac.domain.run import RunRecovered, RunStarted
 from omac.domain.sidecar import Birth, SidecarSpec
-from omac.journal.codec import Versioned
 from omac.journal.opening import open_journal
 from omac.projections.accesses import audit_rows
 from omac.services.kernel.recovery import recover
@@ -34,36 +34,31 @@ def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
     """Writes what a run leaves behind that dies: a directory with two sidecars, and two accesses under way."""
 
     def leave(
-        run: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", seat: str = ""
+        run_name: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", seat: str = ""
     ) -> None:
-        journal = open_journal(path, run, clock)
+        journal = open_journal(path, run_name, clock)
         workdir = ids.workdir_id(place)
         where = HostId(seat or host)
 
-        def sidecar_does(name: str, *commands: sidecar.Command) -> None:
+        def does(aggregate: Aggregate[Any, Any], stream: StreamId, *commands: Any, cause: Cause = PERSON) -> None:
             for command in commands:
-                stream = ids.sidecar_stream(where, workdir, name)
-                decide = partial(sidecar.decide, command)
-                journal.execute(stream, sidecar.Sidecar(), sidecar.evolve, decide, Cause("omac"))
+                decide_now(journal, aggregate, stream, command, cause)
 
         try:
             started = RunStarted("opencode", "1", 42, 7, "boot", ("/w",))
-            stream = ids.run_stream(host, RunId(run))
-            journal.execute(stream, None, lambda state, _: state, lambda _: [started], Cause("person"))
+            own = ids.run_stream(host, RunId(run_name))
+            does(run.AGGREGATE, own, run.Start(started))
             spec = SidecarSpec("echo", "echo", place, "/s", "/", "sha256:1", True, ("run",))
-            request = directory.RequestActivation(place, "opencode", ids.token_digest(run))
-            journal.execute(
-                ids.directory_stream(where, workdir), directory.Directory(), directory.evolve,
-                partial(directory.decide, request), Cause("person", "c1"),
-            )  # fmt: skip
-            sidecar_does("echo", sidecar.RequestSpawn(spec, 1), sidecar.ReportStarted(BIRTH))
-            sidecar_does("slow", sidecar.RequestSpawn(spec, 1))
+            request = directory.RequestActivation(place, "opencode", ids.token_digest(run_name))
+            does(directory.AGGREGATE, ids.directory_stream(where, workdir), request, cause=Cause("person", "c1"))
+            spawn = sidecar.RequestSpawn(spec, 1)
+            echo, slow = (ids.sidecar_stream(where, workdir, name) for name in ("echo", "slow"))
+            does(sidecar.AGGREGATE, echo, spawn, sidecar.ReportStarted(BIRTH), cause=Cause("omac"))
+            does(sidecar.AGGREGATE, slow, spawn, cause=Cause("omac"))
             event = AccessRequested(place, "echo", "echo", None, "GET", "/")
-            for _ in range(2):
-                stored = journal.codec.to_stored_event(Versioned(ids.access_stream(host), None, event))
-                journal.store.insert_groups([([stored], journal.meta(Cause("agent")))])
+            does(access.AGGREGATE, ids.access_stream(host), event, event, cause=Cause("agent"))
             if stopped:
-                journal.execute(stream, None, lambda state, _: state, lambda _: [RunStopped("x")], Cause("person"))
+                does(run.AGGREGATE, own, run.Stop("x"))
         finally:
             journal.close()
 
@@ -258,8 +253,8 @@ async def test_one_process_recovers_at_a_time(serving: Serving, dead: Any, kinds
 async def test_what_a_run_beside_the_server_left(serving: Serving, dead: Any) -> None:
     """Its directories and sidecars are settled like a server's; those of one that lives are not, though all three had
     the same directory online."""
-    for run in ("gone", "lives"):
-        dead(run, seat=ids.seat_beside(HOST, RunId(run)))
+    for name in ("gone", "lives"):
+        dead(name, seat=ids.seat_beside(HOST, RunId(name)))
     dead("server")
     async with serving() as omac:
         assert set(await settle(omac, frozenset({"lives"}))) == {"gone", "server"}
@@ -268,4 +263,4 @@ async def test_what_a_run_beside_the_server_left(serving: Serving, dead: Any) ->
         }
         assert status == {"host0001": "offline", "host0001@gone": "offline", "host0001@lives": "activating"}
         live = [stream for stream, entry in omac.engine.system.sidecars.entries.items() if entry.state.live]
-        assert {ids.seat_of(stream) for stream in live} == {"host0001@lives"}
+        assert {ids.key_of(stream).seat for stream in live} == {"host0001@lives"}

@@ -1,0 +1,317 @@
+"""services/kernel/execution.py: the one path of a change of state, the same over both of its carriers."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from typing import Any
+
+import pytest
+import trio
+from contract.journals import decide_now
+
+from omac.domain import control, directory, ids, registration, sandbox
+from omac.domain.control import ControlCalled
+from omac.domain.directory import Activated
+from omac.domain.ids import HostId, LaunchId, RunId
+from omac.domain.kernel.aggregate import Addressed, Aggregate
+from omac.domain.kernel.scrub import SCRUBBED
+from omac.domain.recorded import Cause, Entry, Event, Recorded, Spooled
+from omac.domain.refusal import Refusal
+from omac.domain.registration import Approve, Approved, Code, Discover, Drifted, Registered, Registration
+from omac.journal.application import Journal
+from omac.journal.opening import open_journal, read_journal
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.execution import DECISIONS_MAX, AlreadyRecorded, Execution
+from omac.services.kernel.opened import OpenedJournal
+
+HOST = HostId("host0001")
+STREAM = ids.registration_stream(HOST, "scope", "agents", "echo")
+TOKEN = "0123456789abcdef" * 2
+REGISTRATION = registration.AGGREGATE
+CALLED = Addressed(control.AGGREGATE, ids.control_stream(HOST), ControlCalled("reload", "/w", "socket"))
+PERSON = Cause("person", "c1", 7)
+Carrier = Callable[[], AbstractAsyncContextManager[Execution]]
+
+
+def found(number: int) -> Discover:
+    """A command that means one event, unless this is what was found last."""
+    return Discover(Code("/s", f"sha256:{number}"), "/w")
+
+
+@pytest.fixture(params=["engine", "opened journal"])
+def carrier(request: pytest.FixtureRequest, path: str, clock: Callable[[], int]) -> Carrier:
+    """Opens the carrier under test on the test's journal."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Execution]:
+        with closing(open_journal(path, "run1", clock)) as journal:
+            if request.param == "opened journal":
+                yield OpenedJournal(journal, HOST)
+                return
+            engine = Engine(journal, HOST)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(engine.keep_writing)
+                yield engine
+                nursery.cancel_scope.cancel()
+
+    return opened
+
+
+@pytest.fixture
+def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
+    """Another process with the same journal."""
+    with closing(open_journal(path, "other", clock)) as journal:
+        yield journal
+
+
+def records(path: str) -> list[Recorded]:
+    """What is durable, as a reader of its own finds it."""
+    with closing(read_journal(path)) as journal:
+        return list(journal.records())
+
+
+# ---- decided, folded, appended ----
+
+
+async def test_what_is_decided_is_recorded_and_folded(carrier: Carrier, path: str) -> None:
+    """With its cause, and with what stands beside it; the entry shows it when `execute` returns."""
+    async with carrier() as execution:
+        assert execution.entry(REGISTRATION, STREAM) == Entry(Registration())
+        told = await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED])
+        assert list(told) == records(path)
+        assert [(one.position, one.version, type(one.event)) for one in told] == [
+            (1, None, ControlCalled),
+            (2, 1, registration.AutoRegistered),
+        ]
+        assert {(one.run, one.actor, one.correlation, one.causation) for one in told} == {("run1", "person", "c1", 7)}
+        entry = execution.entry(REGISTRATION, STREAM)
+        assert (entry.state.found, entry.version) == (Code("/s", "sha256:1"), 1)
+        assert (execution.host, execution.run) == (HOST, RunId("run1"))
+
+
+async def test_several_events_of_one_command_stand_together(carrier: Carrier, path: str) -> None:
+    """Each at the next version, all at one time."""
+    async with carrier() as execution:
+        told = await execution.execute(REGISTRATION, STREAM, Approve(Code("/s", "sha256:1", "d"), "/w"))
+        assert [(one.version, type(one.event)) for one in told] == [(1, Registered), (2, Approved)]
+        assert len({one.at for one in records(path)}) == 1
+
+
+async def test_a_command_that_means_nothing_records_nothing(carrier: Carrier, path: str) -> None:
+    """Not even what would stand beside it."""
+    async with carrier() as execution:
+        await execution.execute(REGISTRATION, STREAM, found(1), PERSON)
+        assert await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED]) == ()
+        assert len(records(path)) == 1
+
+
+async def test_a_refusal_to_decide_is_the_callers(carrier: Carrier, path: str) -> None:
+    """It comes as itself, nothing is recorded, and the next decision on the aggregate is not held up."""
+
+    def refuse(_: object, __: Registration) -> list[Event]:
+        raise Refusal("misuse", "not so")
+
+    async with carrier() as execution:
+        with pytest.raises(Refusal, match="not so"):
+            await execution.execute(toy(refuse), STREAM, "anything", PERSON, beside=[CALLED])
+        assert records(path) == []
+        await execution.execute(REGISTRATION, STREAM, found(1))
+
+
+def toy(decide: Callable[[Any, Registration], list[Event]]) -> Aggregate[Registration, Any]:
+    """A registration that decides otherwise."""
+    return Aggregate("registration", Registration(), decide, registration.evolve, registration.EVENTS)
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [[Drifted("/s", "1")], [Approved("/s", "1")], [Registered("/s", "1"), Drifted("/s", "1")], [Activated()]],
+)
+async def test_an_event_that_cannot_fold_is_never_durable(carrier: Carrier, path: str, lies: list[Event]) -> None:
+    """A decision that contradicts its own fold is refused whole, with what stands beside it; omac goes on."""
+    async with carrier() as execution:
+        with pytest.raises(Refusal, match="cannot follow") as refused:
+            await execution.execute(toy(lambda *_: lies), STREAM, "lie", PERSON, beside=[CALLED])
+        assert refused.value.reason == "unfoldable"
+        with pytest.raises(Refusal, match="cannot follow"):
+            await execution.record([CALLED, CALLED._replace(command=Activated())], PERSON)
+        assert records(path) == []
+        assert execution.entry(REGISTRATION, STREAM) == Entry(Registration())
+        await execution.execute(REGISTRATION, STREAM, found(1))
+        assert [one.version for one in records(path)] == [1]
+
+
+async def test_facts_are_appended_all_or_nothing(carrier: Carrier, path: str) -> None:
+    """Without versions, in the order given; whoever decides on a state is no log."""
+    async with carrier() as execution:
+        told = await execution.record([CALLED, CALLED], PERSON)
+        assert [(one.position, one.version) for one in told] == [(1, None), (2, None)]
+        assert list(told) == records(path)
+        with pytest.raises(AssertionError, match="registration is decided on its state"):
+            await execution.record([Addressed(REGISTRATION, STREAM, found(1))], PERSON)
+
+
+async def test_no_living_token_is_recorded(carrier: Carrier, path: str, other: Journal) -> None:
+    """In no text, of a fact or of an event that was decided."""
+    request = directory.RequestActivation("/w", "opencode", ids.token_digest(TOKEN))
+    decide_now(other, directory.AGGREGATE, ids.directory_stream(HOST, ids.workdir_id("/w")), request)
+    async with carrier() as execution:
+        await execution.record(
+            [CALLED._replace(command=ControlCalled("reload", f"/{TOKEN.upper()}", "socket"))], PERSON
+        )
+        await execution.execute(REGISTRATION, STREAM, Discover(Code(f"/s/{TOKEN}", "sha256:1"), "/w"), PERSON)
+        assert [getattr(one.event, "dir", getattr(one.event, "source", "")) for one in records(path)][1:] == [
+            f"/{SCRUBBED}",
+            f"/s/{SCRUBBED}",
+        ]
+
+
+# ---- when others are first ----
+
+
+async def test_a_conflict_is_decided_again(carrier: Carrier, path: str, other: Journal) -> None:
+    """On what the others made of the state, never blindly repeated; what stands beside it is recorded once."""
+    async with carrier() as execution:
+        turns: list[Code | None] = []
+
+        def command_now() -> Discover:
+            turns.append(execution.entry(REGISTRATION, STREAM).state.found)
+            if len(turns) < DECISIONS_MAX:
+                decide_now(other, REGISTRATION, STREAM, found(len(turns)))
+            return found(1_000)
+
+        told = await execution.execute_latest(REGISTRATION, STREAM, command_now, PERSON, beside=[CALLED])
+        assert turns == [None, *(Code("/s", f"sha256:{number}") for number in range(1, DECISIONS_MAX))]
+        assert [(one.position, one.version) for one in told] == [(5, None), (6, 5)]
+        assert [type(one.event) for one in records(path)].count(ControlCalled) == 1
+
+
+async def test_a_conflict_can_make_a_decision_needless(carrier: Carrier, path: str, other: Journal) -> None:
+    """When another process was first with the same, nothing is left to do."""
+    async with carrier() as execution:
+
+        def command_now() -> Discover:
+            decide_now(other, REGISTRATION, STREAM, found(1))
+            return found(1)
+
+        assert await execution.execute_latest(REGISTRATION, STREAM, command_now, beside=[CALLED]) == ()
+        assert [one.run for one in records(path)] == ["other"]
+
+
+async def test_contention_is_given_up(carrier: Carrier, path: str, other: Journal) -> None:
+    """After five decisions the caller hears of it; nothing of it was recorded, and the next may try."""
+    async with carrier() as execution:
+        turns: list[int] = []
+
+        def command_now() -> Discover:
+            turns.append(1)
+            decide_now(other, REGISTRATION, STREAM, found(len(turns)))
+            return found(1_000)
+
+        with pytest.raises(Refusal) as refused:
+            await execution.execute_latest(REGISTRATION, STREAM, command_now, beside=[CALLED])
+        assert (refused.value.reason, len(turns)) == ("contention", DECISIONS_MAX)
+        assert STREAM in refused.value.message
+        assert {one.run for one in records(path)} == {"other"}
+        assert DECISIONS_MAX == 5
+        await execution.execute(REGISTRATION, STREAM, found(1_000))
+
+
+async def test_side_by_side(carrier: Carrier, path: str) -> None:
+    """Tasks that change different aggregates and logs at once get their own records, and nobody waits for ever."""
+    told: dict[int, list[Recorded]] = {}
+
+    async def call(execution: Execution, number: int) -> None:
+        stream = ids.registration_stream(HOST, "scope", "agents", f"skill{number}")
+        mine = [*await execution.execute(REGISTRATION, stream, found(number), PERSON, beside=[CALLED])]
+        told[number] = [*mine, *await execution.record([CALLED], PERSON)]
+        assert execution.entry(REGISTRATION, stream).version == 1
+
+    async with carrier() as execution, trio.open_nursery() as tasks:
+        for number in range(20):
+            tasks.start_soon(call, execution, number)
+    everything = sorted((one for own in told.values() for one in own), key=lambda one: one.position)
+    assert everything == records(path)
+    assert [one.position for one in everything] == list(range(1, 61))
+
+
+async def test_one_aggregate_changed_by_many_at_once(carrier: Carrier, path: str) -> None:
+    """Few enough for the decisions that each may make: every one is recorded, on what the others did."""
+    async with carrier() as execution:
+        async with trio.open_nursery() as tasks:
+            for number in range(DECISIONS_MAX):
+                tasks.start_soon(execution.execute, REGISTRATION, STREAM, found(number))
+        assert execution.entry(REGISTRATION, STREAM).version == DECISIONS_MAX
+    assert [one.version for one in records(path)] == list(range(1, DECISIONS_MAX + 1))
+
+
+# ---- what comes from a spool, and when ----
+
+
+def file(name: str, happened: int = 77, run: str = "program") -> Spooled:
+    """One file of a spool."""
+    return Spooled(HOST, name, run, happened, frozenset({name}))
+
+
+async def test_a_file_of_a_spool_is_recorded_once(carrier: Carrier, path: str, other: Journal) -> None:
+    """One after the other, and with another process between; the second hears that it is there."""
+    async with carrier() as execution:
+        await execution.execute(REGISTRATION, STREAM, found(1), PERSON, spooled=file("f"))
+        for stream in (STREAM, ids.registration_stream(HOST, "scope", "agents", "another")):
+            with pytest.raises(AlreadyRecorded):
+                await execution.execute(REGISTRATION, stream, found(2), PERSON, spooled=file("f"))
+        third = OpenedJournal(other, HOST)
+        await third.execute(REGISTRATION, STREAM, found(3), PERSON, spooled=file("g"))
+        with pytest.raises(AlreadyRecorded):
+            await execution.execute(REGISTRATION, STREAM, found(4), PERSON, spooled=file("g"))
+        assert len(records(path)) == 2
+
+
+async def test_a_file_that_is_there_is_told_from_one_that_cannot_follow(carrier: Carrier, path: str) -> None:
+    """What it led to keeps it from following again: that is no fault of the file."""
+    launch = ids.sandbox_stream(HOST, LaunchId("aa"))
+    requested = sandbox.LaunchRequested("/w", "claude", "bubblewrap", "ab", ("x",), "host", 42, 7, "boot")
+    report = sandbox.Report(requested)
+    async with carrier() as execution:
+        await execution.execute(sandbox.AGGREGATE, launch, report, PERSON, spooled=file("f"))
+        with pytest.raises(AlreadyRecorded):
+            await execution.execute(sandbox.AGGREGATE, launch, report, PERSON, spooled=file("f"))
+        with pytest.raises(Refusal) as refused:
+            await execution.execute(sandbox.AGGREGATE, launch, report, PERSON, spooled=file("g"))
+        assert refused.value.reason == "out-of-order"
+        assert len(records(path)) == 1
+
+
+async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> None:
+    """In one commit, the first is recorded and the other hears that it is there; nobody else is harmed."""
+    outcomes: list[str] = []
+
+    async def call(execution: Execution, number: int, name: str) -> None:
+        stream = ids.registration_stream(HOST, "scope", "agents", f"skill{number}")
+        try:
+            await execution.execute(REGISTRATION, stream, found(1), PERSON, spooled=file(name))
+        except AlreadyRecorded:
+            outcomes.append("there already")
+        else:
+            outcomes.append(f"recorded {name}")
+
+    async with carrier() as execution, trio.open_nursery() as tasks:
+        for number, name in enumerate(("f", "f", "f", "g")):
+            tasks.start_soon(call, execution, number, name)
+    assert sorted(outcomes) == ["recorded f", "recorded g", "there already", "there already"]
+    assert len(records(path)) == 2
+
+
+async def test_recorded_time_never_runs_back(carrier: Carrier, path: str, other: Journal) -> None:
+    """Not when the clock does, and not for what happened earlier: that keeps its own time beside it."""
+    other.clock = lambda: 2_000_000_000 * 10**9  # a process whose clock is far ahead
+    decide_now(other, REGISTRATION, STREAM, found(1))
+    async with carrier() as execution:
+        told = [
+            *await execution.execute(REGISTRATION, STREAM, found(2), PERSON, spooled=file("f", 77)),
+            *await execution.execute(REGISTRATION, STREAM, found(3), PERSON),
+        ]
+        assert [(one.at, one.happened, one.moment, one.run) for one in told] == [
+            (2_000_000_000 * 10**9, 77, 77, "program"),
+            (2_000_000_000 * 10**9, None, 2_000_000_000 * 10**9, "run1"),
+        ]
+        assert records(path)[1:] == told
