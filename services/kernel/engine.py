@@ -49,6 +49,7 @@ class Engine(Execution):
         self.clock = journal.clock
         self.seat = seat_beside(host, self.run) if beside else seat_of_server(host)
         self.system = System().replay(journal.records())
+        self._journal = journal
         self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
@@ -143,6 +144,10 @@ class Engine(Execution):
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
         """The projected state of one aggregate."""
         return self.system.of(aggregate)[stream] if aggregate.versioned else Entry(aggregate.initial)
+
+    def recorded_files(self, host: HostId) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
+        return self._journal.store.spooled(host)
 
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
