@@ -232,6 +232,11 @@ class SqlRecorder(ApplicationRecorder):
             query = sa.select(sa.func.max(EVENT.c.position)).where(EVENT.c.at <= moment)
             return int(connection.execute(query).scalar() or 0)
 
+    def spooled(self, host: str) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded."""
+        with self._read() as connection:
+            return frozenset(connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars())
+
     def journal_id(self) -> str:
         """The random name the journal got when it was created."""
         with self._read() as connection:

@@ -145,6 +145,10 @@ class Engine(Execution):
         """The projected state of one aggregate."""
         return self.system.of(aggregate)[stream] if aggregate.versioned else Entry(aggregate.initial)
 
+    def recorded_files(self, host: HostId) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
+        return self._journal.store.spooled(host)
+
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:

@@ -111,6 +111,10 @@ class Execution(ABC):
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
         """The state of one aggregate now."""
 
+    @abstractmethod
+    def recorded_files(self, host: HostId) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
+
     def _decided(
         self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Entry[State]
     ) -> list[Draft]:
