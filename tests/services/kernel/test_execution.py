@@ -18,7 +18,8 @@ from omac.domain.recorded import Cause, Entry, Event, Recorded, Spooled
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Approve, Approved, Code, Discover, Drifted, Registered, Registration
 from omac.journal.application import Journal
-from omac.journal.opening import open_journal, read_journal
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.execution import DECISIONS_MAX, AlreadyRecorded, Execution
 from omac.services.kernel.opened import OpenedJournal
@@ -65,7 +66,7 @@ def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
 
 def records(path: str) -> list[Recorded]:
     """What is durable, as a reader of its own finds it."""
-    with closing(read_journal(path)) as journal:
+    with closing(ReadJournal(path)) as journal:
         return list(journal.records())
 
 

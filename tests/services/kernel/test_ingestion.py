@@ -29,7 +29,8 @@ from omac.domain.refusal import Refusal
 from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
 from omac.journal.application import Journal
 from omac.journal.inbox import REJECTED, Inbox
-from omac.journal.opening import open_journal, read_journal
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
 from omac.journal.registry import KIND_OF
 from omac.journal.spool import RECORD_MAX
 from omac.projections.status import status_of
@@ -112,7 +113,7 @@ def ingested(inbox: Inbox, journal: Journal, wait_s: float = 0.0) -> int:
 
 
 def told(path: Path) -> list[Recorded]:
-    journal = read_journal(str(path))
+    journal = ReadJournal(str(path))
     try:
         return list(journal.records())
     finally:
