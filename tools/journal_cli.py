@@ -50,7 +50,7 @@ def journal_check(journal: JournalPath = None, json: Json = False) -> int:
 
 @journal_app.command("repair")
 def journal_repair(
-    position: Annotated[list[int] | None, typer.Option("--position", help="Only this, and what follows it.")] = None,
+    position: Annotated[list[str] | None, typer.Option("--position", help="Only this, and what follows it.")] = None,
     journal: JournalPath = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
     yes: Yes = False,
@@ -61,9 +61,9 @@ def journal_repair(
     omac journal repair --dry-run
     omac journal repair --position 120
     """
-    from omac.tools.commands.repair import Asked, repair
+    from omac.tools.commands.repair import Asked, positions_of, repair
 
-    return repair(Asked(tuple(position or ()), journal, dry_run, yes), current().environment, time.time_ns)
+    return repair(Asked(positions_of(position or ()), journal, dry_run, yes), current().environment, time.time_ns)
 
 
 @journal_app.command("backup")

@@ -183,13 +183,16 @@ class StateDir:
             return [os.path.join(folder, name, "control.sock") for name in alive]
         return []
 
-    def hold_server(self, journal: str) -> None:
-        """Become the one server of a journal on this host. Raises Refusal (journal-in-use)."""
+    def hold_server(self, journal: str) -> int:
+        """Become the one server of a journal on this host, until the descriptor that is returned is closed.
+
+        Raises Refusal (journal-in-use).
+        """
         path = journal + ".server.lock"
         with self._usable():
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             try:
-                lock.hold(path)
+                return lock.hold(path)
             except lock.Locked as locked:
                 who = f" (pid {locked.pid})" if locked.pid else ""
                 fix = ["omac status", f"kill {locked.pid}" if locked.pid else f"fuser {shlex.quote(path)}"]

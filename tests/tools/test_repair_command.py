@@ -45,7 +45,7 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
         assert "Traceback" not in done.err
     checked = omac.run("journal", "check")
     assert checked.status == 10
-    assert f"position {position} (setting.changed in settings/" in checked.out
+    assert f"position {position} (setting.changed in setting/" in checked.out
     (finding,) = json.loads(omac.run("journal", "check", "--json").out)["findings"]
     assert (finding["position"], finding["kind"], finding["remedy"]) == (position, "setting.changed", "empty")
     assert f"position {position}" in omac.ok("journal", "repair", "--dry-run")
@@ -97,3 +97,6 @@ def test_a_sound_journal_is_not_repaired(omac: Omac) -> None:
     done = omac.run("journal", "repair", "--position", "1", "--yes")
     assert done.status == 2
     assert "position 1 is sound" in done.err
+    done = omac.run("journal", "repair", "--position", "last", "--yes")
+    assert done.status == 2
+    assert "--position takes a number, not last" in done.err

@@ -33,7 +33,14 @@ def restore(source: str, journal_path: str | None, yes: bool, environment: Mappi
     state = StateDir.of(environment)
     path = state.journal(environment, journal_path)
     copy = inspect(os.path.abspath(os.path.expanduser(source)))
-    state.hold_server(path)  # no server begins meanwhile
+    server = state.hold_server(path)  # no server begins meanwhile
+    try:
+        return _restore(copy, source, path, state, yes=yes)
+    finally:
+        os.close(server)
+
+
+def _restore(copy: Copy, source: str, path: str, state: StateDir, *, yes: bool) -> int:
     require_unused(path, birth.is_living)
     if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
         say("nothing was changed", current().stderr)

@@ -1,5 +1,6 @@
 """omac journal check and omac journal repair: what is damaged in the journal, and setting that aside."""
 
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -8,6 +9,7 @@ import msgspec
 
 from omac.adapters.linux import birth
 from omac.adapters.linux.state import StateDir
+from omac.domain.ids import HostId
 from omac.domain.refusal import Refusal
 from omac.journal.check import Finding
 from omac.journal.check import check as findings_of
@@ -38,6 +40,16 @@ class Asked(NamedTuple):
     yes: bool
 
 
+def positions_of(words: Sequence[str]) -> tuple[int, ...]:
+    """Return the positions that were typed. Raises Refusal (misuse)."""
+    try:
+        return tuple(int(word) for word in words)
+    except ValueError:
+        raise Refusal(
+            "misuse", f"--position takes a number, not {' '.join(words)}", fix=["omac journal check"]
+        ) from None
+
+
 def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Print each finding; 10 when there is one. Raises Refusal."""
     path = StateDir.of(environment).journal_in_use(environment, journal_path)
@@ -49,7 +61,7 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
         )
     elif findings:
         _show(findings)
-        say(f"{len(findings)} findings in {path}", current().stderr)
+        say(f"{_counted(findings)} in {path}", current().stderr)
         say("  try: omac journal repair --dry-run", current().stderr)
     else:
         say(f"{path}: {system.position} positions, nothing is damaged")
@@ -61,7 +73,14 @@ def repair(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
     host = state.host_id(lambda: secrets.token_hex(8))
-    state.hold_server(path)  # no server begins meanwhile
+    server = state.hold_server(path)  # no server begins meanwhile
+    try:
+        return _repair(asked, path, host, clock)
+    finally:
+        os.close(server)
+
+
+def _repair(asked: Asked, path: str, host: HostId, clock: Callable[[], int]) -> int:
     run = secrets.token_hex(6)
     work = Repair(path, host, run, clock, lambda: System().apply, birth.is_living)
     planned = work.plan(asked.positions)
@@ -71,21 +90,25 @@ def repair(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int
     _show(planned)
     if asked.dry_run:
         return 0
-    if not _confirmed(asked, len(planned)):
+    if not _confirmed(asked, _counted(planned)):
         say("nothing was changed", current().stderr)
         return 1
     done = work.perform(asked.positions)
-    say(f"{len(done)} findings mended in {path}; what was replaced is kept in its table set_aside")
+    say(f"{_counted(done)} mended in {path}; what was replaced is kept in its table set_aside")
     return 0
 
 
-def _confirmed(asked: Asked, count: int) -> bool:
+def _confirmed(asked: Asked, count: str) -> bool:
     if asked.yes:
         return True
     if not can_ask():
         again = ["omac journal repair", *(f"--position {position}" for position in asked.positions), "--yes"]
         raise Refusal("misuse", "there is no terminal to ask at", fix=[" ".join(again)])
-    return confirm(f"Do this for {count} findings?")
+    return confirm(f"Do this for {count}?")
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    return f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
 
 
 def _show(findings: Sequence[Finding]) -> None:
