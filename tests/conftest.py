@@ -25,12 +25,21 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[tiers.VARIABLE] = "all"
     settings.register_profile("omac", max_examples=tiers.examples(100))
     settings.load_profile("omac")
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
-        if signal.getsignal(number) is signal.SIG_IGN:  # a shell without job control starts what is to run beside it so
-            signal.signal(number, usual)
+    _end_inherited_ignoring()
     scripts = str(Path(sys.executable).parent)
     if os.environ.get("PATH", "").split(os.pathsep)[0] != scripts:
         os.environ["PATH"] = os.pathsep.join((scripts, os.environ.get("PATH", os.defpath)))
+
+
+def _end_inherited_ignoring() -> None:
+    """Let programs start with the usual signals, also where nohup(1) or a shell's `&` has them ignored.
+
+    A handler is not handed on. The tests themselves go on ignoring them, but for an interrupt.
+    """
+    of_python = (signal.SIGPIPE, signal.SIGXFSZ)
+    for number in signal.valid_signals() - set(of_python):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *_: None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
