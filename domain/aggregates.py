@@ -11,6 +11,7 @@ from omac.domain import (
     registration,
     run,
     sandbox,
+    set_aside,
     setting,
     sidecar,
 )
@@ -27,4 +28,5 @@ AGGREGATES: tuple[Aggregate[Any, Any], ...] = (  # each with a state and command
     access.AGGREGATE,
     control.AGGREGATE,
     guard_record.AGGREGATE,
+    set_aside.AGGREGATE,
 )

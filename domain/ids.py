@@ -135,3 +135,8 @@ def setting_stream(host: HostId, name: str) -> StreamId:
 def control_stream(host: HostId) -> StreamId:
     """The log of control calls of one host: a stream without versions."""
     return StreamId(f"control/{host}")
+
+
+def journal_stream(host: HostId) -> StreamId:
+    """The log of what one host did to the journal itself: a stream without versions."""
+    return StreamId(f"journal/{host}")

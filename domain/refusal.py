@@ -9,6 +9,77 @@ from __future__ import annotations
 TYPE_CHECKING = False  # importing typing would take longer than all the rest of this module
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
+
+    Reason = Literal[  # the keys of REASONS: a test keeps them equal
+        "bad-request",
+        "unauthorized",
+        "foreign-origin",
+        "not-found",
+        "method-not-allowed",
+        "misdirected-host",
+        "body-too-large",
+        "head-too-large",
+        "directory-missing",
+        "not-a-directory",
+        "outside-roots",
+        "activation-failed",
+        "directory-offline",
+        "stopping",
+        "unknown-mount",
+        "revoked",
+        "skill-not-found",
+        "skill-without-sidecar",
+        "skill-ambiguous",
+        "skill-invalid",
+        "skill-changed",
+        "pending-credentials",
+        "skill-broken",
+        "sidecar-down",
+        "upstream-error",
+        "timeout",
+        "value-refused",
+        "keychain-locked",
+        "keychain-unavailable",
+        "keychain-timeout",
+        "keychain-failed",
+        "vault-locked",
+        "vault-key-wrong",
+        "vault-unusable",
+        "vault-damaged",
+        "vault-exists",
+        "prompt-ended",
+        "journal-unavailable",
+        "journal-read-only",
+        "journal-newer",
+        "journal-damaged",
+        "journal-lost",
+        "journal-in-use",
+        "contention",
+        "out-of-order",
+        "unfoldable",
+        "settings-invalid",
+        "misuse",
+        "port-taken",
+        "state-unusable",
+        "prerequisite-missing",
+        "sandbox-unavailable",
+        "sandbox-failed",
+        "sandbox-inexpressible",
+        "limit-unenforceable",
+        "policy-too-large",
+        "path-changed",
+        "unsafe-link",
+        "git-unsafe",
+        "git-unsupported",
+        "cache-unsafe",
+        "command-not-found",
+        "command-not-executable",
+    ]
+
+
+else:
+    Reason = str
 
 
 class Outcome:
@@ -21,7 +92,7 @@ class Outcome:
         self.exit_code = exit_code
 
 
-REASONS: dict[str, Outcome] = {
+REASONS: dict[Reason, Outcome] = {
     # the caller's request
     "bad-request": Outcome(400, 2),
     "unauthorized": Outcome(401, 1),
@@ -68,6 +139,7 @@ REASONS: dict[str, Outcome] = {
     "journal-read-only": Outcome(503, 5),
     "journal-newer": Outcome(503, 5),
     "journal-damaged": Outcome(503, 10),
+    "journal-lost": Outcome(503, 10),
     "journal-in-use": Outcome(503, 5),
     "contention": Outcome(503, 5),
     "out-of-order": Outcome(409, 5),
@@ -114,7 +186,7 @@ class Refusal(Exception):
 
     def __init__(
         self,
-        reason: str,
+        reason: Reason,
         message: str,
         *,
         fix: Sequence[str] = (),
@@ -137,3 +209,8 @@ class Refusal(Exception):
     def exit_code(self) -> int:
         """The process exit code this becomes."""
         return REASONS[self.reason].exit_code
+
+
+def stopping() -> Refusal:
+    """The refusal of whatever would begin, or still waits, when omac ends."""
+    return Refusal("stopping", "omac is stopping; nothing more is begun", fix=("omac serve",))

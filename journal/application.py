@@ -19,13 +19,14 @@ from eventsourcing.utils import Environment
 from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
 from omac.domain.refusal import Refusal
-from omac.journal.codec import EventMapper, Versioned
-from omac.journal.recorder import Conflict, Conflicts, Envelope, Row, SqlRecorder
+from omac.domain.set_aside import PositionEmptied
+from omac.journal.codec import Versioned
+from omac.journal.mapper import EventMapper
+from omac.journal.reader import PAGE, Row, recorded, records
+from omac.journal.recorder import Conflict, Conflicts, Envelope, SqlRecorder
 
 State = TypeVar("State")
 Evolve = Callable[[State, Event], State]
-
-PAGE = 1_000
 
 
 class Group(NamedTuple):
@@ -69,37 +70,11 @@ class Journal(Application[str]):
 
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
-        select = self.notification_log.select
-        while rows := select(after, PAGE, until, inclusive_of_start=False):
-            for row in rows:
-                yield self.recorded(row)  # type: ignore[arg-type]  # our recorder selects nothing else
-            after = rows[-1].id
+        return records(self.notification_log, self.store.path, self.codec, after, until)
 
     def recorded(self, row: Row) -> Recorded:
         """A stored row as the rest of omac sees it."""
-        try:
-            event = self.codec.decode(row.topic, row.state)
-        except Refusal as refusal:
-            path = self.store.path
-            fix = refusal.fix or (
-                f"sqlite3 {path} 'pragma integrity_check'",
-                "omac serve --journal PATH  # begins anew",
-            )
-            message = f"the journal {path} at position {row.id}: {refusal.message}"
-            raise Refusal(refusal.reason, message, fix=fix) from refusal
-        stream = StreamId(str(row.originator_id))
-        return Recorded(
-            row.id,
-            stream,
-            row.originator_version,
-            row.at,
-            row.run,
-            row.actor,
-            row.correlation,
-            row.causation,
-            event,
-            row.happened,
-        )
+        return recorded(self.store.path, self.codec, row)
 
     def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Entry[State]:
         """The state of an aggregate and its version; the initial state and 0 when it has no events."""
@@ -108,7 +83,8 @@ class Journal(Application[str]):
             loaded: Entry[State] | None = None
             for versioned in events:
                 state = initial if loaded is None else loaded.state
-                loaded = Entry(evolve(state, versioned.data), versioned.originator_version)
+                emptied = type(versioned.data) is PositionEmptied  # it counts as a version, and changes nothing
+                loaded = Entry(state if emptied else evolve(state, versioned.data), versioned.originator_version)
             return loaded
 
         try:

@@ -1,14 +1,12 @@
 """The codec: an event to the bytes that are stored, and back, whatever version wrote them.
 
-Stored form of a body: a msgpack array of the kind's version followed by the event's fields in order. This is
-eventsourcing's Mapper with a closed registry instead of importable topics.
+Stored form of a body: a msgpack array of the kind's version followed by the event's fields in order.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from eventsourcing.persistence import Mapper, StoredEvent
 
 from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
@@ -26,7 +24,7 @@ class Versioned(msgspec.Struct, frozen=True):
     data: Event
 
 
-class EventMapper(Mapper[str]):
+class Codec:
     """Encodes and decodes events by the registry it is given. Raises Refusal for what it cannot read."""
 
     def __init__(
@@ -65,16 +63,6 @@ class EventMapper(Mapper[str]):
             return msgspec.convert(fields, cls)
         except _BROKEN as broken:
             raise Refusal("journal-damaged", f"an event of kind {kind!r} cannot be decoded: {broken}") from broken
-
-    def to_stored_event(self, domain_event: Any) -> StoredEvent:
-        """See eventsourcing.persistence.Mapper; takes a Versioned."""
-        kind, body = self.encode(domain_event.data)
-        return StoredEvent(domain_event.originator_id, domain_event.originator_version, kind, body)
-
-    def to_domain_event(self, stored_event: StoredEvent) -> Any:
-        """See eventsourcing.persistence.Mapper; returns a Versioned."""
-        event = self.decode(stored_event.topic, stored_event.state)
-        return Versioned(str(stored_event.originator_id), stored_event.originator_version, event)
 
 
 # What the decoder and upcasters raise for bytes that nobody wrote: no such version, fields of another shape, nesting

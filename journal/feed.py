@@ -1,13 +1,14 @@
 """The feed: every committed event, once, in the order of positions, whichever process appended it.
 
-The writer's own batches are at hand; what other processes committed in between is read from the store. Used by the
-writer's thread only.
+The writer's own batches are at hand; what other processes committed in between is read from the store, where a gap
+is damage (journal-damaged). Used by the writer's thread only.
 """
 
 from collections.abc import Sequence
 
 from omac.domain.recorded import Recorded
 from omac.journal.application import Journal
+from omac.journal.file import damaged
 
 
 class Feed:
@@ -20,15 +21,20 @@ class Feed:
     def with_others(self, own: Sequence[Recorded]) -> Sequence[Recorded]:
         """`own`, just committed, with what others committed before and in between; none of it is given out again."""
         last = own[-1].position
-        records = own if last - self.seen == len(own) else list(self._journal.records(self.seen, last))
+        if last - self.seen != len(own):
+            return self._up_to(last)
         self.seen = last
-        return records
+        return own
 
     def news(self) -> list[Recorded]:
         """What others have committed and nobody here has seen."""
-        head = self._journal.store.head()
-        if head == self.seen:
-            return []
-        found = list(self._journal.records(self.seen, head))
+        return self._up_to(self._journal.store.head())
+
+    def _up_to(self, head: int) -> list[Recorded]:
+        """The records above `seen`, up to `head`, without a gap."""
+        records = list(self._journal.records(self.seen, head)) if head > self.seen else []
+        if self.seen + len(records) != head:
+            last = self.seen + len(records)
+            raise damaged(self._journal.store.path, f"its head is {head}, its last event is at position {last}")
         self.seen = head
-        return found
+        return records

@@ -25,9 +25,8 @@ from omac.domain.ids import HostId, LaunchId, StreamId
 from omac.domain.recorded import Actor, Event
 from omac.domain.refusal import Refusal, look_at
 from omac.journal.registry import KIND_OF, KINDS
-from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, file_name, is_id, open_folder
+from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, REJECTED, file_name, is_id, open_folder, waiting_in
 
-REJECTED = "rejected"  # in the spool's folder
 DRAFT_NS = 3_600 * 10**9  # a draft as old as this is of a program that was killed
 POLL_S = 0.01
 AGGREGATE = frozenset(KIND_OF[event] for event in sandbox.EVENTS)
@@ -45,9 +44,7 @@ class Inbox(NamedTuple):
 
     def names(self) -> frozenset[str]:
         """The files that lie there; none when there is no folder."""
-        with contextlib.suppress(OSError):
-            return frozenset(name for name in os.listdir(self.folder) if name != REJECTED and name[0] != DRAFT)
-        return frozenset()
+        return waiting_in(self.folder)
 
     def stamp(self) -> int:
         """When a file last came or went: nanoseconds since 1970, of a clock that ticks every few milliseconds."""

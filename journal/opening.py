@@ -3,17 +3,34 @@
 import secrets
 from collections.abc import Callable
 
+from sqlalchemy import Connection
+
 from omac.journal.application import Journal
+from omac.journal.format import IsLiving, Present, arrive, assume_living
+from omac.journal.mark import Mark
 from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
 
-def open_journal(path: str, run: str, clock: Callable[[], int]) -> Journal:
-    """The journal at `path`, to append to and to read; created where there is none. Raises Refusal."""
-    writer = open_for_writing(path, secrets.token_hex(16))
-    return Journal(SqlRecorder(path, open_for_reading(path), writer), run, clock)
+def open_journal(
+    path: str,
+    run: str,
+    clock: Callable[[], int],
+    *,
+    is_living: IsLiving = assume_living,
+    present: Present | None = None,
+    mark: Mark | None = None,
+) -> Journal:
+    """The journal at `path`, to append to and to read; created where there is none. Raises Refusal.
 
+    `present` is the run that keeps it open, listed until it closes it; `is_living` judges the other runs that are
+    listed. `mark` is what is known of the journal: one that is not what it was is refused (journal-lost).
+    """
 
-def read_journal(path: str) -> Journal:
-    """The journal at `path`, to read only. Raises Refusal when there is none."""
-    return Journal(SqlRecorder(path, open_for_reading(path)), "", lambda: 0)
+    def list_present(connection: Connection) -> None:
+        if present is not None:
+            arrive(connection, present, is_living)
+
+    writer = open_for_writing(path, secrets.token_hex(16), list_present, mark=mark)
+    recorder = SqlRecorder(path, open_for_reading(path), writer, is_living, present, mark)
+    return Journal(recorder, run, clock)

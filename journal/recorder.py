@@ -3,9 +3,8 @@
 Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what a group commit needs.
 """
 
+import contextlib
 import itertools
-import os
-import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +15,12 @@ from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Store
 
 from omac.domain.recorded import Spooled
 from omac.domain.refusal import Refusal
-from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, damaged, refusal_of
+from omac.journal.file import damaged
+from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
+from omac.journal.mark import Mark
+from omac.journal.reader import Row
+from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, checkpoint, refusal_of
+from omac.journal.watch import Watch
 
 
 class Envelope(msgspec.Struct):
@@ -33,22 +37,6 @@ class Envelope(msgspec.Struct):
     causation: int | None = None
     happened: int | None = None
     spooled: Spooled | None = None
-
-
-class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An event as it is stored, names resolved: an eventsourcing Notification, and what we record beside it."""
-
-    id: int
-    originator_id: str
-    originator_version: int | None
-    topic: str
-    at: int
-    run: str
-    actor: str
-    correlation: str | None
-    causation: int | None
-    state: bytes
-    happened: int | None
 
 
 Groups = Sequence[tuple[int, Envelope]]  # of each caller: how many events, and what is recorded beside them
@@ -76,21 +64,44 @@ class SqlRecorder(ApplicationRecorder):
     Methods that write must be called by one thread at a time. Raises Refusal when the store cannot be used.
     """
 
-    def __init__(self, path: str, reader: sa.Engine, writer: sa.Engine | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        reader: sa.Engine,
+        writer: sa.Engine | None = None,
+        is_living: IsLiving = assume_living,
+        present: Present | None = None,
+        mark: Mark | None = None,
+    ) -> None:
         self.path = path
         self._reader = reader
         self._writer = writer
+        self._is_living = is_living
+        self._present = present  # the run that is listed until it closes the store
         self._statement = _insert_statement(writer) if writer else ""
-        self._file = _identity(path)
+        self._watch = Watch(path, log=writer is not None)
+        self._mark = mark
         self._ids: dict[str, int] = {}  # interned names, as committed
         self._texts: dict[int, str] = {}
         self._data_version: int | None = None
 
     def close(self) -> None:
         """Let go of the store."""
-        self._reader.dispose()
         if self._writer:
+            with contextlib.suppress(Refusal):
+                self._leave()
+        self._reader.dispose()
+        if self._writer:  # the last to close: it takes the log away
             self._writer.dispose()
+
+    def _leave(self) -> None:
+        """Say how far the journal goes; a run that stays listed is dead, and counts for nothing."""
+        assert self._writer is not None
+        self._require_same_file()
+        if self._present:
+            with contextlib.suppress(sa.exc.DBAPIError), self._writer.begin() as connection:
+                leave(connection, self._present.run)
+        self._write_mark()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
         """Append the events of many callers in one durable transaction; keyword `groups` says whose they are.
@@ -104,7 +115,8 @@ class SqlRecorder(ApplicationRecorder):
         new: dict[str, int] = {}
         try:
             with self._writer.begin() as connection:
-                top = connection.execute(sa.select(HEAD.c.position)).scalar_one()
+                kinds = {event.topic for event in stored_events}
+                top = next_top(connection, kinds, self.path, self._is_living)
                 self._intern(connection, stored_events, groups, new)
                 ids = self._ids | new if new else self._ids
                 if conflicts := _conflicts(connection, stored_events, groups, ids):
@@ -114,8 +126,6 @@ class SqlRecorder(ApplicationRecorder):
                 connection.execute(sa.update(HEAD).values(position=top + len(stored_events)))
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
-        except sa.exc.NoResultFound as error:
-            raise damaged(self.path, "it has no head") from error
         self._ids |= new
         return range(top + 1, top + 1 + len(stored_events))
 
@@ -181,24 +191,31 @@ class SqlRecorder(ApplicationRecorder):
         return changed
 
     def checkpoint(self) -> None:
-        """Move what is in the write-ahead log to the journal file, as far as no reader is in the way.
+        """Move what is in the write-ahead log to the journal file, and mark how far the journal goes.
 
         Raises Refusal when it cannot be moved (the disk is full, say); it stays in the log, where it is safe.
         """
         assert self._writer is not None, "opened for reading"
-        with self._writer.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            try:
-                raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            except sqlite3.Error as error:
-                raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), self.path) from error
+        self._require_same_file()
+        checkpoint(self._writer, self.path)
+        self._write_mark()
+
+    def _write_mark(self) -> None:
+        if self._mark is not None:
+            self._mark.write(self.journal_id(), self.head())
 
     def _require_same_file(self) -> None:
-        """What is written to a file that was removed or replaced is lost. Raises Refusal (journal-unavailable)."""
-        if _identity(self.path) != self._file:
-            message = f"the journal {self.path} was removed or replaced while omac had it open; put it back"
-            raise Refusal("journal-unavailable", message, fix=[f"ls -l {shlex.quote(self.path)}"])
+        """What is written to a file that was removed, replaced or cut is lost. Raises Refusal (journal-unavailable)."""
+        self._watch.require_same(self._rescue)
+
+    def _rescue(self) -> bool:
+        """Move what a log without a name holds to the journal: nobody else has it, and nobody has a new one yet."""
+        if self._writer is None:
+            return False
+        try:
+            return checkpoint(self._writer, self.path)
+        except Refusal:
+            return False
 
     def head(self) -> int:
         """The last position; 0 for an empty journal."""
@@ -215,15 +232,15 @@ class SqlRecorder(ApplicationRecorder):
             query = sa.select(sa.func.max(EVENT.c.position)).where(EVENT.c.at <= moment)
             return int(connection.execute(query).scalar() or 0)
 
+    def spooled(self, host: str) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded."""
+        with self._read() as connection:
+            return frozenset(connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars())
+
     def journal_id(self) -> str:
         """The random name the journal got when it was created."""
         with self._read() as connection:
             return str(connection.execute(sa.select(JOURNAL.c.id)).scalar_one())
-
-    def has_recorded(self, spooled: Spooled) -> bool:
-        """Whether this file of a spool is in the journal, as far as that is remembered: while the file lies there."""
-        with self._read() as connection:
-            return _is_remembered(connection, spooled)
 
     def select_events(
         self,
@@ -405,11 +422,3 @@ def _remember(connection: sa.Connection, spooled: Spooled) -> None:
 def _is_remembered(connection: sa.Connection, spooled: Spooled) -> bool:
     query = sa.select(SPOOLED.c.id).where(SPOOLED.c.host == spooled.host, SPOOLED.c.id == spooled.name)
     return connection.execute(query).first() is not None
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

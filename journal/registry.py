@@ -2,7 +2,8 @@
 
 A stored row names its kind; only kinds listed here are ever decoded, and nothing a row says is imported or run.
 Names are stable for ever. To change an event: append a field with a default, or raise the version and add an
-upcaster from the previous one; stored bytes are never rewritten.
+upcaster from the previous one; stored bytes are never rewritten. A new kind or version raises `schema.SCHEMA` and is
+listed in `SINCE`, so that an omac that would misread it is not surprised by it (`journal/format.py`).
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from omac.domain import (
     registration,
     run,
     sandbox,
+    set_aside,
     setting,
     sidecar,
 )
@@ -78,6 +80,17 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "sandbox.exited": (1, sandbox.Exited),
     "sandbox.denied": (1, sandbox.Denied),
     "guard.denied": (1, guard_record.GuardDenied),
+    "position.set-aside": (1, set_aside.PositionSetAside),
+    "position.emptied": (1, set_aside.PositionEmptied),
+}
+
+# The format (schema) in which the current version of a kind came; a kind that is not listed is as old as the first.
+SINCE: dict[str, int] = {
+    "directory.session-ended": 2,
+    "setting.change-requested": 2,
+    "setting.change-failed": 2,
+    "position.set-aside": 2,
+    "position.emptied": 2,
 }
 
 Upcaster = Callable[[list[Any]], list[Any]]  # the fields of one version, as stored, to those of the next

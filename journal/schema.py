@@ -15,16 +15,17 @@ import errno
 import os
 import shlex
 import sqlite3
-import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool, StaticPool
 
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Reason, Refusal
+from omac.journal import file
+from omac.journal.file import BUSY_MS, VERSION_INDEX, connect_for_reading, require_known, require_regular
+from omac.journal.mark import Mark
 
-SCHEMA = 2  # the highest format that this omac understands
 FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
 METADATA = sa.MetaData()
 
@@ -98,32 +99,48 @@ SET_ASIDE = sa.Table(
     sa.Column("happened", sa.BigInteger),
 )
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
-sa.Index("event_version", EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
+sa.Index(VERSION_INDEX, EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
 
-BUSY_MS = 5_000
 WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
 
 
-def open_for_writing(path: str, journal_id: str) -> sa.Engine:
+def open_for_writing(
+    path: str,
+    journal_id: str,
+    arrive: Callable[[sa.Connection], None] = lambda _: None,
+    *,
+    mark: Mark | None = None,
+    lenient: bool = False,
+) -> sa.Engine:
     """The engine of the one writer of this process; creates the journal (0600, named `journal_id`) where none is.
 
+    `arrive` is called in the transaction that opens it. `mark` is what is known of the journal; `lenient`: events that
+    are missing are left to the caller.
     Raises Refusal: journal-read-only, journal-newer, journal-damaged, journal-unavailable, state-unusable.
     """
+    if mark is not None and not os.path.lexists(path):
+        mark.require_unmarked()
     _create_file(path)
-    _look_first(path)
+    _look_first(path, mark, lenient)
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=path), poolclass=StaticPool, connect_args={"check_same_thread": False}
     )
     sa.event.listen(engine, "connect", _prepare_writer)
     sa.event.listen(engine, "begin", _begin_immediate)
+    created = False
     try:
+        checkpoint(engine, path)  # fails where a log was cut that others still have open: nothing is written over it
         with engine.begin() as connection:
             METADATA.create_all(connection)
             _add_columns(connection)
             if connection.execute(sa.select(JOURNAL.c.schema)).first() is None:
                 connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
-            _check_schema(connection, path)
+                created = True
+            require_known(path, connection.execute(sa.select(JOURNAL.c.schema)).scalar_one())
+            arrive(connection)
+        if created:
+            checkpoint(engine, path)  # a copy of the file alone is a journal, from the beginning
     except sa.exc.DBAPIError as error:
         engine.dispose()
         raise refusal_of(error, path) from error
@@ -138,61 +155,30 @@ def open_for_reading(path: str) -> sa.Engine:
 
     Raises Refusal: journal-unavailable (there is none), journal-newer, journal-damaged, state-unusable.
     """
-    if not os.path.exists(path):
-        raise _none_yet(path)
-    _check_regular(path, os.stat(path).st_mode)
-    for query in ({"mode": "ro", "uri": "true"}, {"mode": "ro", "immutable": "1", "uri": "true"}):
-        engine = sa.create_engine(
-            sa.URL.create("sqlite", database=f"file:{_uri_path(path)}", query=query),
-            connect_args={"check_same_thread": False},
-        )
-        sa.event.listen(engine, "connect", _prepare_reader)
+    engine = sa.create_engine("sqlite://", creator=lambda: connect_for_reading(path), poolclass=QueuePool)
+    engine.connect().close()
+    return engine
+
+
+def checkpoint(engine: sa.Engine, path: str) -> bool:
+    """Move what is in the write-ahead log to the journal file, as far as no reader is in the way; return whether all.
+
+    The log is never cut (PASSIVE): a log that shrinks is one that somebody else cut. Raises Refusal when it cannot be
+    moved (the disk is full, say); it stays in the log, where it is safe.
+    """
+    with engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
         try:
-            with engine.connect() as connection:
-                _check_schema(connection, path)
-        except sa.exc.DBAPIError as error:
-            engine.dispose()
-            # A write-ahead log wants its index file; read-only media without one can only be read as they lie.
-            if "immutable" in query or "unable to open" not in str(error.orig) or _pending(path):
-                raise refusal_of(error, path) from error
-        except Refusal:
-            engine.dispose()
-            raise
-        else:
-            return engine
-    raise AssertionError("the second attempt either returned or raised")
+            busy, frames, moved = raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), path) from error
+    return not busy and frames == moved
 
 
 def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
     """What a database error means for the person who runs omac."""
-    text = str(error.orig)
-    if "readonly" in text or "read-only" in text:
-        fix = [f"ls -l {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"]
-        return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
-    if "full" in text:
-        return Refusal(
-            "journal-unavailable", f"the disk of the journal {path} is full", fix=[f"df -h {shlex.quote(path)}"]
-        )
-    if "malformed" in text or "not a database" in text or "no such table" in text or "no such column" in text:
-        return damaged(path, text)
-    if "locked" in text or "busy" in text:
-        return Refusal(
-            "journal-unavailable",
-            f"the journal {path} is locked by another program",
-            fix=[f"fuser {shlex.quote(path)}"],
-        )
-    return Refusal(
-        "journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[f"ls -l {shlex.quote(path)}"]
-    )
-
-
-def damaged(path: str, what: str) -> Refusal:
-    """The refusal of a file that is no journal, or no whole one."""
-    fix = [
-        f"sqlite3 {shlex.quote(path)} 'pragma integrity_check'",
-        "omac serve --journal PATH  # begins a new journal there",
-    ]
-    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=fix)
+    return file.refusal_of(error.orig or error, path)
 
 
 def _create_file(path: str) -> None:
@@ -208,13 +194,13 @@ def _create_file(path: str) -> None:
         mode = os.lstat(path).st_mode
     except OSError as error:
         raise _not_writable(path, str(error.strerror), error.errno) from error
-    _check_regular(path, mode)
+    require_regular(path, mode)
     if not os.access(path, os.W_OK):
         raise _not_writable(path, os.strerror(errno.EACCES), errno.EACCES)
 
 
 def _not_writable(path: str, why: str, number: int | None) -> Refusal:
-    reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
+    reason: Reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
     fix = [f"ls -ld {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"]
     return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)
 
@@ -230,41 +216,13 @@ def _create_folders(path: str) -> None:
             os.mkdir(path, 0o700)
 
 
-def _check_regular(path: str, mode: int) -> None:
-    if stat.S_ISLNK(mode):
-        raise Refusal(
-            "state-unusable",
-            f"the journal {path} is a symbolic link; name the file itself",
-            fix=[f"ls -l {shlex.quote(path)}"],
-        )
-    if not stat.S_ISREG(mode):
-        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=[f"ls -l {shlex.quote(path)}"])
-
-
-def _look_first(path: str) -> None:
+def _look_first(path: str, mark: Mark | None, lenient: bool) -> None:
     """Leave alone, to the byte, what is no journal or a later one: a writer's pragmas would already change it."""
     try:
-        open_for_reading(path).dispose()
+        connect_for_reading(path, mark, lenient=lenient).close()
     except Refusal as refusal:
         if refusal.reason != "journal-unavailable":
             raise
-
-
-def _none_yet(path: str) -> Refusal:
-    fix = ["omac serve --no-inner  # creates it"]
-    return Refusal("journal-unavailable", f"there is no journal at {path} yet", fix=fix)
-
-
-def _check_schema(connection: sa.Connection, path: str) -> None:
-    if not sa.inspect(connection).get_table_names():  # another process is about to create them
-        raise _none_yet(path)
-    schema = connection.execute(sa.select(JOURNAL.c.schema)).scalar_one()
-    if schema > SCHEMA:
-        raise Refusal(
-            "journal-newer",
-            f"the journal {path} has schema {schema}; this omac knows {SCHEMA}",
-            fix=["omac version  # then install the newer omac"],
-        )
 
 
 def _prepare_writer(connection: sqlite3.Connection, _record: Any) -> None:
@@ -284,30 +242,5 @@ def _begin_immediate(connection: sa.Connection) -> None:
 
 def _add_columns(connection: sa.Connection) -> None:
     """Bring the table of an older layout to the present one."""
-    if "happened" not in _columns(connection.exec_driver_sql("PRAGMA table_info(event)").all()):
+    if "happened" not in file.columns(connection.exec_driver_sql("PRAGMA table_info(event)").all()):
         connection.exec_driver_sql("ALTER TABLE event ADD COLUMN happened BIGINT")
-
-
-def _prepare_reader(connection: sqlite3.Connection, _record: Any) -> None:
-    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-    columns = _columns(connection.execute("PRAGMA table_info(event)").fetchall())
-    if columns and "happened" not in columns:  # a journal of an older layout is read as if it had the present one
-        connection.execute("PRAGMA temp_store=MEMORY")
-        connection.execute("CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event")
-    connection.execute("PRAGMA query_only=ON")
-
-
-def _columns(rows: Iterable[Sequence[Any]]) -> set[str]:
-    return {row[1] for row in rows}
-
-
-def _uri_path(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
-def _pending(path: str) -> bool:
-    """Whether committed events lie in a write-ahead log that an immutable open would not see."""
-    try:
-        return os.path.getsize(path + "-wal") > 0
-    except OSError:
-        return False

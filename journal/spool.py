@@ -21,12 +21,20 @@ TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FOLDER = "spool"  # in the state directory
 FORM = 1  # of the files: a later form is not guessed at
 RECORD_MAX = 65_536  # bytes of one file
 ID_MAX = 64
 TEXT_MAX = 4_096  # characters of one text: the longest path there can be
 DRAFT = "."  # a name that begins so is not there yet
+REJECTED = "rejected"  # the folder of what could not be taken
+
+
+def waiting_in(folder: str) -> frozenset[str]:
+    """Return the names of the records in a spool; none when the folder does not exist."""
+    try:
+        return frozenset(name for name in os.listdir(folder) if name != REJECTED and name[0] != DRAFT)
+    except OSError:
+        return frozenset()
 
 
 class Spool:

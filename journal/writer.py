@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 
 import msgspec
 import outcome
@@ -27,11 +28,13 @@ from omac.journal.recorder import Conflict
 
 BATCH_MAX = 4_096  # callers in one transaction
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused
-POLL_S = 0.04  # how soon appends of other processes are noticed when nothing is written here
+POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `look`
+WATCHED_POLL_S = 1.0  # the same where somebody does
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
 FATAL = ("journal-newer", "journal-damaged")  # what is there cannot be understood: going on would be guessing
+QUIET_S = 1.0  # without events, after which even one is worth it
 
 _log = logging.getLogger("omac.journal")
 
@@ -45,8 +48,16 @@ class _Item(msgspec.Struct):
     task: trio.lowlevel.Task | None
     kept: bool = False
     late: Late | None = None
+    since: float = 0.0  # when it was queued, by Trio's clock
 
 
+class _Look(Enum):
+    """In the queue: look at what others appended."""
+
+    NOW = auto()
+
+
+_LOOK = _Look.NOW
 _Answer = tuple[_Item, "outcome.Outcome[Sequence[Recorded]]"]
 
 
@@ -57,12 +68,15 @@ class Writer:
         self._journal = journal
         self._feed = Feed(journal, seen)
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item | _Look | None] = queue.SimpleQueue()
+        self._poll_s = POLL_S
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
         self._retry_at = 0.0
         self._behind = False  # others committed, and that could not be read yet
         self._since_checkpoint = 0
+        self._active_at = 0.0
+        self._behind = False  # the thread's: others have appended, and that is not read yet
         self._under_way = 0
         self._unanswered: dict[trio.lowlevel.Task, _Item] = {}
         self._ended = trio.Event()
@@ -109,6 +123,11 @@ class Writer:
         else:
             self._put(_Item(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
 
+    def look(self) -> None:
+        """Something may have been appended by another process: have it read. Whoever calls this replaces the poll."""
+        self._poll_s = WATCHED_POLL_S
+        self._queue.put(_LOOK)
+
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
         group = Group((), self._journal.envelope(Cause("omac")))
@@ -139,7 +158,19 @@ class Writer:
         assert item.task is not None
         return item.task
 
+    def refuse_waiting(self, seconds: float) -> None:
+        """Refuse callers that have waited longer than this: omac ends, and the journal stalls. Their events may still
+        become durable; the next start settles what follows from them."""
+        now = trio.current_time()
+        for task, item in list(self._unanswered.items()):
+            if now - item.since > seconds:
+                del self._unanswered[task]
+                item.task = None
+                message = f"omac is stopping, and the journal {self._journal.store.path} takes no records"
+                trio.lowlevel.reschedule(task, outcome.Error(Refusal("stopping", message)))
+
     def _put(self, item: _Item) -> None:
+        item.since = trio.current_time()
         self._under_way += 1
         self._queue.put(item)
 
@@ -149,9 +180,9 @@ class Writer:
         try:
             open_ = True
             while open_:
-                batch, open_ = self._take()
+                batch, look, open_ = self._take()
                 self._commit(batch, token)
-                if not batch and not self._committed:
+                if look and not self._committed:
                     self._idle(token)
             if self._owed:  # a last try, however short ago the one before was
                 self._retry_at = 0.0
@@ -166,19 +197,23 @@ class Writer:
             with contextlib.suppress(trio.RunFinishedError):  # omac did not wait for a store that is stuck
                 token.run_sync_soon(self._end)
 
-    def _take(self) -> tuple[list[_Item], bool]:
-        """What is waiting now, after up to POLL_S; False once the queue is closed and drained."""
+    def _take(self) -> tuple[list[_Item], bool, bool]:
+        """What is waiting now, after a pause at most; whether to look at what others did; False once closed."""
         batch: list[_Item] = []
+        look = False
         try:
-            item = self._queue.get(timeout=POLL_S)
+            item = self._queue.get(timeout=self._poll_s)
             while item is not None:
-                batch.append(item)
+                if isinstance(item, _Look):
+                    look = True
+                else:
+                    batch.append(item)
                 if len(batch) >= BATCH_MAX:
-                    return batch, True
+                    return batch, look, True
                 item = self._queue.get_nowait()
         except queue.Empty:
-            return batch, True
-        return batch, False
+            return batch, look or not batch, True
+        return batch, look, False
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:
         items = [item for item in batch if item.group.drafts]
@@ -220,7 +255,7 @@ class Writer:
             _log.error("recorded, but what others recorded before it cannot be read yet: %s", refusal.message)
             time.sleep(RETRY_S)
             return
-        self._since_checkpoint += len(own)
+        self._active(len(own))
         answers: list[_Answer] = [(item, outcome.Value(result)) for item, result in self._committed]
         self._committed = []
         token.run_sync_soon(self._settle, records, answers)
@@ -251,13 +286,20 @@ class Writer:
             time.sleep(RETRY_S)
             return
         if news:
+            self._active(len(news))
             token.run_sync_soon(self._settle, news, [])
-        elif self._since_checkpoint >= CHECKPOINT_EVENTS:
+        elif self._since_checkpoint >= CHECKPOINT_EVENTS or (
+            self._since_checkpoint and time.monotonic() - self._active_at >= QUIET_S
+        ):
             self._since_checkpoint = 0
             try:
                 self._journal.store.checkpoint()
             except Refusal as refusal:  # nothing is lost: it stays in the log
                 _log.error("%s", refusal.message)
+
+    def _active(self, events: int) -> None:
+        self._since_checkpoint += events
+        self._active_at = time.monotonic()
 
     # ---- back in the trio loop ----
 

@@ -38,13 +38,22 @@ class Aggregates(Generic[State]):
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one event. Raises KeyError when it cannot follow: the journal is damaged."""
+        entry = self._next(recorded)
+        self._put(recorded, self._evolve(entry.state, recorded.event))
+
+    def skip(self, recorded: Recorded) -> None:
+        """Count a version whose event was set aside; the state stays. Raises KeyError when it cannot follow."""
+        self._put(recorded, self._next(recorded).state)
+
+    def _next(self, recorded: Recorded) -> Entry[State]:
         entry = self[recorded.stream]
         if recorded.version != entry.version + 1:
             raise KeyError(f"version {recorded.version} after {entry.version}")
-        state = self._evolve(entry.state, recorded.event)
-        self.entries[recorded.stream] = Entry(
-            state, recorded.version, recorded.run, recorded.position, recorded.correlation
-        )
+        return entry
+
+    def _put(self, recorded: Recorded, state: State) -> None:
+        version = recorded.version or 0
+        self.entries[recorded.stream] = Entry(state, version, recorded.run, recorded.position, recorded.correlation)
         if self._has_ended(state):
             self._ended.append(recorded.stream)
             if len(self._ended) > ENDED_KEPT:

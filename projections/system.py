@@ -28,6 +28,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
 from omac.domain.run import Run
 from omac.domain.sandbox import Sandbox
+from omac.domain.set_aside import PositionEmptied, PositionSetAside
 from omac.domain.setting import Setting
 from omac.domain.sidecar import Sidecar
 from omac.projections.accesses import Accesses
@@ -36,6 +37,7 @@ from omac.projections.run_namespaces import RunNamespaces
 from omac.projections.tokens import TokenIndex
 
 State = TypeVar("State")
+_FIX = ("omac journal check", "omac journal repair")
 
 
 class Controls:
@@ -95,6 +97,9 @@ class System:
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one record into every read model it concerns. Raises Refusal (journal-damaged)."""
+        if recorded.position != self.position + 1:
+            found = f"position {recorded.position} follows position {self.position} of the journal"
+            raise Refusal("journal-damaged", found, fix=_FIX)
         try:
             for fold in self._folds[type(recorded.event)]:
                 fold(recorded)
@@ -103,7 +108,7 @@ class System:
             message = (
                 f"the event at position {recorded.position} ({event} in {recorded.stream}) cannot follow: {impossible}"
             )
-            raise Refusal("journal-damaged", message, fix=["omac journal path", "omac journal stats"]) from impossible
+            raise Refusal("journal-damaged", message, fix=_FIX) from impossible
         self.position = recorded.position
 
     def of(self, aggregate: Aggregate[State, Any]) -> Aggregates[State]:
@@ -123,6 +128,11 @@ class System:
         else:
             self.settings.apply(recorded)
 
+    def _skip(self, recorded: Recorded) -> None:
+        """Pass over an event that was set aside; its stream counts it."""
+        if recorded.version is not None:
+            self.aggregates[ids.key_of(recorded.stream).aggregate].skip(recorded)
+
     def _by_event_type(self) -> dict[type[Event], list[Callable[[Recorded], None]]]:
         folds: dict[type[Event], list[Callable[[Recorded], None]]] = {}
         kinds: list[tuple[Callable[[Recorded], None], Iterable[type[Event]]]] = [
@@ -138,7 +148,9 @@ class System:
             (self.controls.apply, control.AGGREGATE.events),
             (self.tokens.apply, TokenIndex.EVENTS),
             (self.run_namespaces.apply, RunNamespaces.EVENTS),
+            (self._skip, (PositionEmptied,)),
         ]
+        folds[PositionSetAside] = []  # it says what was done to the journal, and changes no read model
         for fold, events in kinds:
             for event in events:
                 folds.setdefault(event, []).append(fold)

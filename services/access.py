@@ -7,17 +7,17 @@ import trio
 
 from omac.domain import access, ids
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
-from omac.domain.ids import StreamId
+from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.recorded import Cause, Event, Recorded
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, stopping
 from omac.projections.routes import SHARED, Way, find_skill, find_way
 from omac.services.gate import Answer, Request
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 
 PATH_MAX = 1_024  # characters of a path that are recorded
-ADMISSION_S = 5.0  # for the record of a request to become durable
+RECORD_S = 5.0  # for the record of a request to become durable
 
 
 class _Watched:
@@ -37,7 +37,8 @@ class AccessGate:
         self._stream = ids.access_stream(engine.host)
         self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a way
         self._stopping = False
-        engine.observe(self._cut_ended)
+        engine.observe(lambda recorded: self._cut_ended(recorded.stream))
+        engine.observe_revocations(self._cut_ended)
 
     def stop(self) -> None:
         """omac ends: no more ways, and those in use end as `stopping`."""
@@ -46,15 +47,15 @@ class AccessGate:
     def resolve(self, token: str, mount: str) -> Way:
         """See Gate."""
         if self._stopping:
-            raise _stopping()
-        return find_way(self._engine.system, self._engine.seat, ids.token_digest(token), mount)
+            raise stopping()
+        return self._find_way(ids.token_digest(token), mount)
 
     async def admit(self, way: Way, request: Request) -> int:
         """See Gate. What changed while the record was made durable counts: the way is looked up again."""
         event = AccessRequested(way.dir, way.skill, way.mount, way.session, request.method, request.path[:PATH_MAX])
         recorded = await self._admitted(event)
         try:
-            now = find_way(self._engine.system, self._engine.seat, way.digest, way.mount)
+            now = self._find_way(way.digest, way.mount)
             if now.port != way.port:
                 raise Refusal("sidecar-down", f"{way.skill}: its sidecar was started anew; try again")
         except Refusal as refusal:
@@ -66,9 +67,7 @@ class AccessGate:
     def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
         """See Gate."""
         watched = _Watched(way, cut)
-        streams = [ids.directory_stream(self._engine.seat, ids.scope_of(way.dir))]
-        if way.mount.startswith(SHARED):
-            streams.append(ids.directory_stream(self._engine.seat, ids.GLOBAL))
+        streams = self._streams(way)
         for stream in streams:
             self._in_use.setdefault(stream, {})[watched] = None
         try:
@@ -80,15 +79,29 @@ class AccessGate:
                 if not self._in_use[stream]:
                     del self._in_use[stream]
 
-    def _cut_ended(self, recorded: Recorded) -> None:
-        for watched in tuple(self._in_use.get(recorded.stream, ())):
+    def _find_way(self, digest: TokenDigest, mount: str) -> Way:
+        way = find_way(self._engine.system, self._engine.seat, digest, mount)
+        if any(map(self._engine.is_revoked, self._streams(way))):  # rule 1: at once, recorded or not
+            raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
+        return way
+
+    def _streams(self, way: Way) -> list[StreamId]:
+        """The directories that can end a way."""
+        streams = [ids.directory_stream(self._engine.seat, ids.scope_of(way.dir))]
+        if way.mount.startswith(SHARED):
+            streams.append(ids.directory_stream(self._engine.seat, ids.GLOBAL))
+        return streams
+
+    def _cut_ended(self, stream: StreamId) -> None:
+        for watched in tuple(self._in_use.get(stream, ())):
             self._cut_unless_open(watched)
 
     def _cut_unless_open(self, watched: _Watched) -> None:
         way = watched.way
         _, skill, route = find_skill(self._engine.system, self._engine.seat, way.digest, way.mount)
-        if skill != way.skill or route is None or route.why is not None:
-            watched.cut(_stopping() if self._stopping else _revoked(way))
+        revoked = any(map(self._engine.is_revoked, self._streams(way)))
+        if revoked or skill != way.skill or route is None or route.why is not None:
+            watched.cut(stopping() if self._stopping else _revoked(way))
 
     def completed(self, access: int, answer: Answer) -> None:
         """See Gate."""
@@ -112,11 +125,10 @@ class AccessGate:
             for recorded in records:
                 self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
 
-        with trio.move_on_after(ADMISSION_S):
+        with trio.move_on_after(RECORD_S):
             (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, Cause("agent"), late=late)
             return recorded
-        message = f"the journal did not record the request within {ADMISSION_S:g} s; nothing was forwarded"
-        raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+        raise _slow()
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """See Gate."""
@@ -134,16 +146,20 @@ class AccessGate:
         )
         fact = Addressed(access.AGGREGATE, self._stream, event)
         if directory.path:
-            await self._engine.record([fact], Cause("agent"))
-        else:  # a stranger: any number of them may come
-            await self._refusals.note(fact, Cause("agent"), (reason,))
+            with trio.move_on_after(RECORD_S):
+                await self._engine.record([fact], Cause("agent"), late=lambda _: None)
+                return
+            raise _slow()
+        # a stranger: any number of them may come
+        await self._refusals.note(fact, Cause("agent"), (reason,))
 
     def _soon(self, request: int, event: Event) -> None:
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
 
 
-def _stopping() -> Refusal:
-    return Refusal("stopping", "omac is stopping", fix=["omac serve"])
+def _slow() -> Refusal:
+    message = f"the journal did not record the request within {RECORD_S:g} s; nothing was forwarded"
+    return Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
 
 
 def _revoked(way: Way) -> Refusal:

@@ -15,11 +15,12 @@ from omac.domain import directory, ids, sidecar
 from omac.domain.credential import ConfigRemoved, ConfigWritten, SecretRemoved, SecretWritten
 from omac.domain.directory import ActivationRequested, Directory, Plan
 from omac.domain.ids import StreamId
+from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.recorded import Cause, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.registration import ApprovalRevoked, Approved, Deregistered, Registered
-from omac.services.kernel.engine import Engine, first, together
-from omac.services.kernel.owners import Owners
+from omac.services.kernel.engine import JOURNAL_AWAY, Engine, first, together
+from omac.services.kernel.owners import Owners, Retries
 from omac.services.registrar import Registrar
 
 LOOK_S = 60.0  # for finding and hashing the skills of one directory
@@ -36,8 +37,8 @@ CHANGES = (
     ConfigWritten,
     ConfigRemoved,
 )
+OFFLINE = "its directory goes offline"
 REVOCATIONS = (ApprovalRevoked, Deregistered, SecretRemoved)
-JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")
 
 _log = logging.getLogger("omac.activation")
 
@@ -52,6 +53,7 @@ class Activation:
         self._shared_look: trio.Event | None = None  # that of the look that is under way
         self._owners = Owners(self._own)
         engine.observe(self._notice)
+        engine.observe_revocations(self._notice_revocation)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own directories until cancelled."""
@@ -67,25 +69,39 @@ class Activation:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
                     (target,) = self._sidecars(changed, [key.name])
-                    self._owners.also(self._revoke, target, cause)
+                    self._revoke(target, cause)
                 self._owners.also(self._reload, changed, self._state(changed).generation, cause)
 
+    def _notice_revocation(self, stream: StreamId) -> None:
+        """A directory goes offline while that cannot be recorded: what runs in it ends all the same."""
+        if stream in self._owners:
+            for target in self._live(stream):
+                self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop(OFFLINE), self._cause(stream))
+
     async def _own(self, stream: StreamId) -> None:
-        while (state := self._state(stream)).status != "offline":
-            seen = self._engine.system.position
-            try:
-                match state.status:
-                    case "activating":
-                        await self._bring_up(stream, state)
-                    case "active" | "active_partial":
-                        if not await self._settle(stream, None):
-                            await self._engine.moved([stream, *self._sidecars(stream, state.routes)], seen)
-                    case "deactivating":
-                        await self._take_down(stream)
-            except Refusal as refusal:  # the journal is away, or someone was first: the state says what to do next
-                _log.error("%s: %s", state.path or "what all directories share", refusal.message)
-                await trio.sleep(RETRY_S)
+        retries = Retries(stream)
+        while self._state(stream).status != "offline":
+            async with retries.attempt():
+                await self._act(stream, self._state(stream))
         self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
+
+    async def _act(self, stream: StreamId, state: Directory) -> None:
+        """Do the one thing that the state of a directory calls for."""
+        seen = self._engine.system.position
+        try:
+            match state.status:
+                case "activating":
+                    await self._bring_up(stream, state)
+                case "active" | "active_partial":
+                    if not await self._settle(stream, None):
+                        await self._engine.moved([stream, *self._sidecars(stream, state.routes)], seen)
+                case "deactivating":
+                    await self._take_down(stream)
+                case "offline":
+                    pass
+        except Refusal as refusal:  # the journal is away, or someone was first: the state says what to do next
+            _log.error("%s: %s", state.path or "what all directories share", refusal.message)
+            await trio.sleep(RETRY_S)
 
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
         """A person changed something about this directory: look at it again, once `generation` has settled."""
@@ -102,17 +118,11 @@ class Activation:
                 _log.error("%s: %s", state.path, refusal.message)
                 await trio.sleep(RETRY_S)
 
-    async def _revoke(self, target: StreamId, cause: Cause) -> None:
+    def _revoke(self, target: StreamId, cause: Cause) -> None:
         """End a sidecar that lost its approval or a secret; it starts again if what is left will do."""
         spec = self._engine.system.sidecars[target].state.spec
-        if spec is None or not self._registrar.lacks(spec):
-            return
-        try:
-            await self._command_sidecar(target, sidecar.RequestStop("what it was given was taken back"), cause)
-        except Refusal as refusal:
-            _log.error("%s: %s", target, refusal.message)
-            await trio.sleep(RETRY_S)
-            await self._revoke(target, cause)
+        if spec is not None and self._registrar.lacks(spec):
+            self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop("what it was given was revoked"), cause)
 
     def look_at_shared(self, asker: StreamId | None = None) -> trio.Event:
         """Look at the skills that all directories share, in the background: bring them online as soon as there are
@@ -155,6 +165,7 @@ class Activation:
         except Exception as problem:  # whatever is wrong with one directory, the others are unharmed
             if isinstance(problem, Refusal) and problem.reason in JOURNAL_AWAY:
                 raise
+            raise_exhaustion(problem)  # it says nothing about the skills: worth another try
             if not isinstance(problem, Refusal | OSError):
                 _log.exception("%s: its skills cannot be looked at", state.path)
             await self._execute(stream, directory.FailActivation(str(problem) or type(problem).__name__))
@@ -227,7 +238,7 @@ class Activation:
         return bool(await self._engine.execute_latest(directory.AGGREGATE, stream, settle))
 
     async def _take_down(self, stream: StreamId) -> None:
-        stop = sidecar.RequestStop("its directory goes offline")
+        stop = sidecar.RequestStop(OFFLINE)
         await together(
             partial(self._command_sidecar, target, stop, self._cause(stream)) for target in self._live(stream)
         )

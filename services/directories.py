@@ -7,9 +7,10 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import trio
 
 from omac.domain import control, directory, ids
 from omac.domain.control import Action, ControlCalled, ControlRefused, Listener
@@ -24,7 +25,7 @@ from omac.domain.directory import (
 from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.recorded import Cause, Event, Recorded
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, stopping
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach, described, manifest_of, shared_skills
@@ -33,7 +34,18 @@ from omac.services.ports import SkillFolders
 _log = logging.getLogger("omac.directories")
 
 SESSION_MAX = 200  # characters of a session's name
+ANSWER_S = 3.0  # for the skills of a directory to become ready before its manifest is answered
+SHARED_S = 1.0  # for those that all directories share, on top
+RECORD_S = 2.0  # for the journal to take a deactivation, which holds at once, before it is answered
+OFFLINE_S = 15.0  # for what runs in a directory to end before its deactivation is answered
 DIRECTORY_MAX = 1_024  # characters of a refused directory that are recorded
+
+
+class Deactivation(NamedTuple):
+    """A directory that leads nowhere any more; not `recorded`: the journal is away, or its end takes its time."""
+
+    dir: str
+    recorded: bool
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -65,6 +77,7 @@ class Directories:
         self._mint = mint
         self._minted: dict[TokenDigest, str] = {}  # on their way to the journal
         self._tokens: dict[TokenDigest, str] = {}  # living
+        self._stopping = False
         engine.observe(self._follow_tokens)
 
     async def activate(self, path: str, caller: Caller, session: str | None = None) -> Manifest:
@@ -78,30 +91,40 @@ class Directories:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             while (status := self._state(stream).status) in ("offline", "deactivating"):
+                if self._stopping:
+                    raise stopping()
                 if status == "deactivating":
                     await self._engine.moved([stream])
                 else:
                     await self._grant(
                         stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
                     )
-            await self._settled(stream, self._state(stream).generation)
-            await self._shared_settled()
+            with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
+                await self._settled(stream, self._state(stream).generation)
+            with trio.move_on_after(SHARED_S):
+                await self._shared_settled()
             if session is not None:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
         raise AssertionError("the block returned or raised")
 
-    async def deactivate(self, path: str, caller: Caller) -> str:
-        """Take a directory offline; return its canonical path. One that is not online stays so."""
+    async def deactivate(self, path: str, caller: Caller) -> Deactivation:
+        """Take a directory offline, at once, and record it as soon as the journal takes it. One that is not online
+        stays so."""
         async with _Call(self, "deactivate", path, caller) as call:
             canonical = path  # what is online goes offline by that name, whatever an agent has put in its place
             if self._state(self._stream(path)).status == "offline":
                 canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             command = directory.RequestDeactivation("asked for")
-            await self._execute(stream, command, call.cause(), beside=call.granted(canonical))
-            await self._offline(stream)
-            return canonical
+            beside = call.granted(canonical)
+            recorded = self._engine.revoke(directory.AGGREGATE, stream, command, call.cause(), beside=beside)
+            with trio.move_on_after(RECORD_S):
+                await recorded.wait()
+            if recorded.is_set():
+                with trio.move_on_after(OFFLINE_S):
+                    await self._offline(stream)
+            return Deactivation(canonical, recorded=self._state(stream).status == "offline")
         raise AssertionError("the block returned or raised")
 
     async def reload_shared(self, caller: Caller) -> dict[str, Any]:
@@ -116,10 +139,14 @@ class Directories:
             return {"dir": "", "state": self._state(stream).status, "skills": self.global_skills()}
         raise AssertionError("the block returned or raised")
 
-    async def unlocked(self, caller: Caller) -> list[str]:
-        """A store of secrets was unlocked: look again at every directory that waits for one. Returns their paths."""
+    async def unlock(self, caller: Caller, open_store: Callable[[], None]) -> list[str]:
+        """Record that a store of secrets is unlocked, unlock it, and inspect every directory again that waits for one.
+
+        Returns their paths. Raises Refusal, and then nothing was unlocked.
+        """
         async with _Call(self, "unlock", "", caller) as call:
             await self._engine.record(call.granted(""), call.cause())
+            open_store()
             waiting = [
                 (stream, entry.state.path)
                 for stream, entry in self._engine.system.directories.entries.items()
@@ -149,7 +176,11 @@ class Directories:
         raise AssertionError("the block returned or raised")
 
     async def deactivate_all(self, why: str) -> None:
-        """Take every directory of this run offline; one whose end cannot be recorded is left to the next start."""
+        """Take every directory of this run offline; one whose end cannot be recorded is left to the next start.
+
+        From here on nothing is brought online; callers that wait for that are refused (stopping).
+        """
+        self._stopping = True
         failed: set[StreamId] = set()
         while ending := [stream for stream in self._online() if stream not in failed]:  # one may begin meanwhile
             for stream in ending:
@@ -252,6 +283,7 @@ class _Call:
     """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
 
     def __init__(self, directories: Directories, action: Action, path: str, caller: Caller) -> None:
+        self._directories = directories
         self._engine = directories._engine
         self._refusals = directories._refusals
         self._action: Action = action
@@ -270,10 +302,14 @@ class _Call:
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, Refusal):
+            offline = error.reason == "directory-offline" and self._directories._stopping
+            reason = "stopping" if offline else error.reason  # it is not the caller's fault that the directory is gone
             path = self._path[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
-            event = ControlRefused(self._action, path, self._caller.listener, error.reason)
+            event = ControlRefused(self._action, path, self._caller.listener, reason)
             fact = Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event)
-            await self._refusals.note(fact, self.cause(), (self._action, self._caller.listener, error.reason))
+            await self._refusals.note(fact, self.cause(), (self._action, self._caller.listener, reason))
+            if offline:
+                raise stopping() from None
 
 
 def _check_session(session: str | None) -> None:

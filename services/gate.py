@@ -36,7 +36,10 @@ class Gate(Protocol):
         """
 
     async def admit(self, way: Way, request: Request) -> int:
-        """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal."""
+        """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.
+
+        Cancelled, it is aborted should the record become durable after all.
+        """
 
     def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> AbstractContextManager[None]:
         """While inside, `cut` is called as soon as the way ends: its token dies or its route is not mounted any more.

@@ -11,12 +11,13 @@ import msgspec
 from omac.domain import credential, ids, moving, registration
 from omac.domain.credential import DEFAULTS, Credential
 from omac.domain.hidden import Hidden
+from omac.domain.ids import HostId
 from omac.domain.moving import Group, Held, Old, Present, Seen, Step
 from omac.domain.refusal import Refusal
 from omac.domain.registration import Registration
+from omac.journal.reader import Records
 from omac.services.credentials import Credentials, Values
 from omac.services.finding import Candidate, Search, every
-from omac.services.kernel.execution import Execution
 from omac.services.ports import Secrets, SkillFolders
 from omac.services.registering import PERSON, Registering
 
@@ -56,25 +57,26 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Recorded:
-    """What is recorded of skills, read only. `execution` None: nothing is yet."""
+    """What is recorded of skills, read only. `journal` or `host` None: nothing is yet."""
 
-    def __init__(self, execution: Execution | None) -> None:
-        self._execution = execution
+    def __init__(self, journal: Records | None, host: HostId | None) -> None:
+        self._journal = journal
+        self._host = host
 
     def registration(self, candidate: Candidate) -> Registration:
         """See Registering.known."""
-        if self._execution is None:
+        if self._journal is None or self._host is None:
             return Registration()
         skill = candidate.skill
-        stream = ids.registration_stream(self._execution.host, candidate.place.scope, skill.base, skill.name)
-        return self._execution.entry(registration.AGGREGATE, stream).state
+        stream = ids.registration_stream(self._host, candidate.place.scope, skill.base, skill.name)
+        return self._journal.load(stream, Registration(), registration.evolve).state
 
     def credential(self, scope: str, skill: str) -> Credential:
         """See Credentials.given."""
-        if self._execution is None:
+        if self._journal is None or self._host is None:
             return Credential()
-        stream = ids.credential_stream(self._execution.host, scope, skill)
-        return self._execution.entry(credential.AGGREGATE, stream).state
+        stream = ids.credential_stream(self._host, scope, skill)
+        return self._journal.load(stream, Credential(), credential.evolve).state
 
 
 class Moving:

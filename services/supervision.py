@@ -13,13 +13,14 @@ import trio
 
 from omac.domain import sidecar
 from omac.domain.ids import StreamId, key_of
+from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.place import Place
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
 from omac.services.credentials import Credentials, SecretsMissing
 from omac.services.kernel.engine import Engine, first
-from omac.services.kernel.owners import Owners
+from omac.services.kernel.owners import Owners, Retries
 from omac.services.ports import (
     CopyDamaged,
     FrozenSkills,
@@ -31,6 +32,7 @@ from omac.services.ports import (
 )
 
 STOP_GRACE_MS = 5_000
+KILLED_S = 5.0  # for a sidecar that was killed to be gone
 WATCH_S = 5.0  # between two looks whether a healthy sidecar still listens
 DOUBT_S = 0.5
 RETRY_S = 0.5  # between two tries to record a fact while the journal is away
@@ -44,6 +46,13 @@ class _Changed(Exception):
     def __init__(self, problem: str, *fix: str) -> None:
         super().__init__(problem)
         self.fix = fix
+
+
+class _Held:
+    """The process that an owner holds, and when it was started."""
+
+    process: SidecarProcess | None = None
+    started_at = 0.0
 
 
 class Supervision:
@@ -68,6 +77,8 @@ class Supervision:
         self._harness = harness
         self._vouched = vouched
         self._policy = policy
+        self._grace_ms = STOP_GRACE_MS
+        self._ending: set[SidecarProcess] = set()
         self._owners = Owners(self._own)
         engine.observe(self._notice)
 
@@ -75,52 +86,85 @@ class Supervision:
         """Own sidecars until cancelled; whatever still runs then is stopped before this returns."""
         await self._owners.run(task_status)
 
+    def hurry(self) -> None:
+        """Whatever is being stopped is killed now; what is stopped from now on has no grace."""
+        self._grace_ms = 0
+        for process in self._ending:
+            self._owners.also(_kill, process)
+
     def _notice(self, recorded: Recorded) -> None:
         if isinstance(recorded.event, SpawnRequested) and recorded.run == self._engine.run:
             self._owners.need(recorded.stream)
 
     async def _own(self, stream: StreamId) -> None:
-        process: SidecarProcess | None = None
-        started_at = 0.0
+        held = _Held()
+        retries = Retries(stream)
         try:
-            while (state := self._state(stream)).live:
-                moved = partial(self._engine.moved, [stream], self._engine.system.position)
-                match state.status:
-                    case "requested":
-                        process = await self._spawn(stream, state)
-                        started_at = trio.current_time()
-                        if process is not None:  # ours to stop from here on, whatever becomes of the report
-                            await self._report(stream, sidecar.ReportStarted(process.birth))
-                    case "started" if process:
-                        await self._await_health(stream, state, process, started_at, moved)
-                    case "healthy" if process:
-                        ended = await first(process.wait, moved, partial(_deaf, process))
-                        if isinstance(ended, Exit):
-                            await self._report_exit(stream, ended, started_at)
-                        elif isinstance(ended, str):
-                            await self._report_exit(stream, await process.stop(STOP_GRACE_MS), started_at, ended)
-                    case "backoff":
-                        if process is not None:
-                            await process.stop(STOP_GRACE_MS)  # what it left behind
-                            process = None
-                        with trio.move_on_after(state.delay_ms / 1000) as pause:
-                            await moved()
-                        if pause.cancelled_caught:
-                            await self._report(stream, sidecar.Restart())
-                    case "stopping":
-                        if process is not None:
-                            ended = await process.stop(STOP_GRACE_MS)
-                            await self._report_exit(stream, ended, started_at)
-                            process = None
-                        await self._report(stream, sidecar.ReportStopped())
-                    case _:  # never seen; one sidecar without a process is no reason to end all the others
-                        _log.error("%s is %s and this run has no process for it", stream, state.status)
-                        await self._report_exit(stream, Exit(), started_at, "omac lost sight of it")
+            while self._state(stream).live:
+                async with retries.attempt():
+                    await self._act(stream, self._state(stream), held)
             self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
         finally:
+            if held.process is not None:
+                with trio.move_on_after(STOP_GRACE_MS / 1000 + KILLED_S, shield=True):
+                    await self._stop(held.process)
+
+    async def _act(self, stream: StreamId, state: Sidecar, held: "_Held") -> None:
+        """Do the one thing that the state of a sidecar calls for."""
+        revoked = self._engine.is_revoked(stream)
+        moved = partial(self._moved, stream, revoked, self._engine.system.position)
+        process = held.process
+        if revoked and state.status != "stopping":  # at once; its end is recorded when the journal takes it
             if process is not None:
-                with trio.CancelScope(shield=True):
-                    await process.stop(STOP_GRACE_MS)
+                await self._stop(process)
+            await moved()
+            return
+        match state.status:
+            case "requested":
+                held.process = process = await self._spawn(stream, state)
+                held.started_at = trio.current_time()
+                if process is not None:  # ours to stop from here on, whatever becomes of the report
+                    await self._report(stream, sidecar.ReportStarted(process.birth))
+            case "started" if process:
+                await self._await_health(stream, state, process, held.started_at, moved)
+            case "healthy" if process:
+                ended = await first(process.wait, moved, partial(_deaf, process))
+                if isinstance(ended, Exit):
+                    await self._report_exit(stream, ended, held.started_at)
+                elif isinstance(ended, str):
+                    await self._report_exit(stream, await self._stop(process), held.started_at, ended)
+            case "backoff":
+                if process is not None:
+                    await self._stop(process)  # what it left behind
+                    held.process = None
+                with trio.move_on_after(state.delay_ms / 1000) as pause:
+                    await moved()
+                if pause.cancelled_caught:
+                    await self._report(stream, sidecar.Restart())
+            case "stopping":
+                if process is not None:
+                    ended = await self._stop(process)
+                    await self._report_exit(stream, ended, held.started_at)
+                    held.process = None
+                await self._report(stream, sidecar.ReportStopped())
+            case _:  # never seen; one sidecar without a process is no reason to end all the others
+                _log.error("%s is %s and this run has no process for it", stream, state.status)
+                await self._report_exit(stream, Exit(), held.started_at, "omac lost sight of it")
+
+    async def _stop(self, process: SidecarProcess) -> Exit:
+        """Stop it in its grace, which `hurry` ends."""
+        self._ending.add(process)
+        try:
+            return await process.stop(self._grace_ms)
+        finally:
+            self._ending.discard(process)
+
+    async def _moved(self, stream: StreamId, revoked: bool, seen: int) -> None:
+        """Return when the sidecar gets an event after `seen`, or when its being revoked is other than `revoked`."""
+        if self._engine.is_revoked(stream) == revoked:
+            await self._engine.moved([stream], seen)
+        else:
+            await trio.lowlevel.checkpoint()
 
     async def _spawn(self, stream: StreamId, state: Sidecar) -> SidecarProcess | None:
         assert state.spec is not None
@@ -136,8 +180,10 @@ class Supervision:
         except SecretsMissing as absent:
             problem, missing, fix = str(absent), absent.names, absent.fix
         except SpawnFailed as failed:
+            raise_exhaustion(failed)  # no fault of the sidecar's: worth another try
             problem = str(failed)
         except OSError as error:
+            raise_exhaustion(error)
             problem = f"its files cannot be read: {error}"
         except Exception as error:  # whatever is wrong with one sidecar, the others are unharmed
             _log.exception("%s cannot be started", stream)
@@ -190,7 +236,7 @@ class Supervision:
             await self._report(stream, sidecar.ReportHealthy())
         elif isinstance(seen, str):
             await self._report(stream, sidecar.ReportUnhealthy(seen))
-            ended = await process.stop(STOP_GRACE_MS)
+            ended = await self._stop(process)
             await self._report_exit(stream, ended, started_at, seen)
 
     async def _report_exit(self, stream: StreamId, ended: Exit, started_at: float, detail: str = "") -> None:
@@ -215,6 +261,10 @@ class Supervision:
 
     def _state(self, stream: StreamId) -> Sidecar:
         return self._engine.system.sidecars[stream].state
+
+
+async def _kill(process: SidecarProcess) -> None:
+    await process.stop(0)
 
 
 async def _deaf(process: SidecarProcess) -> str:

@@ -1,9 +1,14 @@
-"""A real omac for tests: the installed command as a process, in a home and a state directory of its own.
+"""A real omac for tests, in a home and a state directory of its own: the command line, and servers as processes.
+
+A command runs inside this process (tools/main.py), which saves it a start of its own; what forks or becomes another
+program, and what a test runs by another command or by `Omac.process`, is a process.
 
 Everything it starts is ended by `Omac.close`, whatever became of the test. Nothing here reaches into a running omac:
 it is asked as people and agents ask it, through the command line, curl and signals.
 """
 
+import contextlib
+import io
 import json
 import os
 import selectors
@@ -19,9 +24,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from omac.domain.recorded import Recorded
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
+from omac.tools.main import main
 
-COMMAND = (sys.executable, "-c", "from omac.tools.main import main; main()")
+COMMAND = (sys.executable, "-c", "from omac.tools.entry import main; main()")
+OWN_PROCESS = (("start",), ("serve",), ("sandbox", "run"), ("sandbox", "doctor"), ("hook", "pre-tool-use"))
 CURL = ("curl", "-q", "-sS", "--noproxy", "*", "--max-time", "60")
 ECHO_SKILL = Path(__file__).parent.parent / "examples" / "skills" / "echo"
 POLL_S = 0.01
@@ -181,22 +188,42 @@ class Omac:
         cwd: Path | None = None,
         extra: Mapping[str, str] | None = None,
         within: tuple[str, ...] = (),
+        stdin: bytes = b"",
         seconds: float = 60.0,
     ) -> Done:
         """Run a command to its end. `within` is a command that runs it, such as bwrap."""
+        if within or arguments[:1] in OWN_PROCESS or arguments[:2] in OWN_PROCESS:
+            return self.process(*arguments, cwd=cwd, extra=extra, within=within, stdin=stdin, seconds=seconds)
+        given = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
+        with contextlib.chdir(cwd or self.root):
+            status = main(arguments, self.environment | dict(extra or {}), given, out, err)
+        return Done(status, _written(out), _written(err))
+
+    def process(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        extra: Mapping[str, str] | None = None,
+        within: tuple[str, ...] = (),
+        stdin: bytes = b"",
+        seconds: float = 60.0,
+    ) -> Done:
+        """Run a command to its end, as a process without a terminal."""
         done = subprocess.run(
             [*within, *COMMAND, *arguments],
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
+            start_new_session=True,
             env=self.environment | dict(extra or {}),
             cwd=cwd or self.root,
             timeout=seconds,
         )
         return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
-    def ok(self, *arguments: str, cwd: Path | None = None) -> str:
+    def ok(self, *arguments: str, cwd: Path | None = None, extra: Mapping[str, str] | None = None) -> str:
         """What a command prints that must succeed."""
-        done = self.run(*arguments, cwd=cwd)
+        done = self.run(*arguments, cwd=cwd, extra=extra)
         assert done.status == 0, done
         return done.out
 
@@ -264,7 +291,7 @@ class Omac:
 
     def events(self, kind: type | None = None) -> list[Recorded]:
         """What is in the journal, or what is in it of one type of event."""
-        journal = read_journal(str(self.state / "journal.db"))
+        journal = ReadJournal(str(self.state / "journal.db"))
         try:
             return [one for one in journal.records() if kind is None or isinstance(one.event, kind)]
         finally:
@@ -299,6 +326,12 @@ def omac_in(folder: Path) -> Iterator[Omac]:
         yield omac
     finally:
         omac.close()
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode(errors="replace")
 
 
 def _mentions(pid: int, mark: bytes) -> bool:

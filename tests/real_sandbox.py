@@ -16,9 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import omac
 
 NOBODY = 65534
+USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
+# For tests that take long: root's sandboxes, which differ little, only with --all.
+FEWER_USERS = [pytest.param(uid, marks=pytest.mark.full if uid == 0 and len(USERS) > 1 else ()) for uid in USERS]
 SYSTEM_PYTHON = "/usr/bin/python3"
 _ENTRY = "from omac.tools.entry import main; main()"
 

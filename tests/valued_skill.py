@@ -8,13 +8,12 @@ import os
 import pty
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from real_omac import COMMAND, Done, Omac, Serving, curl
+from real_omac import COMMAND, Done, Omac, Serving, curl, eventually
 
 NAMES = ("TOKEN", "PEM", "SPARE", "REGION", "LIMIT", "MODE", "HOST_SIDE", "NOTE")
 META = """\
@@ -73,16 +72,7 @@ def with_vault(omac: Omac) -> Path:
 
 def piped(omac: Omac, stdin: bytes, *arguments: str, cwd: Path | None = None) -> Done:
     """Run a command that reads stdin, where there is no terminal."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        env=omac.environment,
-        cwd=cwd or omac.root,
-        timeout=CHILD_S,
-        start_new_session=True,
-    )
-    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    return omac.run(*arguments, stdin=stdin, cwd=cwd)
 
 
 def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> Done:
@@ -134,6 +124,10 @@ def everywhere(omac: Omac, *done: Done) -> bytes:
 
 def waiting(serving: Serving, project: Path) -> dict[str, Any]:
     """The skill, found to be waiting for values."""
-    skill = serving.skill(project, "slack")
-    assert skill["state"] == "pending_credentials", skill
+
+    def found() -> dict[str, Any] | None:
+        skill = serving.skill(project, "slack")
+        return skill if skill["state"] == "pending_credentials" else None
+
+    skill: dict[str, Any] = eventually(found, 5.0, "the server to notice what a command recorded")
     return skill

@@ -1,12 +1,14 @@
 """The commands about tool caches: `omac cache list`, `omac cache clear` and `omac cache gc`."""
 
-import os
 import time
 from typing import Annotated
 
 import typer
 
-cache_app = typer.Typer(no_args_is_help=True, help="Show and remove what build tools keep for each project.")
+from omac.tools.invocation import current
+from omac.tools.words import Commands
+
+cache_app = Commands(help="Show and remove what build tools keep for each project.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show it, and remove nothing.")]
@@ -26,7 +28,7 @@ def cache_list(json: Json = False) -> int:
     """
     from omac.tools.commands.cache import list_
 
-    return list_(json, os.environ)
+    return list_(json, current().environment)
 
 
 @cache_app.command("clear")
@@ -44,7 +46,7 @@ def cache_clear(
     """
     from omac.tools.commands.cache import clear
 
-    return clear(workdir, every, dry_run, json, os.environ)
+    return clear(workdir, every, dry_run, json, current().environment)
 
 
 @cache_app.command("gc")
@@ -64,4 +66,4 @@ def cache_gc(
     """
     from omac.tools.commands.cache import gc
 
-    return gc(max_age, max_size, dry_run, json, os.environ, time.time_ns)
+    return gc(max_age, max_size, dry_run, json, current().environment, time.time_ns)

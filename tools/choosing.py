@@ -1,17 +1,39 @@
 """Which directory, scopes and harness the flags of a command mean, also where nothing is on disk any more."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from omac.domain import ids
-from omac.domain.harness import DEFAULT_HARNESS, HARNESSES
+from omac.domain.harness import DEFAULT_HARNESS, HARNESSES, harness_named
 from omac.domain.ids import WorkdirId
-from omac.tools.opened import Where
+from omac.domain.skill import SkillScope
+from omac.services.finding import Search
+from omac.tools.invocation import expanded
+
+if TYPE_CHECKING:
+    from omac.adapters.skills.folders import DiskSkillFolders
+
+
+Answer = TypeVar("Answer")
+
+
+class Where(NamedTuple):
+    """Which skills a command line means. `workdir` None: the current directory, and what all projects share."""
+
+    workdir: str | None = None
+    shared: bool = False
+    harness: str | None = None
+
+    @property
+    def scope(self) -> SkillScope | None:
+        """The scope that was named, if one was."""
+        return "global" if self.shared else None if self.workdir is None else "workdir"
 
 
 def directory_of(where: Where) -> str:
     """The directory that is meant, whether it is there or not, without links."""
-    return os.path.realpath(os.path.expanduser(where.workdir or "."))
+    return os.path.realpath(expanded(where.workdir or "."))
 
 
 def scopes_of(where: Where) -> frozenset[WorkdirId]:
@@ -28,3 +50,20 @@ def harness_of(base: str, others: Sequence[str] = ()) -> str:
         if harness.base == base or (base == harness.bases[-1] and harness.base not in others):
             return harness.name
     return DEFAULT_HARNESS.name
+
+
+def search_of(where: Where, folders: "DiskSkillFolders") -> Search:
+    """Where to look. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
+    path = os.path.abspath(expanded(where.workdir or "."))
+    canonical = at_once(folders.canonical(path, ("/",)))
+    harness = harness_named(where.harness) if where.harness else None
+    return Search(canonical, harness, where.scope)
+
+
+def at_once(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Return what a coroutine gives that never waits: reading folders, outside of an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast(Answer, done.value)
+    raise AssertionError("it waits for an event loop")

@@ -3,7 +3,6 @@
 Nothing is recorded and nothing is stored here.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +13,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, Secret, SidecarMeta
 from omac.domain.values import ValueRefused, check_config, check_secret
 from omac.services.credentials import Values
+from omac.tools.invocation import current
 from omac.tools.prompting import ask_config, ask_secret
 from omac.tools.render import say
 from omac.tools.values_file import read_values, shown_source
@@ -158,14 +158,14 @@ def usable(sidecar: SidecarMeta, remembered: Values) -> Values:
     config = [(field, remembered.config[field.name]) for field in sidecar.config if field.name in remembered.config]
     found = Values(secrets, _checked(config, check_config, problems))
     for problem in problems:
-        say(f"{problem.name}: the remembered value cannot be used: it {problem.problem}", sys.stderr)
+        say(f"{problem.name}: the remembered value cannot be used: it {problem.problem}", current().stderr)
     return found
 
 
 def refuse(problems: Sequence[ValueRefused]) -> None:
     """Tell every problem. Raises Refusal (value-refused)."""
     for problem in problems:
-        say(f"refused: {problem}", sys.stderr)
+        say(f"refused: {problem}", current().stderr)
     names = tuple(dict.fromkeys(problem.name for problem in problems))
     raise Refusal("value-refused", f"{', '.join(names)}: refused; nothing was recorded", missing=names)
 
@@ -183,7 +183,7 @@ def _named(
         if name in fields:
             given[name] = text
         else:  # it may be meant for another skill
-            say(f"{variable} is in the environment, and no {kind} {name} is declared: ignored", sys.stderr)
+            say(f"{variable} is in the environment, and no {kind} {name} is declared: ignored", current().stderr)
     if source is not None:
         found = read_values(source, secret=kind == "secret")
         if undeclared := [name for name in found if name not in fields]:

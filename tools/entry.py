@@ -13,10 +13,13 @@ import sys
 
 TYPE_CHECKING = False  # importing typing would cost more than this whole module
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import NoReturn, TextIO
+
+GC_OBJECTS = 100_000
+COMPLETING = "_OMAC_COMPLETE"
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Run the command line; the process ends with its exit code."""
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
@@ -32,7 +35,33 @@ def main() -> NoReturn:
                 os.write(2, f"omac: the write guard cannot be loaded: {problem}\n".encode(errors="replace"))
                 os._exit(2)
             os._exit(hook.main(sys.argv[3:]))
-        case _:
-            from omac.tools.main import main as everything_else
+        case ["version"]:
+            gc.disable()
+            from omac.tools.version import VERSION
 
-            everything_else()
+            print(f"omac {VERSION}")
+        case _:
+            _everything_else()
+
+
+def _everything_else() -> NoReturn:
+    """Run any other command line in this process."""
+    import io
+
+    gc.set_threshold(GC_OBJECTS)  # what is imported stays: looking through it all the time takes a fifth of a start
+    from omac.tools.main import BROKEN_PIPE, app, main
+
+    if COMPLETING in os.environ:  # a shell asks what may follow
+        app(prog_name="omac")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path need not be text
+    stdout, stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    status = main(sys.argv[1:], os.environ, sys.stdin, stdout, stderr, has_terminal=True)
+    if status == BROKEN_PIPE:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # the interpreter flushes once more
+    sys.exit(status)
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w")  # for as long as the process

@@ -305,9 +305,11 @@ def _recorded(denial: Denial) -> str:
         return ""  # the state directory is out of reach in there
     try:
         _arm(RECORD_S)
-        from omac.journal.spool import FOLDER, Spool
+        from omac.adapters.linux.in_use import journal_in_use, spool_of
+        from omac.journal.spool import Spool
 
-        Spool(os.path.join(os.fsdecode(_state(os.environb)), FOLDER)).append(
+        state = os.fsdecode(_state(os.environb))
+        Spool(spool_of(state, journal_in_use(state, os.environ))).append(
             "guard.denied",
             denial.fields(),
             stream="guard",

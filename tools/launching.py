@@ -17,8 +17,9 @@ from typing import TextIO
 import msgspec
 
 from omac.domain.harness import DEFAULT_HARNESS, Harness
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Reason, Refusal
 from omac.tools import sandbox_options
+from omac.tools.invocation import expanded
 from omac.tools.ready import Ready
 from omac.tools.render import say
 
@@ -97,9 +98,9 @@ def launch_of(
 
 def directory(path: str, flag: str) -> str:
     """The canonical path of a directory that was named by `flag`. Raises Refusal."""
-    canonical = os.path.realpath(os.path.expanduser(path))
+    canonical = os.path.realpath(expanded(path))
     if not os.path.isdir(canonical):
-        reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
+        reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
         message = f"{flag} {path}: there is no directory {canonical}"
         raise Refusal(reason, message, fix=[f"ls -ld {shlex.quote(canonical)}"])
     return canonical

@@ -3,21 +3,25 @@
 Data goes to stdout, everything else to stderr. Heavy imports happen inside the commands that need them.
 """
 
-import io
+import contextlib
+import functools
 import logging
 import os
-import sys
 import time
-from typing import Annotated, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from omac.domain.refusal import Refusal
-from omac.tools import cache_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
+from omac.tools import cache_cli, journal_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
+from omac.tools.invocation import Invocation, current, working_for
+from omac.tools.words import Commands
 
-app = typer.Typer(
+BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
+
+app = Commands(
     name="omac",
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -34,33 +38,67 @@ Examples:
   omac audit --since 1h                       who used which skill, and who changed what may run
   omac replay --at 120                        the state as it was at position 120""",
 )
-journal_app = typer.Typer(no_args_is_help=True, help="Where the journal is, and what is in it.")
-app.add_typer(journal_app, name="journal")
-
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 
-def main() -> NoReturn:
-    """Run the command line; every refusal ends here, as text and exit code."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a path need not be text
+def main(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: TextIO | None,
+    stdout: TextIO,
+    stderr: TextIO,
+    *,
+    has_terminal: bool = False,
+) -> int:
+    """Run a command line, without the program's name, and return its exit code; every refusal ends here, as text.
+
+    `has_terminal`: questions may be asked at the terminal of this process.
+    """
+    with working_for(Invocation(environment, stdin, stdout, stderr, has_terminal)):
+        _warn_on_stderr()
+        try:
+            status = _run(argv)
+            stdout.flush()
+        except (typer.Abort, KeyboardInterrupt):
+            status = 130
+        except BrokenPipeError:
+            status = BROKEN_PIPE
+        except Exception as error:
+            status = _report(error)
+    return status
+
+
+def _run(argv: Sequence[str]) -> int:
+    _require_folder()
+    command = _command()
     try:
-        _require_folder()
-        status = app(standalone_mode=False)
-        sys.stdout.flush()
+        with command.make_context("omac", list(argv)) as context:
+            status = command.invoke(context)
     except typer.Exit as end:
-        status = end.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        status = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
-        status = 141
-    except Exception as error:
-        status = _report(error)
-    sys.exit(status if isinstance(status, int) else 0)
+        return int(end.exit_code)
+    return status if isinstance(status, int) else 0
+
+
+@functools.cache
+def _command() -> Any:
+    return typer.main.get_command(app)
+
+
+class _ToCaller(logging.Handler):
+    """Writes each warning to the stderr of the invocation that it arose in."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        with contextlib.suppress(LookupError, OSError, ValueError):  # a thread that outlived its invocation
+            print(self.format(record), file=current().stderr)
+
+
+@functools.cache
+def _warn_on_stderr() -> None:
+    handler = _ToCaller(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
 
 
 def _require_folder() -> None:
@@ -77,13 +115,13 @@ def _report(error: BaseException) -> int:
     if isinstance(error, Refusal):
         from omac.tools.render import say
 
-        say(f"omac: {error.message}", sys.stderr)
+        say(f"omac: {error.message}", current().stderr)
         for command in error.fix:
-            say(f"  try: {command}", sys.stderr)
+            say(f"  try: {command}", current().stderr)
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:
-        show()
+        show(file=current().stderr)
         return 2
     raise error
 
@@ -96,7 +134,7 @@ def activate(directory: Annotated[str, typer.Argument(help="A project directory.
     """Ask the running server to bring a directory online, and show its skills."""
     from omac.tools.commands.control import run
 
-    return run("activate", directory, json, os.environ)
+    return run("activate", directory, json, current().environment)
 
 
 @app.command()
@@ -104,7 +142,7 @@ def deactivate(directory: Annotated[str, typer.Argument(help="A project director
     """Ask the running server to take a directory offline."""
     from omac.tools.commands.control import run
 
-    return run("deactivate", directory, json, os.environ)
+    return run("deactivate", directory, json, current().environment)
 
 
 @app.command()
@@ -116,7 +154,7 @@ def reload(
     """Ask the running server to look at a directory's skills again; its tokens stay."""
     from omac.tools.commands.control import run
 
-    return run("reload", None if shared else directory, json, os.environ)
+    return run("reload", None if shared else directory, json, current().environment)
 
 
 skills_cli.add_to(app)
@@ -124,6 +162,7 @@ values_cli.add_to(app)
 moving_cli.add_to(app)
 sandbox_cli.add_to(app)
 cache_cli.add_to(app)
+journal_cli.add_to(app)
 
 
 @app.command()
@@ -131,7 +170,7 @@ def status(journal: JournalPath = None, json: Json = False) -> int:
     """Show what is online: from the running server, else from the journal."""
     from omac.tools.commands.status import run
 
-    return run(journal, json, os.environ)
+    return run(journal, json, current().environment)
 
 
 @app.command()
@@ -154,7 +193,7 @@ def audit(
     from omac.tools.commands.audit import Filter, run
 
     wanted = Filter.of(skill, directory, since, until, outcome, kind, time.time_ns)
-    return run(wanted, journal, json, os.environ)
+    return run(wanted, journal, json, current().environment)
 
 
 @app.command()
@@ -171,23 +210,7 @@ def replay(
     """
     from omac.tools.commands.replay import run
 
-    return run(at, journal, json, os.environ, time.time_ns)
-
-
-@journal_app.command("path")
-def journal_path(journal: JournalPath = None) -> int:
-    """Print where the journal is."""
-    from omac.tools.commands.journal import path
-
-    return path(journal, os.environ)
-
-
-@journal_app.command("stats")
-def journal_stats(journal: JournalPath = None, json: Json = False) -> int:
-    """Show how much is in the journal, and of what."""
-    from omac.tools.commands.journal import stats
-
-    return stats(journal, json, os.environ)
+    return run(at, journal, json, current().environment, time.time_ns)
 
 
 @app.command()

@@ -1,10 +1,11 @@
 """The command `omac import`."""
 
-import os
 import time
 from typing import Annotated
 
 import typer
+
+from omac.tools.invocation import current
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,4 +40,6 @@ def import_(
     """
     from omac.tools.commands.moving import Asked, run
 
-    return run(Asked(workdir, harness, dry_run, yes, project_settings, journal, json), os.environ, time.time_ns)
+    return run(
+        Asked(workdir, harness, dry_run, yes, project_settings, journal, json), current().environment, time.time_ns
+    )

@@ -1,7 +1,6 @@
 """The one skill that a command about values means, and the values it declares."""
 
 import shlex
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,7 +16,9 @@ from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.values import ValueRefused
 from omac.services.credentials import Values
 from omac.services.finding import Candidate, find
-from omac.tools.opened import Opened, Where, opened, search_of
+from omac.tools.choosing import Where, search_of
+from omac.tools.invocation import current
+from omac.tools.opened import Opened, opened
 from omac.tools.render import say
 
 BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
@@ -141,18 +142,19 @@ def tell_besides(candidate: Candidate, values: Values, before: Credential, probl
         owner = before.bases.get(name, base)
         if owner != base and (name in before.secrets or name in before.config):
             skill = f"{candidate.skill.name} in .{owner}/skills"
-            say(f"{name} was given to {skill}, which does not have it any more: a name has one value", sys.stderr)
+            say(f"{name} was given to {skill}, which does not have it any more: a name has one value", current().stderr)
     for problem in problems:
-        say(f"{', '.join(names)}: {problem.message}", sys.stderr)
+        say(f"{', '.join(names)}: {problem.message}", current().stderr)
         for command in problem.fix:
-            say(f"  try: {command}", sys.stderr)
+            say(f"  try: {command}", current().stderr)
 
 
 def at_terminal() -> bool:
     """Whether a person types the standard input. Raises Refusal (misuse) where it is closed."""
-    if sys.stdin is None:
+    stdin = current().stdin
+    if stdin is None:
         raise Refusal("misuse", "the standard input is closed: there is nothing to read a value from")
-    return sys.stdin.isatty()
+    return stdin.isatty()
 
 
 def text_of(content: bytes) -> str | None:

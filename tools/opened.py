@@ -6,37 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import trio
-
-from omac.adapters.linux.lock import OneAtATime
 from omac.adapters.linux.state import StateDir
+from omac.adapters.linux.turns import OneAtATime
 from omac.adapters.secrets.stores import SecretStores
 from omac.adapters.settings.files import read_user
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.domain.harness import harness_named
 from omac.domain.ids import HostId
 from omac.domain.settings import resolve
-from omac.domain.skill import SkillScope
 from omac.journal.application import Journal
 from omac.services.credentials import Credentials
-from omac.services.finding import Search
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.registering import Registering
 from omac.tools.journals import to_write
-
-
-class Where(NamedTuple):
-    """Which skills a command line means. `workdir` None: the current directory, and what all projects share."""
-
-    workdir: str | None = None
-    shared: bool = False
-    harness: str | None = None
-
-    @property
-    def scope(self) -> SkillScope | None:
-        """The scope that was named, if one was."""
-        return "global" if self.shared else None if self.workdir is None else "workdir"
 
 
 class Opened(NamedTuple):
@@ -78,11 +60,3 @@ def stores_of(state: StateDir, environment: Mapping[str, str]) -> SecretStores:
     """The stores, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
     choice = resolve({}, environment, None, read_user(environment))["secrets.store"].value
     return SecretStores(state.path, environment, choice, choose_once=True)  # type: ignore[arg-type]  # its words
-
-
-def search_of(where: Where, folders: DiskSkillFolders) -> Search:
-    """Where to look. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
-    path = os.path.abspath(os.path.expanduser(where.workdir or "."))
-    canonical = trio.run(folders.canonical, path, ("/",))
-    harness = harness_named(where.harness) if where.harness else None
-    return Search(canonical, harness, where.scope)

@@ -6,7 +6,6 @@ before a question, or after its answer, is thrown away: the rest of a paste is n
 
 import os
 import signal
-import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, Secret
 from omac.domain.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret
+from omac.tools.invocation import current
 from omac.tools.render import say
 
 TRIES = 3
@@ -78,7 +78,8 @@ def confirm(question: str) -> bool:
 
 def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:
     """All of the standard input. Raises Refusal (value-refused) when it is larger."""
-    content = b"" if sys.stdin is None else sys.stdin.buffer.read(bytes_max + 1)
+    stdin = current().stdin
+    content = b"" if stdin is None else stdin.buffer.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise Refusal("value-refused", f"the standard input holds more than {bytes_max} bytes")
     return content
@@ -96,7 +97,7 @@ def _asked(field: Secret | Config, kind: str, instead: str | None, answer: Calla
                 raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
             if left:
                 terminal.show(f"  {printable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
-    say(f"refused: {field.name}: {problem}", sys.stderr)
+    say(f"refused: {field.name}: {problem}", current().stderr)
     raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
 
 
@@ -136,6 +137,8 @@ def _utf8(typed: bytes) -> str | None:
 @contextmanager
 def _terminal() -> Iterator["Terminal"]:
     """The terminal, for one question. Raises Refusal (misuse) where there is none."""
+    if not current().has_terminal:
+        raise Refusal("misuse", "there is no terminal to ask at")
     try:
         descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -14,13 +14,12 @@ from omac.domain.ids import HostId, StreamId
 from omac.domain.place import Place
 from omac.domain.recorded import Recorded
 from omac.domain.registration import Approved, AutoRegistered, Deregistered, Registered, Registration
-from omac.journal.application import Journal
-from omac.journal.opening import read_journal
+from omac.journal.reader import Records
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
 from omac.services.finding import ambiguous
-from omac.tools.choosing import harness_of, scopes_of
-from omac.tools.opened import Where
+from omac.tools.choosing import Where, harness_of, scopes_of
+from omac.tools.journals import read_if_any
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -41,7 +40,7 @@ class Known(msgspec.Struct, frozen=True):
 class Registry:
     """Every registration of this host in one journal."""
 
-    def __init__(self, host: HostId, journal: Journal | None) -> None:
+    def __init__(self, host: HostId, journal: Records | None) -> None:
         self._host = host
         self._at: dict[StreamId, int] = {}
         self._approved_at: dict[StreamId, int] = {}
@@ -56,9 +55,9 @@ class Registry:
         """From the journal that is meant; empty where there is none yet. Raises Refusal."""
         state = StateDir.of(environment)
         path = state.journal_in_use(environment, journal_path)
-        if not os.path.lexists(path):
+        journal = read_if_any(state, path)
+        if journal is None:
             return cls(HostId(""), None)
-        journal = read_journal(path)
         try:
             return cls(state.host_id(lambda: secrets.token_hex(8)), journal)
         finally:

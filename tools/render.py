@@ -8,9 +8,9 @@ import msgspec
 
 from omac.domain.printable import printable
 from omac.domain.recorded import Recorded
-from omac.journal.registry import KIND_OF
 from omac.projections.status import Status, about_stream
 from omac.projections.system import System
+from omac.tools.invocation import current
 from omac.tools.moments import rfc3339
 
 AUDIT_FORM = "{:>9}  {:<27}  {:<9}  {:>6}  {:>10}  {:>9}  {:<7}  {}"
@@ -93,6 +93,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
 
 def show_timeline(records: Iterable[Recorded], system: System) -> None:
     """The events that led to `system`, oldest first: what happened to whom, who asked, after which event."""
+    from omac.journal.registry import KIND_OF  # late: nothing else that is shown needs the journal
+
     say("events that led there:")
     for recorded in records:
         kind = KIND_OF[type(recorded.event)]
@@ -120,4 +122,4 @@ def show_stats(found: Mapping[str, Any]) -> None:
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a line; control characters, which a hostile name may hold, are shown and not obeyed."""
-    print(printable(text), file=file)
+    print(printable(text), file=file or current().stdout)

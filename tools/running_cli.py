@@ -2,12 +2,13 @@
 
 import functools
 import inspect
-import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+
+from omac.tools.invocation import current
+from omac.tools.words import Command
 
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
 
@@ -40,7 +41,7 @@ FLAGS = (
 )
 
 
-class WithWords(TyperCommand):
+class WithWords(Command):
     """A command line of omac's own words, then, after `--`, those of another program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -114,7 +115,7 @@ def start(
 
     words = context.meta[WORDS]
     asked = Asked(harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal)
-    return run(asked, os.environ)
+    return run(asked, current().environment)
 
 
 def serve(
@@ -151,4 +152,4 @@ def serve(
         harness, context.meta[WORDS], root or [], workdir, no_inner, no_sandbox, sandbox, unapproved,
         accept_skill_changes, control_addr, facade_addr, journal, json,
     )  # fmt: skip
-    return run(asked, os.environ)
+    return run(asked, current().environment)

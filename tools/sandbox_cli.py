@@ -3,18 +3,19 @@
 `omac sandbox run` and `omac hook pre-tool-use` do not come this way (`omac.tools.entry`), except to be listed.
 """
 
-import os
 from typing import Annotated
 
 import typer
 
 from omac.tools import hook, sandbox_run
+from omac.tools.invocation import current
+from omac.tools.words import Commands
 
 PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 
-sandbox_app = typer.Typer(no_args_is_help=True, help="Run commands that can change one project and nothing else.")
-hook_app = typer.Typer(no_args_is_help=True, help="Keep an agent's file tools in its own worktree.")
+sandbox_app = Commands(help="Run commands that can change one project and nothing else.")
+hook_app = Commands(help="Keep an agent's file tools in its own worktree.")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,7 +35,7 @@ def doctor(json: Json = False) -> int:
     """Say what this machine can do for a sandbox, and the command that mends what it cannot."""
     from omac.tools.commands.sandbox_doctor import run
 
-    return run(json, os.environ)
+    return run(json, current().environment)
 
 
 @hook_app.command("pre-tool-use", context_settings=PASSED_ON, add_help_option=False)
@@ -58,7 +59,7 @@ def install(agent: Agent, project: Project = False, user: User = False) -> int:
     """
     from omac.tools.commands.hook import install
 
-    return install(agent, project, user, os.environ)
+    return install(agent, project, user, current().environment)
 
 
 @hook_app.command()
@@ -66,7 +67,7 @@ def uninstall(agent: Agent, project: Project = False, user: User = False) -> int
     """Have an agent no longer ask it; everything else in the file stays."""
     from omac.tools.commands.hook import uninstall
 
-    return uninstall(agent, project, user, os.environ)
+    return uninstall(agent, project, user, current().environment)
 
 
 @hook_app.command()

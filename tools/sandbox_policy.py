@@ -18,7 +18,7 @@ from omac.domain import environment as variables
 from omac.domain import places, tool_cache
 from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
 from omac.domain.harness import harness_named
-from omac.domain.refusal import Refusal, look_at
+from omac.domain.refusal import Reason, Refusal, look_at
 from omac.tools.sandbox_choices import choices_of, refuse_links
 from omac.tools.sandbox_options import unresolved
 
@@ -264,7 +264,7 @@ def _trees(asked: Asked, home: str) -> list[str]:
     for path, flag, links, real in walked:
         refuse_links(path, links, real, trees)
         if not os.path.isdir(real):
-            reason = "not-a-directory" if os.path.lexists(real) else "directory-missing"
+            reason: Reason = "not-a-directory" if os.path.lexists(real) else "directory-missing"
             raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[look_at(os.path.dirname(real))])
         _refuse_home(real, flag, home)
     return trees

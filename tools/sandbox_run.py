@@ -182,10 +182,12 @@ class Launch:
         }
 
     def _record(self, kind: str, fields: dict[str, object], *, durable: bool = True) -> None:
-        from omac.journal.spool import FOLDER, Spool
+        from omac.adapters.linux.in_use import journal_in_use, spool_of
+        from omac.journal.spool import Spool
 
-        if self._spool is None:
-            self._spool = Spool(f"{self._plan.state}/{FOLDER}")
+        if self._spool is None:  # one for the whole launch, whichever server comes and goes meanwhile
+            journal = journal_in_use(self._plan.state, os.environ, run=self._part_of)
+            self._spool = Spool(spool_of(self._plan.state, journal))
         self._version += 1
         self._spool.append(
             kind,

@@ -11,8 +11,10 @@ import os
 import resource
 import secrets
 import signal
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -25,6 +27,7 @@ from omac.adapters.facade.server import Facade
 from omac.adapters.http.slots import share_descriptors
 from omac.adapters.linux import birth, listen, process
 from omac.adapters.linux.state import StateDir
+from omac.adapters.linux.watch import FolderWatch
 from omac.adapters.secrets.stores import Choice, SecretStores
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.skills.folders import DiskSkillFolders
@@ -39,6 +42,7 @@ from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted
 from omac.domain.sidecar import RestartPolicy
+from omac.journal.format import Present
 from omac.journal.opening import open_journal
 from omac.projections.status import Status, narrowed, status_of
 from omac.services.access import AccessGate
@@ -46,24 +50,27 @@ from omac.services.activation import Activation
 from omac.services.credentials import Credentials
 from omac.services.directories import Caller, Directories
 from omac.services.kernel.engine import Engine, first
-from omac.services.kernel.ingestion import try_to_ingest
-from omac.services.kernel.intake import INGESTION_S, Intake, settle_lost
+from omac.services.kernel.intake import Intake, settle_lost
+from omac.services.kernel.owners import retried
 from omac.services.kernel.recovery import recover, require_only_server, unended_runs
 from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import OF_THE_TERMINAL, Inner
-from omac.tools.journals import inbox_of
+from omac.tools.journals import inbox_of, mark_of
 from omac.tools.launching import Launch
 from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
 from omac.tools.ready import Ready, flat_variables, inherited, variables
+from omac.tools.run_folder import keep_folder
 from omac.tools.version import VERSION
 
 _log = logging.getLogger("omac.serve")
 
 STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
+HURRY_S = 2.0  # the same when asked to stop twice
+STALL_S = 1.0  # that one record may take after that
 DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
@@ -103,24 +110,36 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host = self.state.host_id(lambda: secrets.token_hex(8))
-        self._inbox = inbox_of(self.state, host)
-        self.journal = open_journal(path, secrets.token_hex(6), time.time_ns)
+        run = secrets.token_hex(6)
+        self.journal = open_journal(
+            path,
+            run,
+            time.time_ns,
+            is_living=birth.is_living,
+            present=_present(run),
+            mark=mark_of(self.state, path),
+        )
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
         self.engine = Engine(self.journal, host, beside=options.beside)
-        self._intake = Intake(self._inbox, self.engine)
+        self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
         self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
+        self._resources = contextlib.ExitStack()
         self._stop = trio.Event()
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
         self._why = ""
+        self._supervision: Supervision | None = None
+        self._stop_within_s = STOP_S
+        self._offline = trio.CancelScope(shield=True)  # taking directories offline
+        self._patience = trio.CancelScope()  # the same for a journal that stalls meanwhile
         self._descriptors_max = DESCRIPTORS_MAX
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
@@ -131,24 +150,49 @@ class Server:
         """
         self._descriptors_max = raise_descriptor_limit()
         try:
-            async with trio.open_nursery() as outermost:
-                await outermost.start(self._keep_writing)
-                try:
-                    status = await self._run_reactors(ready, activated)
-                finally:
-                    self._writing.cancel()
+            async with trio.open_nursery() as signals:
+                await signals.start(self._watch_signals)
+                async with trio.open_nursery() as outermost:
+                    await outermost.start(self._keep_writing)
+                    outermost.start_soon(self._end_stalls)
+                    try:
+                        status = await self._run_reactors(ready, activated)
+                    finally:
+                        outermost.cancel_scope.cancel()
+                        self._writing.cancel()
+                signals.cancel_scope.cancel()
         finally:
+            self._resources.close()
             self.journal.close()
         return status
 
     def stop(self, why: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask the server to end in order, its agent by this signal; asked twice, it no longer waits for its agent."""
+        """Ask the server to end in order, its agent by this signal; asked twice, it waits for nobody.
+
+        Then agent and sidecars are killed, and what ends is still recorded.
+        """
         if self._inner is not None:
             self._inner.end(number)
-        if not self._stop.is_set():
+        if self._stop.is_set():
+            self._stop_within_s = HURRY_S
+            self._set_patience(min(self._offline.deadline, trio.current_time() + HURRY_S))
+            if self._supervision is not None:
+                self._supervision.hurry()
+        else:
             self._stopped_by = number
         self._why = self._why or why
         self._stop.set()
+
+    def _set_patience(self, deadline: float) -> None:
+        self._offline.deadline = self._patience.deadline = deadline
+
+    async def _end_stalls(self) -> None:
+        """Let no caller wait for a journal that stalls, once directories should be offline: else omac never ends."""
+        with self._patience:
+            await trio.sleep_forever()
+        while True:
+            self.engine.refuse_waiting(STALL_S)
+            await trio.sleep(STALL_S)
 
     async def _keep_writing(self, task_status: trio.TaskStatus[None]) -> None:
         with self._writing:
@@ -160,7 +204,6 @@ class Server:
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment)
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
-        await try_to_ingest(self._inbox, self.engine, INGESTION_S)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
         if not options.beside:
             require_only_server(self.engine)
@@ -175,12 +218,13 @@ class Server:
             self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, registrar.vouched,
             options.restarts,
         )  # fmt: skip
+        self._supervision = supervision
         activation = Activation(self.engine, registrar, options.harness.name)
         try:
             async with trio.open_nursery() as reactors:
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
-                reactors.start_soon(self._intake.run)
+                self._watch(reactors)
                 reactors.start_soon(self._refusals.run)
                 activation.look_at_shared()
                 status = await self._run_surfaces(folders, ready, activated)
@@ -231,7 +275,8 @@ class Server:
             lambda: secrets.token_hex(8),
             self.secrets.give_vault_key,
         )
-        facade = Facade(AccessGate(self.engine, self._refusals), FacadeLimits())
+        gate = AccessGate(self.engine, self._refusals)
+        facade = Facade(gate, FacadeLimits())
         shares = share_descriptors(self._descriptors_max)
         data_plane = [
             (listen.listener(facade_tcp), shares.facade_tcp),
@@ -242,13 +287,13 @@ class Server:
             "tcp": ControlListener(listen.listener(control_tcp), token, shares.control_tcp),
         }
         status = 0
-        try:
-            async with trio.open_nursery() as surfaces:
-                await surfaces.start(self._watch_signals)
+        async with trio.open_nursery() as surfaces:
+            try:
                 await surfaces.start(facade.serve, data_plane)
                 await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
                 if not options.beside:
                     self.state.point_current(self._run)
+                surfaces.start_soon(self._keep_folder, surfaces, facade, app, token)
                 manifest = await self._unless_stopped(partial(self._activate, directories))
                 if not self._stop.is_set():
                     if manifest is not None:
@@ -257,11 +302,40 @@ class Server:
                     status = await self._run_inner(told, manifest)
                 elif options.launch is not None:  # it was not even begun
                     status = 128 + self._stopped_by
-                surfaces.cancel_scope.cancel()
-        finally:
-            with trio.move_on_after(STOP_S, shield=True):
-                await directories.deactivate_all(self._why or "its agent ended")
+            finally:  # tokens die first, and who waits gets an answer while there is still somebody to give it
+                gate.stop()
+                self._set_patience(trio.current_time() + self._stop_within_s)
+                with self._offline:
+                    await directories.deactivate_all(self._why or "its agent ended")
+            surfaces.cancel_scope.cancel()
         return status
+
+    def _watch(self, reactors: trio.Nursery) -> None:
+        """Follow what other processes append and spool: by watching where that can be had, else by polling."""
+        folder, name = os.path.split(self.journal.store.path)
+        try:
+            journal = self._resources.enter_context(closing(FolderWatch(folder, (name, f"{name}-wal"))))
+            spool = self._resources.enter_context(closing(FolderWatch(self._intake.folder())))
+        except OSError as problem:
+            _log.info("files are polled, since they cannot be watched: %s", problem)
+            reactors.start_soon(retried, "the spool", self._intake.run)
+        else:
+            reactors.start_soon(self.engine.watch, journal.changed)
+            reactors.start_soon(retried, "the spool", partial(self._intake.run, spool.changed))
+
+    async def _keep_folder(self, surfaces: trio.Nursery, facade: Facade, app: object, token: str) -> None:
+        shares = share_descriptors(self._descriptors_max)
+
+        async def serve_facade(bound: socket.socket) -> None:
+            await surfaces.start(facade.serve, [(listen.listener(bound), shares.facade_unix)])
+
+        async def serve_socket(bound: socket.socket) -> None:
+            private = ControlListener(listen.listener(bound), None, shares.control_unix)
+            await surfaces.start(partial(serve_control, app, {"socket": private}, self._control_refused))
+
+        sockets = {"facade.sock": serve_facade, "control.sock": serve_socket}
+        journal, current = self.journal.store.path, not self._options.beside
+        await keep_folder(self.state, self._run, journal, token, sockets, current=current)
 
     async def _prune_copies(self) -> None:
         """Remove copies that nobody approves any more. One that a sidecar of another run still uses is not needed for
@@ -335,6 +409,11 @@ class Server:
         event = ControlRefused(action if action in CALLS else "", "", listener, reason)
         fact = Addressed(control.AGGREGATE, ids.control_stream(self.engine.host), event)
         await self._refusals.note(fact, Cause("bridge"), (event.action, listener, reason))
+
+
+def _present(run: str) -> Present:
+    pid = os.getpid()
+    return Present(run, pid, birth.start_ticks(pid) or 0, birth.boot_id(), VERSION)
 
 
 def _choice(policies: ServePolicies) -> Choice:

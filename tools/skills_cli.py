@@ -1,10 +1,11 @@
 """The commands about skills: registering, approving, forgetting and listing them."""
 
-import os
 import time
 from typing import Annotated
 
 import typer
+
+from omac.tools.invocation import current
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
@@ -57,13 +58,13 @@ def register(
     omac register slack --defaults               takes what you gave it in another project
     omac register slack --secrets-from - < FILE  NAME=value lines
     """
+    from omac.tools.choosing import Where
     from omac.tools.collecting import Ways
     from omac.tools.commands.register import Asked, run
-    from omac.tools.opened import Where
 
     ways = Ways(defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input)
     asked = Asked(skill, Where(workdir, shared, harness), ways, force, bundle_hash, journal, json)
-    return run(asked, os.environ, time.time_ns)
+    return run(asked, current().environment, time.time_ns)
 
 
 def deregister(
@@ -84,12 +85,12 @@ def deregister(
     omac deregister slack --purge-secrets --purge-fields
     omac deregister --prune --workdir ~/projects/gone --yes
     """
+    from omac.tools.choosing import Where
     from omac.tools.commands.deregister import Asked, run
-    from omac.tools.opened import Where
 
     where = Where(workdir, shared, harness)
     asked = Asked(tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal)
-    return run(asked, os.environ, time.time_ns)
+    return run(asked, current().environment, time.time_ns)
 
 
 def approve(
@@ -108,11 +109,11 @@ def approve(
     omac approve echo --workdir ~/projects/shop
     omac approve echo --revoke
     """
+    from omac.tools.choosing import Where
     from omac.tools.commands.approve import Asked, run
-    from omac.tools.opened import Where
 
     asked = Asked(skill, Where(workdir, shared, harness), bundle_hash, revoke, journal, json)
-    return run(asked, os.environ, time.time_ns)
+    return run(asked, current().environment, time.time_ns)
 
 
 def approvals(
@@ -127,7 +128,7 @@ def approvals(
     """
     from omac.tools.commands.listing import approvals
 
-    return approvals(json, not no_check, journal, os.environ)
+    return approvals(json, not no_check, journal, current().environment)
 
 
 def list_(
@@ -146,7 +147,7 @@ def list_(
     omac list
     omac list --all --json
     """
+    from omac.tools.choosing import Where
     from omac.tools.commands.listing import list_
-    from omac.tools.opened import Where
 
-    return list_(Where(workdir, shared, harness), whole, json, journal, os.environ)
+    return list_(Where(workdir, shared, harness), whole, json, journal, current().environment)

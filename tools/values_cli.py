@@ -1,18 +1,20 @@
 """The commands about values: `omac secrets`, `omac config`, `omac vault`, `omac unlock` and `omac settings`."""
 
-import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omac.tools.invocation import current
+from omac.tools.words import Commands
+
 if TYPE_CHECKING:
     from omac.tools.one_skill import Asked
 
-secrets_app = typer.Typer(no_args_is_help=True, help="Give secrets to skills, and take them back.")
-config_app = typer.Typer(no_args_is_help=True, help="Show and change the settings of skills.")
-vault_app = typer.Typer(no_args_is_help=True, help="The encrypted file for secrets, where there is no keychain.")
-settings_app = typer.Typer(no_args_is_help=True, help="Show and change omac's own settings.")
+secrets_app = Commands(help="Give secrets to skills, and take them back.")
+config_app = Commands(help="Show and change the settings of skills.")
+vault_app = Commands(help="The encrypted file for secrets, where there is no keychain.")
+settings_app = Commands(help="Show and change omac's own settings.")
 
 Skill = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")]
 Workdir = Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")]
@@ -59,7 +61,9 @@ def secrets_set(
     """
     from omac.tools.commands.secrets import set_
 
-    return set_(_asked(skill, workdir, harness, shared, journal), name, context.args, json, os.environ, time.time_ns)
+    return set_(
+        _asked(skill, workdir, harness, shared, journal), name, context.args, json, current().environment, time.time_ns
+    )
 
 
 @secrets_app.command("list")
@@ -78,7 +82,7 @@ def secrets_list(
     """
     from omac.tools.commands.secrets import list_
 
-    return list_(_asked(skill, workdir, harness, shared, journal), json, os.environ, time.time_ns)
+    return list_(_asked(skill, workdir, harness, shared, journal), json, current().environment, time.time_ns)
 
 
 @secrets_app.command("unset")
@@ -98,7 +102,7 @@ def secrets_unset(
     """
     from omac.tools.commands.secrets import unset
 
-    return unset(_asked(skill, workdir, harness, shared, journal), names, json, os.environ, time.time_ns)
+    return unset(_asked(skill, workdir, harness, shared, journal), names, json, current().environment, time.time_ns)
 
 
 @secrets_app.command("import")
@@ -118,7 +122,7 @@ def secrets_import(
     """
     from omac.tools.commands.secrets import import_
 
-    return import_(_asked(skill, workdir, harness, shared, journal), source, json, os.environ, time.time_ns)
+    return import_(_asked(skill, workdir, harness, shared, journal), source, json, current().environment, time.time_ns)
 
 
 @config_app.command("show")
@@ -137,7 +141,7 @@ def config_show(
     """
     from omac.tools.commands.config import show
 
-    return show(_asked(skill, workdir, harness, shared, journal), json, os.environ, time.time_ns)
+    return show(_asked(skill, workdir, harness, shared, journal), json, current().environment, time.time_ns)
 
 
 @config_app.command("get")
@@ -157,7 +161,7 @@ def config_get(
     """
     from omac.tools.commands.config import get
 
-    return get(_asked(skill, workdir, harness, shared, journal), field, json, os.environ, time.time_ns)
+    return get(_asked(skill, workdir, harness, shared, journal), field, json, current().environment, time.time_ns)
 
 
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # a value may be -5
@@ -180,7 +184,9 @@ def config_set(
     """
     from omac.tools.commands.config import set_
 
-    return set_(_asked(skill, workdir, harness, shared, journal), field, value, json, os.environ, time.time_ns)
+    return set_(
+        _asked(skill, workdir, harness, shared, journal), field, value, json, current().environment, time.time_ns
+    )
 
 
 @config_app.command("unset")
@@ -200,7 +206,7 @@ def config_unset(
     """
     from omac.tools.commands.config import unset
 
-    return unset(_asked(skill, workdir, harness, shared, journal), fields, json, os.environ, time.time_ns)
+    return unset(_asked(skill, workdir, harness, shared, journal), fields, json, current().environment, time.time_ns)
 
 
 @vault_app.command("init")
@@ -217,7 +223,7 @@ def vault_init(
     """
     from omac.tools.commands.vault import init
 
-    return init(key_file, os.environ)
+    return init(key_file, current().environment)
 
 
 @vault_app.command("status")
@@ -225,7 +231,7 @@ def vault_status(json: Json = False) -> int:
     """Show where the vault is, what opens it, and whether it is open here."""
     from omac.tools.commands.vault import status
 
-    return status(json, os.environ)
+    return status(json, current().environment)
 
 
 def unlock(json: Json = False) -> int:
@@ -238,7 +244,7 @@ def unlock(json: Json = False) -> int:
     """
     from omac.tools.commands.vault import unlock as run
 
-    return run(json, os.environ)
+    return run(json, current().environment)
 
 
 @settings_app.command("show")
@@ -254,7 +260,7 @@ def settings_show(
     """
     from omac.tools.commands.settings import show
 
-    return show(json, origin, workdir, os.environ)
+    return show(json, origin, workdir, current().environment)
 
 
 @settings_app.command("set")
@@ -270,7 +276,7 @@ def settings_set(
     """
     from omac.tools.commands.settings import set_
 
-    return set_(setting, value, journal, os.environ, time.time_ns)
+    return set_(setting, value, journal, current().environment, time.time_ns)
 
 
 @settings_app.command("unset")
@@ -282,11 +288,11 @@ def settings_unset(setting: Setting, journal: JournalPath = None) -> int:
     """
     from omac.tools.commands.settings import unset
 
-    return unset(setting, journal, os.environ, time.time_ns)
+    return unset(setting, journal, current().environment, time.time_ns)
 
 
 def _asked(skill: str, workdir: str | None, harness: str | None, shared: bool, journal: str | None) -> "Asked":
+    from omac.tools.choosing import Where
     from omac.tools.one_skill import Asked
-    from omac.tools.opened import Where
 
     return Asked(skill, Where(workdir, shared, harness), journal)

@@ -3,10 +3,10 @@
 import os
 import shlex
 import stat
-import sys
 
 from omac.domain.refusal import Refusal
 from omac.domain.values import ValueRefused, parse_lines
+from omac.tools.invocation import current, expanded
 from omac.tools.prompting import BYTES_MAX, read_stdin
 from omac.tools.render import say
 
@@ -45,12 +45,12 @@ def _content(source: str, *, secret: bool) -> bytes:
         fix = [f"ls -ld {shlex.quote(path)}"]
         raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
     if secret and stat.S_ISREG(mode) and mode & 0o044:
-        say(f"others can read {path}, and it holds secrets", sys.stderr)
-        say(f"  try: chmod 600 {shlex.quote(path)}", sys.stderr)
+        say(f"others can read {path}, and it holds secrets", current().stderr)
+        say(f"  try: chmod 600 {shlex.quote(path)}", current().stderr)
     if len(content) > BYTES_MAX:
         raise Refusal("value-refused", f"{path} holds more than {BYTES_MAX} bytes")
     return content
 
 
 def _path(source: str) -> str:
-    return os.path.abspath(os.path.expanduser(source))
+    return os.path.abspath(expanded(source))

@@ -2,10 +2,12 @@
 
 from importlib.metadata import version
 
+from omac.tools.invocation import print_data
+
 VERSION = version("omac")
 
 
 def show(as_json: bool) -> int:
     """Print it."""
-    print(f'{{"version":"{VERSION}"}}' if as_json else f"omac {VERSION}")
+    print_data(f'{{"version":"{VERSION}"}}' if as_json else f"omac {VERSION}")
     return 0

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from omac.domain import ids
 from omac.domain.control import Listener
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Reason, Refusal
 from omac.services.directories import Caller, Directories
 
 ROOT = "/__omac__/"
@@ -47,7 +47,8 @@ def control_app(
     @app.post(ROOT + "deactivate")
     async def deactivate() -> Response:
         directory, _, caller = await call()
-        return _json({"dir": await directories.deactivate(directory, caller), "status": "deactivated"})
+        done = await directories.deactivate(directory, caller)
+        return _json({"dir": done.dir, "status": "deactivated" if done.recorded else "deactivating"})
 
     @app.post(ROOT + "reload")
     async def reload() -> Response:
@@ -65,9 +66,12 @@ def control_app(
         body = await request.get_data()
         assert isinstance(body, bytes), "as text only when asked for"
         key = _vault_key(body)
-        if key is not None:
-            give_vault_key(key)
-        return _json({"dirs": await directories.unlocked(caller)})
+
+        def open_store() -> None:
+            if key is not None:
+                give_vault_key(key)
+
+        return _json({"dirs": await directories.unlock(caller, open_store)})
 
     @app.get(ROOT + "dirs")
     async def dirs() -> Response:
@@ -88,8 +92,8 @@ def control_app(
 
     @app.errorhandler(HTTPException)
     async def unroutable(problem: HTTPException) -> Response:
-        reasons = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
-        reason = reasons.get(problem.code or 0, "bad-request")
+        reasons: dict[int, Reason] = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
+        reason: Reason = reasons.get(problem.code or 0, "bad-request")
         text, allow = problem.description, {}
         if isinstance(problem, MethodNotAllowed) and problem.valid_methods:
             only = [method for method in ("GET", "POST") if method in problem.valid_methods]

@@ -7,7 +7,6 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -19,11 +18,10 @@ from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
 from omac.adapters.http.bodies import bad_request, decoder_for
 from omac.adapters.http.http1 import Fields, RequestHead, parse_request_head, request_line, whole_answer
-from omac.adapters.http.recording import recorded_within
-from omac.adapters.http.slots import Slot, stopping
+from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.control import Listener
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, stopping
 
 Message = dict[str, Any]  # the ASGI message types
 App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -37,7 +35,7 @@ _OURS = frozenset((b"connection", b"content-length", b"transfer-encoding"))  # f
 class Surface(msgspec.Struct, frozen=True):
     """One listener: what serves its requests, the token it wants, if any, and who records its refusals.
 
-    `refused` gets the path and the reason of a caller that was turned away.
+    `refused` gets the path and the reason of a caller that was turned away; it may be cancelled, and never raises.
     """
 
     app: App
@@ -114,15 +112,16 @@ class Connection:
         """Record a request that is not carried out, then say so."""
         if not await self._slot.may_refuse():
             return
-        record = partial(self._surface.refused, unquote(target.partition("?")[0]), refusal.reason)
-        with contextlib.suppress(Refusal):  # the record is owed, and the refusal stands anyway
-            await recorded_within(self._limits.record_timeout_s, self._calls, record)
+        with trio.move_on_after(self._limits.record_timeout_s, shield=True):
+            await self._surface.refused(unquote(target.partition("?")[0]), refusal.reason)
         await self._send(_refusal_answer(refusal, method))
         await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
 
     async def _call(self, head: RequestHead, body: bytes) -> bytes | None:
         """The answer of the application; None when the caller has gone, or got one because omac stops."""
-        response, scope = _Response(body), trio.CancelScope()
+        response = _Response(body)
+        # a stop does not interrupt it before its caller was answered
+        scope = trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.call_timeout_s)
 
         async def run() -> None:
             with scope:
@@ -141,26 +140,31 @@ class Connection:
             waiting.cancel_scope.cancel()
 
         self._calls.start_soon(run)
-        in_time = False
         try:
             async with trio.open_nursery() as waiting:
                 waiting.start_soon(watch)
-                with trio.move_on_after(self._limits.call_timeout_s):
+                with trio.CancelScope(deadline=scope.deadline):
                     await response.ended.wait()
-                in_time = response.ended.is_set()
                 waiting.cancel_scope.cancel()
-        except BaseException:
-            if not response.ended.is_set():
-                with trio.move_on_after(FAREWELL_S, shield=True), contextlib.suppress(ClientGone):
-                    await self._client.send(_refusal_answer(stopping(), head.method))
+        except BaseException:  # omac stops
+            await self._take_leave(response, head)
             raise
-        scope.cancel()
+        finally:
+            scope.cancel()
         if response.gone.is_set():
             return None
-        if not in_time:
-            message = f"the call goes on after {self._limits.call_timeout_s:g} s; its outcome is recorded"
-            return _refusal_answer(Refusal("timeout", message, fix=["omac status"]), head.method)
-        return response.answer(head)
+        if (answer := response.answer(head)) is not None:
+            return answer
+        message = f"the call did not end within {self._limits.call_timeout_s:g} s; what it began goes on"
+        return _refusal_answer(Refusal("timeout", message, fix=["omac status"]), head.method)
+
+    async def _take_leave(self, response: "_Response", head: RequestHead) -> None:
+        """Answer a caller that still waits when omac stops: what came of its call, if that is about to be known."""
+        with trio.move_on_after(FAREWELL_S, shield=True):
+            await response.ended.wait()
+        answer = response.answer(head) or _refusal_answer(stopping(), head.method)
+        with trio.move_on_after(FAREWELL_S, shield=True), contextlib.suppress(ClientGone):
+            await self._client.send(answer)
 
     async def _send(self, answer: bytes) -> bool:
         """Whether the caller took the answer in time; one that does not read is cut."""

@@ -1,8 +1,8 @@
 """One client's connection: its requests in their order, each judged, admitted, relayed and accounted for."""
 
 import contextlib
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import trio
 
@@ -10,18 +10,19 @@ from omac.adapters.facade.forward import refusal_answer
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.proxy import Exchange, body_too_large, fate_of_unfinished
 from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, split_target
-from omac.adapters.http.recording import recorded_within
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.refusal import Refusal
 from omac.projections.routes import Way
-from omac.services.gate import Answer, Gate, Request
+from omac.services.gate import Gate, Request
 
 PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128
 LINGER_BYTES_MAX = 1_048_576
 LINGER_S = 1.0
 OF_STRANGERS = frozenset(("bad-request", "unknown-mount"))  # refusals that show no knowledge of a token
+
+Result = TypeVar("Result")
 
 
 class Connection:
@@ -35,24 +36,19 @@ class Connection:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire.
-
-        Returns when the records of its requests are settled, too.
-        """
+        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire."""
         limits, wait_s = self._limits, self._limits.head_timeout_s
-        async with trio.open_nursery() as self._records:
-            try:
-                while (
-                    head := await self._client.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
-                ) is not None:
-                    if not self._slot.serve() or not await self._serve(head):
-                        break
-                    self._slot.rest()
-                    wait_s = limits.idle_timeout_s
-            except ClientGone:
-                pass  # whatever it had asked for is accounted for by now
-            finally:
-                self._client.close()
+        try:
+            while True:
+                raw = await self._client.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
+                if raw is None or not self._slot.serve() or not await self._serve(raw):
+                    break
+                self._slot.rest()
+                wait_s = limits.idle_timeout_s
+        except ClientGone:
+            pass  # whatever it had asked for is accounted for by now
+        finally:
+            self._client.close()
 
     async def _serve(self, raw: bytes) -> bool:
         """Answer one request; whether another may follow it."""
@@ -76,22 +72,21 @@ class Connection:
             await self._refuse(refusal, (head.method, head.target), method=head.method, close=close)
             return not close
         try:
-            access = await self._admit(way, Request(head.method, _recorded_path(rest, token)), started)
+            request = Request(head.method, _recorded_path(rest, token))
+            access = await self._recorded(self._gate.admit(way, request))
         except Refusal as refusal:
-            close = close or refusal.reason == "journal-unavailable"  # its record may still be on its way
             await self._answer(refusal, method=head.method, close=close, skill=way.skill)
             return not close
         path = rest if query is None else f"{rest}?{query}"
         exchange = Exchange(self._client, head, way, path, token, self._limits)
         return await self._relay(exchange, access, started, head, way)
 
-    async def _admit(self, way: Way, request: Request, started: float) -> int:
-        def settle(access: int) -> None:
-            duration_us = round((self._clock() - started) * 1_000_000)
-            self._gate.aborted(access, Answer(503, 0, 0, duration_us), "timeout")
-
-        admit = partial(self._gate.admit, way, request)
-        return await recorded_within(self._limits.record_timeout_s, self._records, admit, settle)
+    async def _recorded(self, record: Awaitable[Result]) -> Result:
+        """The result of a record, which neither a client nor a stop interrupts. Raises Refusal when it is too slow."""
+        with trio.move_on_after(self._limits.record_timeout_s, shield=True):
+            return await record
+        message = f"the journal took no record within {self._limits.record_timeout_s:g} s; nothing was forwarded"
+        raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
 
     async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, way: Way) -> bool:
         """Run an admitted exchange and tell the gate its one fate."""
@@ -123,9 +118,9 @@ class Connection:
         request = Request(verb, _recorded_path(path, token))
         if not await self._slot.may_refuse():
             return
-        record = partial(self._gate.refused, token, mount[:MOUNT_CHARS_MAX], request, refusal.status, refusal.reason)
+        mount = mount[:MOUNT_CHARS_MAX]
         try:
-            await recorded_within(self._limits.record_timeout_s, self._records, record)
+            await self._recorded(self._gate.refused(token, mount, request, refusal.status, refusal.reason))
         except Refusal as unrecorded:
             refusal = unrecorded
         await self._answer(refusal, method=method, close=close)

@@ -105,7 +105,11 @@ class Exchange:
             nursery.cancel_scope.cancel()
 
     async def _connect(self) -> Wire | None:
-        sock = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        except OSError:
+            self._stop("sidecar-down", _down("omac has no descriptor left for a connection to the skill"))
+            return None
         connected = False
         try:
             with trio.move_on_after(self._limits.connect_timeout_s) as waited:

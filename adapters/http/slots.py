@@ -12,8 +12,6 @@ Rules
 import msgspec
 import trio
 
-from omac.domain.refusal import Refusal
-
 CONNECTIONS_MAX = 1024
 RESERVE_SHARE = 0.25  # of all descriptors, for what is not a connection: sidecars, journal, spool, files in work
 RESERVE_MIN = 128
@@ -134,8 +132,3 @@ class Slot:
         self._slots._resting.pop(self, None)
         self._slots._open -= 1
         self._slots._room.unpark()
-
-
-def stopping() -> Refusal:
-    """The answer to callers that still wait when omac ends."""
-    return Refusal("stopping", "omac is stopping; nothing more is begun", fix=["omac serve"])

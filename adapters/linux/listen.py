@@ -5,10 +5,12 @@ import ipaddress
 import os
 import socket
 import stat
-
-import trio
+from typing import TYPE_CHECKING
 
 from omac.domain.refusal import Refusal
+
+if TYPE_CHECKING:
+    import trio
 
 BACKLOG = 1024
 UNIX_PATH_BYTES_MAX = 107  # sun_path of Linux, without its final NUL (unix(7))
@@ -92,8 +94,10 @@ def unix(path: str) -> socket.socket:
         raise
 
 
-def listener(sock: socket.socket) -> trio.SocketListener:
+def listener(sock: socket.socket) -> "trio.SocketListener":
     """The same socket, for trio; it takes it over."""
+    import trio  # late: commands that only connect do without
+
     return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 

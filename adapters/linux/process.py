@@ -15,6 +15,7 @@ from typing import NamedTuple
 import trio
 
 from omac.adapters.linux.birth import start_ticks, stat_fields
+from omac.domain.kernel.exhaustion import raise_exhaustion
 
 
 class Stat(NamedTuple):
@@ -85,7 +86,8 @@ def socket_inodes(pids: Collection[int]) -> set[int]:
     for pid in pids:
         try:
             descriptors = os.listdir(f"/proc/{pid}/fd")
-        except OSError:
+        except OSError as problem:
+            raise_exhaustion(problem)
             continue
         for descriptor in descriptors:
             try:

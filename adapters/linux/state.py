@@ -8,12 +8,11 @@ import contextlib
 import os
 import shlex
 import shutil
-import socket
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from omac.adapters.linux import birth, lock
+from omac.adapters.linux import birth, in_use, lock
 from omac.adapters.linux.home import home_of
 from omac.domain import places
 from omac.domain.ids import HostId, RunId
@@ -39,18 +38,15 @@ class StateDir:
 
     def journal(self, environment: Mapping[str, str], flag: str | None = None) -> str:
         """The journal's path: the flag, else $OMAC_JOURNAL, else journal.db here. Raises Refusal for a URL."""
-        chosen = flag or environment.get("OMAC_JOURNAL") or os.path.join(self.path, "journal.db")
-        if "://" in chosen:
-            raise Refusal("misuse", f"journals behind a URL are not supported yet: {chosen.split('://')[0]}://...")
-        return os.path.abspath(chosen)
+        return in_use.journal_named(self.path, environment, flag)
 
     def journal_in_use(self, environment: Mapping[str, str], flag: str | None = None) -> str:
         """The journal that a command means: as `journal`, but where nothing is said, that of the server that runs."""
-        current = os.path.join(self.path, "run", "current")
-        if not flag and not environment.get("OMAC_JOURNAL") and self.is_alive(RunId("current")):
-            with contextlib.suppress(OSError):
-                return os.readlink(os.path.join(current, "journal"))
-        return self.journal(environment, flag)
+        return in_use.journal_in_use(self.path, environment, flag)
+
+    def spool(self, journal: str) -> str:
+        """Where the records are that wait for this journal."""
+        return in_use.spool_of(self.path, journal)
 
     def host_id(self, mint: Callable[[], str]) -> HostId:
         """The id of this host, minted once. Two processes that mint at once agree on one of the two."""
@@ -121,13 +117,31 @@ class StateDir:
             os.rename(draft, path)  # so that nobody ever sees it without its lock held
         return path
 
+    def restore_run(self, run: RunId, journal: str) -> bool:
+        """Make again what is missing of the folder of this process's run; returns whether anything was."""
+        path = self.run_path(run)
+        missing = {name for name in ("logs", "lock", "journal") if not os.path.lexists(os.path.join(path, name))}
+        with self._usable():
+            if missing:
+                for folder in (os.path.dirname(path), path, os.path.join(path, "logs")):
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(folder, mode=0o700)
+            if "lock" in missing:
+                with contextlib.suppress(lock.Locked):  # by a process that judges whether this run lives
+                    lock.hold(os.path.join(path, "lock"))
+            if "journal" in missing:
+                self.name_journal(run, journal)
+        return bool(missing)
+
     def run_path(self, run: RunId) -> str:
         """The folder of a run."""
         return os.path.join(self.path, "run", run)
 
     def recovering(self) -> AbstractAsyncContextManager[None]:
         """The turn of this process to settle what dead runs left. Entering it raises Refusal (contention)."""
-        return lock.OneAtATime(os.path.join(self.path, "recovery.lock"), RECOVERY_WAIT_S)()
+        from omac.adapters.linux.turns import OneAtATime  # loads trio, which commands that only read do without
+
+        return OneAtATime(os.path.join(self.path, "recovery.lock"), RECOVERY_WAIT_S)()
 
     def is_alive(self, run: RunId, recorded: Run | None = None) -> bool:
         """Return whether the process of a run lives: by what the journal `recorded` of it, then by its lock.
@@ -140,8 +154,7 @@ class StateDir:
                 return False
             if birth.is_living(recorded.pid, recorded.start_ticks, recorded.boot_id):
                 return True
-        folder = self.run_path(run)
-        return lock.is_held(os.path.join(folder, "lock")) or _answers(os.path.join(folder, "control.sock"))
+        return in_use.is_held(self.run_path(run))
 
     def point_current(self, run: RunId) -> None:
         """Let run/current lead to this run, in one step."""
@@ -244,19 +257,6 @@ def _begun(run: str) -> float:
         return os.lstat(run).st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _answers(path: str) -> bool:
-    """Return whether a process listens on a Unix socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except BlockingIOError:
-            return True  # its queue is full
-        except OSError:
-            return False
-    return True
 
 
 def _write_private(path: str, text: str) -> None:

@@ -32,6 +32,7 @@ from omac.adapters.linux import process
 NAMESPACE = ("--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--cap-drop", "ALL")
 # "$@" is the program; its stdin is not ours to give before the line has come.
 GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "omac-gate")
+REAP_S = 5.0  # for a killed process to end
 BUILD_WITHIN_S = 5.0
 _INFO_BYTES_MAX = 4096
 _PAUSE_S = 0.0005
@@ -110,9 +111,9 @@ async def start_in_namespace(bwrap: str, program: Program, output: int) -> tuple
 
 
 async def destroy(child: subprocess.Popen[bytes]) -> None:
-    """SIGKILL a child of ours and reap it, whatever happens to the caller."""
-    with trio.CancelScope(shield=True):
-        child.kill()
+    """SIGKILL a child of ours and reap it, whatever happens to the caller; one that the kernel holds is left behind."""
+    child.kill()
+    with trio.move_on_after(REAP_S, shield=True):
         await reap(child)
 
 

@@ -12,6 +12,7 @@ from omac.adapters.skills.guide_file import read_guide
 from omac.adapters.skills.looking import go_on
 from omac.adapters.skills.paths import is_utf8, is_within, open_folder
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.printable import printable
 from omac.domain.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
 from omac.domain.skill_contract import parse_meta
@@ -107,6 +108,7 @@ class _SkillsFolder:
                 yield self._broken(label, shown, "is a link that leads nowhere; remove it")
             return
         except OSError as error:
+            raise_exhaustion(error)
             yield self._broken(label, shown, f"cannot be read ({error.strerror}); check links and rights")
             return
         if not self._inside(path):
@@ -117,6 +119,7 @@ class _SkillsFolder:
         try:
             names = _entry_names(path)
         except OSError as error:
+            raise_exhaustion(error)
             yield self._broken(label, shown, f"cannot be read ({error.strerror}); make it a folder of skills")
             return
         # Guidance has a bound of its own: it must not push a skill with a sidecar out of sight.
@@ -155,6 +158,7 @@ class _SkillsFolder:
                 return self._broken(name, path, "is a link that leads nowhere; remove it")
             return None  # no folder at all
         except OSError as error:
+            raise_exhaustion(error)
             return self._broken(name, path, f"cannot be read ({error.strerror}); check links and rights")
 
     def _read(self, folder: int, name: str, source: str, taken: Mapping[str, FoundSkill]) -> FoundSkill | None:
@@ -163,6 +167,7 @@ class _SkillsFolder:
             content = read_yaml_bytes(META_FILE, folder, shown)
             document = parse_yaml(content, shown)
         except YamlFileError as error:
+            raise_exhaustion(error)
             return self._invalid(name, source, str(error))
         name = _declared_name(document) or name
         try:
@@ -179,6 +184,7 @@ class _SkillsFolder:
             # a folder that changes in between would pair one command with the hash of another.
             digest = self._code_hash(source, {META_FILE: hashlib.sha256(content).digest()})
         except OSError as error:
+            raise_exhaustion(error)
             culprit = printable(str(error.filename))
             return self._invalid(
                 name, source, f"{culprit} cannot be hashed ({error.strerror}); make it smaller or mend it"

@@ -1,16 +1,20 @@
 """Looking at folders in worker threads: a slow folder keeps nobody else waiting, and a look that nobody waits for ends.
 
-Whoever reads polls `go_on` between entries and chunks; there is no other way to end a thread.
+Whoever reads polls `go_on` between entries and chunks; there is no other way to end a thread. A command that runs no
+event loop has nobody to keep waiting: it looks in its own thread, and loads no trio.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
-import trio
-from trio.lowlevel import RunVar
+if TYPE_CHECKING:
+    import trio
+    from trio.lowlevel import RunVar
 
 THREADS_MAX = 16
 THREADS_PER_KEY_MAX = 2
@@ -45,17 +49,19 @@ class Pool:
     """At most `threads_max` threads at once, and at most `per_key_max` of them for one key."""
 
     def __init__(self, name: str, threads_max: int = THREADS_MAX, per_key_max: int = THREADS_PER_KEY_MAX) -> None:
-        self._places: RunVar[_Places] = RunVar(name)  # a thread that outlives its run gives nothing back
+        self._name = name
         self._threads_max = threads_max
         self._per_key_max = per_key_max
 
     async def run(self, key: str, work: Callable[[], Answer]) -> Answer:
         """Do `work` in a thread. It goes on alone when the caller is cancelled, up to its next `go_on`."""
-        try:
-            places = self._places.get()
-        except LookupError:
-            places = _Places(self._threads_max, self._per_key_max)
-            self._places.set(places)
+        if "trio" not in sys.modules:
+            return work()
+        import trio
+
+        if not trio.lowlevel.in_trio_run():
+            return work()
+        places = self._places_of_run()
         ended = threading.Event()
 
         def look() -> Answer:
@@ -72,18 +78,37 @@ class Pool:
         finally:
             ended.set()
 
+    @cached_property
+    def _variable(self) -> "RunVar[_Places]":
+        from trio.lowlevel import RunVar
+
+        return RunVar(self._name)
+
+    def _places_of_run(self) -> "_Places":
+        """Those of this run of trio: a thread that outlives its run gives nothing back."""
+        variable = self._variable
+        try:
+            return variable.get()
+        except LookupError:
+            places = _Places(self._threads_max, self._per_key_max)
+            variable.set(places)
+            return places
+
 
 class _Places:
     """Those for all threads of a pool, and those for the keys that have any."""
 
     def __init__(self, threads_max: int, per_key_max: int) -> None:
+        import trio
+
         self.all = trio.CapacityLimiter(threads_max)
+        self._limiter = trio.CapacityLimiter
         self._per_key_max = per_key_max
         self._by_key: dict[str, trio.CapacityLimiter] = {}
 
-    def of(self, key: str) -> trio.CapacityLimiter:
+    def of(self, key: str) -> "trio.CapacityLimiter":
         """Those of one key."""
-        return self._by_key.setdefault(key, trio.CapacityLimiter(self._per_key_max))
+        return self._by_key.setdefault(key, self._limiter(self._per_key_max))
 
     def tidy(self, key: str) -> None:
         """Forget a key that has no thread; then none waits for one either."""

@@ -17,7 +17,17 @@ State = TypeVar("State")
 Command = TypeVar("Command")
 
 Name = Literal[
-    "run", "directory", "registration", "credential", "sidecar", "sandbox", "setting", "access", "control", "guard"
+    "run",
+    "directory",
+    "registration",
+    "credential",
+    "sidecar",
+    "sandbox",
+    "setting",
+    "access",
+    "control",
+    "guard",
+    "journal",
 ]
 
 

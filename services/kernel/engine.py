@@ -2,11 +2,16 @@
 
 The carrier of a server: commands are decided on the projected state, appended by the group-commit writer, and continue
 when their events are durable and folded. A task that waits for a change waits for a stream to move.
+
+What revokes, stops or kills does not wait for a journal that is away: its stream is marked as revoked at once, which
+closes routes and ends processes, and the command is tried again until it is recorded.
 """
 
+import logging
 import weakref
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -21,8 +26,15 @@ from omac.projections.system import System
 from omac.services.kernel.execution import Execution
 
 State = TypeVar("State")
+Command = TypeVar("Command")
 Result = TypeVar("Result")
 Observer = Callable[[Recorded], None]
+
+SETTLE_S = 0.02  # after a change of the journal's files, for those that follow at once
+RETRY_S = 0.5  # between two tries to record what was revoked
+JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")  # reasons to try again
+
+_log = logging.getLogger("omac.engine")
 
 
 class Engine(Execution):
@@ -41,15 +53,85 @@ class Engine(Execution):
         self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
+        self._revoked: dict[StreamId, int] = {}  # by streams: how many commands that take away are not recorded yet
+        self._revocation_observers: list[Callable[[StreamId], None]] = []
+        self._tasks: trio.Nursery | None = None
         self._locks: weakref.WeakValueDictionary[StreamId, trio.Lock] = weakref.WeakValueDictionary()
 
     async def keep_writing(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Append what is executed until cancelled; see `Writer.run`."""
-        await self._writer.run(task_status)
+        try:
+            async with trio.open_nursery() as self._tasks:
+                await self._tasks.start(self._writer.run)
+                task_status.started()
+        finally:
+            self._tasks = None
+
+    def refuse_waiting(self, seconds: float) -> None:
+        """Refuse callers that have waited longer than this for the journal; see `Writer.refuse_waiting`."""
+        self._writer.refuse_waiting(seconds)
 
     def observe(self, observer: Observer) -> None:
         """Have `observer` called with every record from now on, right after it is folded. It must not fail."""
         self._observers.append(observer)
+
+    async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Read what other processes append as soon as `changed` returns, until cancelled."""
+        while True:
+            self._writer.look()
+            await changed()
+            await trio.sleep(SETTLE_S)
+
+    def observe_revocations(self, observer: Callable[[StreamId], None]) -> None:
+        """Have `observer` called with each stream that is revoked before that is recorded. It must not fail."""
+        self._revocation_observers.append(observer)
+
+    def is_revoked(self, stream: StreamId) -> bool:
+        """Whether something was taken away here that is not recorded yet."""
+        return stream in self._revoked
+
+    def revoke(
+        self,
+        aggregate: Aggregate[State, Command],
+        stream: StreamId,
+        command: Command,
+        cause: Cause | None = None,
+        *,
+        beside: Sequence[Addressed[Any, Any]] = (),
+    ) -> trio.Event:
+        """Have a command that takes away hold at once, and record it as soon as the journal takes it.
+
+        The event is set when it is recorded, when it turned out to change nothing, or when omac ends.
+        """
+        recorded = trio.Event()
+        self._revoked[stream] = self._revoked.get(stream, 0) + 1
+        self._wake(stream)
+        for observer in self._revocation_observers:
+            observer(stream)
+        work = partial(self.execute, aggregate, stream, command, cause, beside=beside)
+        if self._tasks is not None:  # else omac has ended, and the next start settles it
+            self._tasks.start_soon(self._record_revocation, stream, work, recorded)
+        return recorded
+
+    async def _record_revocation(
+        self, stream: StreamId, work: Callable[[], Awaitable[object]], recorded: trio.Event
+    ) -> None:
+        try:
+            while not recorded.is_set():
+                try:
+                    await work()
+                    recorded.set()
+                except Refusal as refusal:
+                    if refusal.reason not in JOURNAL_AWAY:
+                        return
+                    _log.error("%s is revoked, and that is not recorded yet: %s", stream, refusal.message)
+                    await trio.sleep(RETRY_S)
+        finally:
+            recorded.set()
+            self._revoked[stream] -= 1
+            if not self._revoked[stream]:
+                del self._revoked[stream]
+            self._wake(stream)
 
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process. Raises Refusal."""
@@ -63,13 +145,14 @@ class Engine(Execution):
         """The projected state of one aggregate."""
         return self.system.of(aggregate)[stream] if aggregate.versioned else Entry(aggregate.initial)
 
+    def recorded_files(self, host: HostId) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
+        return self._journal.store.spooled(host)
+
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
         return await self._writer.submit(drafts, cause, spooled, late)
-
-    def _is_recorded(self, spooled: Spooled) -> bool:
-        return self._journal.store.has_recorded(spooled)
 
     async def _catch_up(self) -> None:
         await self._writer.catch_up()
@@ -112,9 +195,11 @@ class Engine(Execution):
             self.system.apply(recorded)
             for observer in self._observers:
                 observer(recorded)
-            if recorded.stream in self._moved:
-                for event in self._moved[recorded.stream]:
-                    event.set()
+            self._wake(recorded.stream)
+
+    def _wake(self, stream: StreamId) -> None:
+        for event in self._moved.get(stream, ()):
+            event.set()
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[object]]]) -> None:

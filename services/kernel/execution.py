@@ -82,12 +82,7 @@ class Execution(ABC):
         async with self._turn(aggregate, stream):
             for _ in range(DECISIONS_MAX):
                 entry = self.entry(aggregate, stream)
-                try:
-                    drafts = self._decided(aggregate, stream, command_now(), entry)
-                except Refusal:
-                    if spooled is not None and self._is_recorded(spooled):  # so it cannot follow itself
-                        raise AlreadyRecorded(f"{spooled.name} is recorded already") from None
-                    raise
+                drafts = self._decided(aggregate, stream, command_now(), entry)
                 if not drafts:
                     return ()
                 try:
@@ -110,6 +105,10 @@ class Execution(ABC):
     @abstractmethod
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
         """The state of one aggregate now."""
+
+    @abstractmethod
+    def recorded_files(self, host: HostId) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
 
     def _decided(
         self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Entry[State]
@@ -134,10 +133,6 @@ class Execution(ABC):
 
         Raises Conflict when others were first, Refusal when the journal cannot be written.
         """
-
-    @abstractmethod
-    def _is_recorded(self, spooled: Spooled) -> bool:
-        """Whether the journal has this file of a spool already. Raises Refusal."""
 
     @abstractmethod
     async def _catch_up(self) -> None:

@@ -57,6 +57,7 @@ class _Ingestion:
         self._host = inbox.host
         self._execution = execution
         self._present: frozenset[str] = frozenset()
+        self._recorded: frozenset[str] = frozenset()
         self._done: list[str] = []
         self._taken = 0
         self._problem: Refusal | None = None
@@ -64,6 +65,8 @@ class _Ingestion:
     async def run(self) -> int:
         turns = await trio.to_thread.run_sync(self._pass.records)
         self._present = self._pass.present()
+        if turns:
+            self._recorded = await trio.to_thread.run_sync(self._execution.recorded_files, self._host)
         try:
             for start in range(0, len(turns), AT_ONCE):
                 async with trio.open_nursery() as nursery:
@@ -79,19 +82,31 @@ class _Ingestion:
     async def _take(self, turn: list[SpooledRecord]) -> None:
         for record in turn:
             try:
-                await self._report(record)
-            except AlreadyRecorded:  # omac was killed before it removed the file
-                self._done.append(record.name)
+                if not await self._settle(record):
+                    return  # it waits, and so do those that follow it
             except Refusal as refusal:
-                if refusal.reason not in ("out-of-order", "unfoldable"):
-                    self._problem = refusal
-                elif self._is_hopeless(record):
-                    self._pass.set_aside(record.name, refusal.message)
-                    continue
-                return  # it waits, and so do those that follow it
-            else:
-                self._done.append(record.name)
-                self._taken += 1
+                self._problem = refusal
+                return
+
+    async def _settle(self, record: SpooledRecord) -> bool:
+        """Record it, or set it aside; False when it waits. Raises Refusal when the journal cannot be used."""
+        if record.name in self._recorded:  # omac was killed before it removed the file
+            self._done.append(record.name)
+            return True
+        try:
+            await self._report(record)
+        except AlreadyRecorded:
+            self._done.append(record.name)
+        except Refusal as refusal:
+            if refusal.reason not in ("out-of-order", "unfoldable"):
+                raise
+            if not self._is_hopeless(record):
+                return False
+            self._pass.set_aside(record.name, refusal.message)
+        else:
+            self._done.append(record.name)
+            self._taken += 1
+        return True
 
     async def _report(self, record: SpooledRecord) -> None:
         spooled = Spooled(self._host, record.name, record.run, record.at, self._present)

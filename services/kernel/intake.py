@@ -3,6 +3,7 @@ the launches that nobody will report about any more are settled.
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -13,10 +14,12 @@ from omac.domain.ids import StreamId
 from omac.domain.refusal import Refusal
 from omac.domain.sandbox import LaunchRequested
 from omac.journal.inbox import Inbox
+from omac.journal.spool import open_folder
 from omac.services.kernel.engine import Engine, together
 from omac.services.kernel.ingestion import ingest
 
 POLL_S = 0.2
+WATCHED_POLL_S = 2.0  # the same where the spool is watched
 RETRY_S = 1.0
 TICK_NS = 10**9  # longer than any file system's clock needs for its next tick
 INGESTION_S = 2.0  # for another process that is ingesting the spool right now
@@ -32,8 +35,11 @@ class Intake:
         self._inbox = inbox
         self._engine = engine
 
-    async def run(self) -> None:
-        """Look for new records until cancelled. While they cannot be recorded they stay where they are."""
+    async def run(self, changed: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Look for new records until cancelled, at once where `changed` returns when the spool has changed.
+
+        While they cannot be recorded they stay where they are.
+        """
         waiting: frozenset[str] = frozenset()  # what cannot follow yet is tried again when something has changed
         seen, said = -1, ""
         while True:
@@ -52,7 +58,16 @@ class Intake:
                 waiting, said = there & self._inbox.names(), ""
                 if self._engine.clock() - stamp > TICK_NS:  # else another file may come with the same stamp
                     seen = stamp
-            await trio.sleep(POLL_S)
+            if changed is None:
+                await trio.sleep(POLL_S)
+            else:
+                with trio.move_on_after(WATCHED_POLL_S):
+                    await changed()
+
+    def folder(self) -> str:
+        """The spool's folder, which is there when this returns. Raises Refusal (state-unusable)."""
+        os.close(open_folder(self._inbox.folder, create=True))
+        return self._inbox.folder
 
     async def take_in(self) -> None:
         """Return when what is in the spool now is in the journal. Raises Refusal."""

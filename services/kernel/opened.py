@@ -38,6 +38,10 @@ class OpenedJournal(Execution):
             return Entry(aggregate.initial)
         return self._journal.load(stream, aggregate.initial, aggregate.evolve)
 
+    def recorded_files(self, host: HostId) -> frozenset[str]:
+        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
+        return self._journal.store.spooled(host)
+
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
@@ -60,9 +64,6 @@ class OpenedJournal(Execution):
                 case outcome.Error(error):
                     slot.result = outcome.Error(error)
             slot.done.set()
-
-    def _is_recorded(self, spooled: Spooled) -> bool:
-        return self._journal.store.has_recorded(spooled)
 
     async def _catch_up(self) -> None:
         await trio.lowlevel.checkpoint()  # every look reads the journal

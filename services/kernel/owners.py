@@ -2,14 +2,56 @@
 
 An owner is started by an event, looks at the projected state, does the one thing that state calls for, and ends when
 nothing is left to do. Without a checkpoint between that last look and `release`, the next event starts a new one.
+
+No error of the system ends an owner: it is logged once, and after a pause the owner tries again.
 """
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import trio
 
 from omac.domain.ids import StreamId
+
+RETRY_S = 0.5  # after an error of the system
+
+_log = logging.getLogger("omac.owners")
+
+
+class Retries:
+    """The tries of one task; `name` is what it works for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._failing = False
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """Around one try: an OSError in it is logged, the first in a row, and followed by a pause."""
+        try:
+            yield
+        except* OSError as problems:
+            if not self._failing:
+                first: BaseException = problems
+                while isinstance(first, BaseExceptionGroup):
+                    first = first.exceptions[0]
+                _log.error("%s: %s; omac goes on trying", self._name, first)
+            self._failing = True
+            await trio.sleep(RETRY_S)
+        else:
+            self._failing = False
+
+
+async def retried(name: str, call: Callable[[], Awaitable[None]]) -> None:
+    """Call it until it returns without an OSError."""
+    retries, done = Retries(name), False
+    while not done:
+        async with retries.attempt():
+            await call()
+            done = True
 
 
 class Owners:
@@ -39,9 +81,9 @@ class Owners:
             self._nursery.start_soon(self._own, stream)
 
     def also(self, call: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """Start a task beside the owners, with their lifetime."""
+        """Start a task beside the owners, with their lifetime. It is called again after an OSError."""
         if self._nursery is not None:
-            self._nursery.start_soon(call, *arguments)
+            self._nursery.start_soon(retried, "an owner", partial(call, *arguments))
 
     def release(self, stream: StreamId) -> None:
         """The owner of this stream is about to end."""

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHES = ("journal", "activation", "registration", "hammer", "sandbox", "hook", "soak")
+BENCHES = ("start", "journal", "activation", "registration", "hammer", "sandbox", "hook", "soak")
 
 
 def main(names: list[str]) -> int:

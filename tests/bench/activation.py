@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.report import Figure, median, publish
 
 ECHO = Path(__file__).parents[2] / "examples" / "skills" / "echo"
-OMAC = [sys.executable, "-c", "from omac.tools.main import main; main()"]
+OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]
 MANY = 10
 ROUNDS = 9
 PROBE_S = 0.002

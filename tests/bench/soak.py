@@ -1,6 +1,7 @@
-"""The long form of the fuzz tests: what decides about grants and writes, with many more examples than `./test` can try.
+"""The long form of the fuzz tests: what decides about grants and writes, with many more examples than `./test` can try;
+and of the schedules that drive all carriers of the execution path at once.
 
-The number is 100,000 for each, or OMAC_SOAK_EXAMPLES.
+There are 100,000 examples of each, or OMAC_SOAK_EXAMPLES, and 5,000 schedules, or OMAC_SOAK_SCHEDULES.
 """
 
 import os
@@ -17,21 +18,25 @@ FUZZES = (
     ("git files", TESTS / "adapters" / "git" / "test_fuzz.py"),
     ("write guard payloads", TESTS / "tools" / "test_hook_fuzz.py"),
 )
+SCHEDULES = os.environ.get("OMAC_SOAK_SCHEDULES", "5000")
+CARRIERS = TESTS / "simulation" / "test_carriers.py"
 
 
 def main() -> bool:
     """Run them; True when none found anything."""
-    return publish("soak", [_soaked(name, path) for name, path in FUZZES])
+    carriers = _soaked(f"all carriers, {SCHEDULES} schedules", CARRIERS, "nothing is lost")
+    fuzzes = [_soaked(f"{name}, {EXAMPLES} examples", path, "none gets out") for name, path in FUZZES]
+    return publish("soak", [carriers, *fuzzes])
 
 
-def _soaked(name: str, path: Path) -> Figure:
+def _soaked(name: str, path: Path, bound: str) -> Figure:
     begun = time.monotonic()
     done = subprocess.run(
         # Not by -m, which would put the checkout before the tests on the path.
         [Path(sys.executable).parent / "pytest", "-q", "-p", "no:cacheprovider", str(path)],
         cwd=TESTS.parent,
-        env=os.environ | {"OMAC_SOAK_EXAMPLES": EXAMPLES},
+        env=os.environ | {"OMAC_SOAK_EXAMPLES": EXAMPLES, "OMAC_SOAK_SCHEDULES": SCHEDULES},
     )
     taken = f"{time.monotonic() - begun:.0f} s"
     found = "none" if done.returncode == 0 else f"exit status {done.returncode}"
-    return Figure(f"{name}, {EXAMPLES} examples", taken, "-", found, "none gets out", done.returncode == 0)
+    return Figure(name, taken, "-", found, bound, done.returncode == 0)

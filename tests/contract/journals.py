@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Cause, Draft, Recorded
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
+from omac.journal.reader import Reader
 from omac.journal.recorder import Conflict, Envelope, SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
@@ -33,6 +34,45 @@ def sqlite_recorder(path: str) -> SqlRecorder:
     """A recorder on a SQLite file, which is made where there is none."""
     writer = open_for_writing(path, secrets.token_hex(8))
     return SqlRecorder(path, open_for_reading(path), writer)
+
+
+class ReadApart(SqlRecorder):
+    """A recorder whose readings are those of the reader that commands use."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, open_for_reading(path), open_for_writing(path, secrets.token_hex(8)))
+        self.apart = Reader(path)
+
+    def close(self) -> None:
+        """As in the recorder."""
+        self.apart.close()
+        super().close()
+
+    def head(self) -> int:
+        """As in the recorder."""
+        return self.apart.head()
+
+    def position_at(self, moment: int) -> int:
+        """As in the recorder."""
+        return self.apart.position_at(moment)
+
+    def journal_id(self) -> str:
+        """As in the recorder."""
+        return self.apart.journal_id()
+
+    def select_notifications(self, *bounds: Any, **options: Any) -> Sequence[Any]:
+        """As in the recorder."""
+        return self.apart.select(*bounds, **options)
+
+    def kinds(self) -> Iterator[tuple[str, int]]:
+        """As in the recorder."""
+        return self.apart.kinds()
+
+
+def read_apart(path: str) -> SqlRecorder:
+    """A recorder on a SQLite file, which is made where there is none; read by the reader of commands."""
+    open_for_writing(path, secrets.token_hex(8)).dispose()
+    return ReadApart(path)
 
 
 def create(path: str) -> str:
@@ -77,12 +117,12 @@ def run_python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subproce
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subprocess.Popen[str]:
+def python(code: str, *arguments: str, wrap: Sequence[str] = (), stdin: int | None = None) -> subprocess.Popen[str]:
     """A driver in a process of its own, inside `wrap` (a bubblewrap command) if one is given; it can import these."""
     argv = [*wrap, sys.executable, "-c", textwrap.dedent(code), *arguments]
     root = Path(__file__).parents[2]
     variables = os.environ | {"PYTHONPATH": f"{root / 'src'}:{root / 'tests'}"}
-    return subprocess.Popen(argv, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(argv, env=variables, text=True, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def lock(path: Path) -> sqlite3.Connection:

@@ -14,7 +14,8 @@ import pytest
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from omac.domain.recorded import Spooled
-from omac.journal.recorder import Conflict, Conflicts, Envelope, Row, SqlRecorder
+from omac.journal.reader import Row
+from omac.journal.recorder import Conflict, Conflicts, Envelope, SqlRecorder
 
 AT = 1_700_000_000_000_000_000
 HAMMERS = 2  # processes
@@ -165,6 +166,12 @@ class RecorderContract:
         assert rows(3, 100, 5) == [4, 5]
         assert rows(10, 100) == []
         assert rows(0, 0) == []
+
+    def test_a_moment_has_a_position(self, recorder: SqlRecorder) -> None:
+        """The last position that was recorded at a moment or before; a clock that is set back changes nothing."""
+        for at in (10, 30, 20):
+            insert(recorder, [(log("a", b"x"), Envelope(at, "run-1", "person"))])
+        assert [recorder.position_at(moment) for moment in (9, 10, 19, 20, 30, 2**63 - 1)] == [0, 1, 1, 1, 3, 3]
 
     # ---- conflicts ----
 

@@ -1,10 +1,12 @@
 """domain/redaction.py: what is written into a command line by accident or by habit does not reach the record."""
 
 import shlex
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import failing
 
 from omac.domain.redaction import HIDDEN, TOTAL_MAX, WORD_MAX, redacted, speaks_of_secret
 
@@ -84,13 +86,16 @@ def with_secret(words: list[str], secret: str) -> list[str]:
     return [word.replace("X-Api", "\0").replace("X", secret).replace("\0", "X-Api") for word in words]
 
 
-@pytest.mark.parametrize("words", PLACES, ids=lambda words: shlex.join(words))
-def test_a_secret_does_not_survive(words: list[str]) -> None:
+def test_a_secret_does_not_survive() -> None:
     """Wherever it is put by name; that it was there is told, and so is what was run."""
-    told = redacted(with_secret(words, SECRET))
-    assert SECRET not in " ".join(told)
-    assert HIDDEN in " ".join(told)
-    assert told[0] == words[0]
+
+    def check(words: list[str]) -> None:
+        told = redacted(with_secret(words, SECRET))
+        assert SECRET not in " ".join(told)
+        assert HIDDEN in " ".join(told)
+        assert told[0] == words[0]
+
+    assert failing(check, ((words,) for words in PLACES)) == []
 
 
 @given(secret=SECRETS)
@@ -101,14 +106,16 @@ def test_no_secret_survives(secret: str) -> None:
         assert secret not in told.replace(HIDDEN, ""), words
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("around", AROUND)
-def test_a_token_is_known_by_its_form(form: str, around: str) -> None:
+def test_a_token_is_known_by_its_form() -> None:
     """Whatever stands around it, and with no name that speaks of it."""
-    token = form.replace("X", SECRET)
-    told = " ".join(redacted(["run", around.replace("T", token)]))
-    assert SECRET not in told
-    assert HIDDEN in told
+
+    def check(form: str, around: str) -> None:
+        token = form.replace("X", SECRET)
+        told = " ".join(redacted(["run", around.replace("T", token)]))
+        assert SECRET not in told
+        assert HIDDEN in told
+
+    assert failing(check, product(FORMS, AROUND)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,26 @@
 """domain/refusal.py: one decision, rendered as HTTP status and as exit code."""
 
+import ast
+import inspect
 import re
+from pathlib import Path
 
 import pytest
+from tables import failing
 
 from omac.domain.refusal import REASONS, Refusal
 
 
-@pytest.mark.parametrize("reason", REASONS)
-def test_every_reason_can_leave_omac(reason: str) -> None:
+def test_every_reason_can_leave_omac() -> None:
     """An HTTP error, an exit code of the contract, and hyphens only, as `X-Omac-Reason` wants them."""
-    refusal = Refusal(reason, "what happened")
-    assert 400 <= refusal.status <= 599
-    assert 1 <= refusal.exit_code <= 10 or (refusal.exit_code in (126, 127) and reason.startswith("command-"))
-    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason)
+
+    def check(reason: str) -> None:
+        refusal = Refusal(reason, "what happened")
+        assert 400 <= refusal.status <= 599
+        assert 1 <= refusal.exit_code <= 10 or (refusal.exit_code in (126, 127) and reason.startswith("command-"))
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason)
+
+    assert failing(check, ((reason,) for reason in REASONS)) == []
 
 
 def test_a_refusal_carries_what_a_person_needs() -> None:
@@ -28,3 +35,14 @@ def test_an_unknown_reason_is_a_fault() -> None:
     """It is noticed where it is rendered, not sent out."""
     with pytest.raises(KeyError):
         _ = Refusal("because", "no").status
+
+
+def test_the_type_of_reasons_lists_them_all() -> None:
+    """A reason that is misspelt is a type error; one that is listed has an outcome."""
+    tree = ast.parse(Path(inspect.getfile(Refusal)).read_text())
+    (listed,) = [
+        node.value.slice
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and node.targets[0].id == "Reason"  # type: ignore[attr-defined]
+    ]
+    assert [element.value for element in listed.elts] == list(REASONS)  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ import itertools
 from typing import get_args
 
 import pytest
+from tables import failing
 
 from omac.domain import sandbox
 from omac.domain.recorded import Event
@@ -19,15 +20,18 @@ def test_every_event_has_an_example() -> None:
     assert {type(event) for event in EXAMPLES} == set(EVENTS)
 
 
-@pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EXAMPLES)))
-def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
+def test_the_table_is_the_whole_truth() -> None:
     """What is in it leads to the status it says; what is not cannot follow."""
-    state = Sandbox(status)
-    if (status, type(event)) in TABLE:
-        assert sandbox.evolve(state, event).status == TABLE[status, type(event)]
-    else:
-        with pytest.raises(KeyError):
-            sandbox.evolve(state, event)
+
+    def check(status: Status, event: Event) -> None:
+        state = Sandbox(status)
+        if (status, type(event)) in TABLE:
+            assert sandbox.evolve(state, event).status == TABLE[status, type(event)]
+        else:
+            with pytest.raises(KeyError):
+                sandbox.evolve(state, event)
+
+    assert failing(check, itertools.product(get_args(Status), EXAMPLES)) == []
 
 
 @pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EXAMPLES)))

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from real_sandbox import NOBODY, SYSTEM_PYTHON, Box, Done, box
+from real_sandbox import SYSTEM_PYTHON, USERS, Box, Done, box
 
-USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 BACKENDS = ("bubblewrap", "landlock")
+pytestmark = pytest.mark.full
 FORKS = """\
 import os, signal, sys, time
 signal.alarm(30)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import omac.domain
 from omac.domain import (
@@ -28,7 +29,8 @@ from omac.domain.ids import TokenDigest
 from omac.domain.recorded import Event
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Health
-from omac.journal.codec import EventMapper, Versioned
+from omac.journal.codec import Versioned
+from omac.journal.mapper import EventMapper
 from omac.journal.registry import KIND_OF, KINDS, UPCASTERS
 
 KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
@@ -88,7 +90,7 @@ class ThingDone(Event, frozen=True):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(25), deadline=None, derandomize=True, database=None)
 @given(data=st.data())
 def test_every_kind_comes_back_as_it_was(kind: str, data: st.DataObject) -> None:
     """Whatever an event holds, decoding its stored form gives the same event, of the same class."""
@@ -211,7 +213,7 @@ def test_broken_bytes_are_refused(damaged: bytes) -> None:
     assert "'thing.done'" in refused.value.message
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(300), deadline=None, derandomize=True, database=None)
 @given(garbage=st.binary(max_size=64), kind=st.sampled_from(sorted(KINDS)))
 def test_any_bytes_are_an_event_or_refused(garbage: bytes, kind: str) -> None:
     """Of no bytes whatsoever does decoding do anything but give an event or a refusal."""

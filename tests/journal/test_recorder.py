@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from contract.journals import python, sqlite_recorder
+from contract.journals import python, read_apart, sqlite_recorder
 from contract.recorder import RecorderContract, Store, assert_whole, everything, group, insert, log, versions
 
 from omac.domain.refusal import Refusal
@@ -30,6 +30,15 @@ class TestSqlite(RecorderContract):
     def store(self, path: Path) -> Store:
         """An empty place."""
         return SqliteStore(functools.partial(sqlite_recorder, str(path)))
+
+
+class TestReader(RecorderContract):
+    """The contract, of what the reader of commands reads."""
+
+    @pytest.fixture
+    def store(self, path: Path) -> Store:
+        """An empty place."""
+        return SqliteStore(functools.partial(read_apart, str(path)))
 
 
 @pytest.fixture
@@ -100,7 +109,7 @@ def test_a_journal_that_is_removed_takes_nothing_more(recorder: SqlRecorder, pat
     insert(recorder, [one])
     elsewhere = path.with_name("elsewhere.db")
     os.rename(path, elsewhere)
-    with pytest.raises(Refusal, match="removed or replaced") as refused:
+    with pytest.raises(Refusal, match="was removed") as refused:
         insert(recorder, [one])
     assert refused.value.reason == "journal-unavailable"
     os.rename(elsewhere, path)

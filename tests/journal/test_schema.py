@@ -19,8 +19,10 @@ from contract.recorder import everything
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.opening import open_journal, read_journal
-from omac.journal.schema import EVENT, SCHEMA, open_for_reading, open_for_writing
+from omac.journal.file import SCHEMA
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
+from omac.journal.schema import EVENT, open_for_reading, open_for_writing
 
 CAUSE = Cause("person")
 
@@ -46,9 +48,16 @@ def refused_for_writing(path: Path) -> Refusal:
 
 
 def refused_for_reading(path: Path) -> Refusal:
-    """Why the path cannot be opened for reading."""
+    """Why the path cannot be opened for reading, by a server and by a command alike."""
     with pytest.raises(Refusal) as refused:
         open_for_reading(str(path))
+    with pytest.raises(Refusal) as apart:
+        ReadJournal(str(path))
+    assert (apart.value.reason, apart.value.message, apart.value.fix) == (
+        refused.value.reason,
+        refused.value.message,
+        refused.value.fix,
+    )
     return refused.value
 
 
@@ -105,7 +114,7 @@ def test_opening_again_keeps_the_name(path: Path) -> None:
     """A journal is named once; opening it does not rename it."""
     open_for_writing(str(path), "first").dispose()
     open_for_writing(str(path), "second").dispose()
-    reading = read_journal(str(path))
+    reading = ReadJournal(str(path))
     assert reading.store.journal_id() == "first"
     reading.close()
 
@@ -203,7 +212,7 @@ def test_a_file_just_made_becomes_a_journal(path: Path, prepared: bool) -> None:
         assert path.stat().st_size > 0
     assert refused_for_reading(path).reason == "journal-unavailable"
     made(path, "x")
-    reading = read_journal(str(path))
+    reading = ReadJournal(str(path))
     assert texts(list(reading.records())) == ["x"]
     reading.close()
 
@@ -215,7 +224,7 @@ def test_a_page_destroyed(path: Path) -> None:
     content[4096:] = os.urandom(len(content) - 4096)
     path.write_bytes(content)
     with pytest.raises(Refusal) as refused:
-        list(read_journal(str(path)).records())
+        list(ReadJournal(str(path)).records())
     assert refused.value.reason == "journal-damaged"
     assert refused_for_writing(path).reason == "journal-damaged"
 
@@ -295,8 +304,8 @@ def test_a_path_that_is_not_text(tmp_path: Path) -> None:
 
 READ = """
     import json, sys
-    from omac.journal.opening import read_journal
-    journal = read_journal(sys.argv[1])
+    from omac.journal.reader import ReadJournal
+    journal = ReadJournal(sys.argv[1])
     print(json.dumps([recorded.event.dir for recorded in journal.records()]))
     journal.close()
 """
@@ -362,7 +371,7 @@ def test_a_read_only_medium_with_a_log_that_cannot_be_read(path: Path, tmp_path:
 def test_the_command_line_says_where_to_write(path: Path) -> None:
     """A person who serves from a read-only medium reads the reason and a way out, and gets exit code 5."""
     made(path)
-    code = "from omac.tools.main import main; main()"
+    code = "from omac.tools.entry import main; main()"
     argv = ("serve", "--no-inner", "--journal", str(path))
     done = run_python(code, *argv, wrap=["env", f"OMAC_STATE_DIR={path.parent}", *read_only(path.parent)])
     assert done.returncode == 5, done
@@ -378,7 +387,8 @@ FULL = """
     from itertools import count
     from contract.journals import called, commit_now
     from omac.domain.refusal import Refusal
-    from omac.journal.opening import open_journal, read_journal
+    from omac.journal.opening import open_journal
+    from omac.journal.reader import ReadJournal
 
     folder, entry = sys.argv[1], 0
     path, ballast = folder + "/journal.db", folder + "/ballast"
@@ -390,7 +400,7 @@ FULL = """
         entry += 1
 
     def read():
-        other = read_journal(path)
+        other = ReadJournal(path)
         found = [int(recorded.event.dir.split()[0]) for recorded in other.records()]
         other.close()
         return found
@@ -483,7 +493,7 @@ def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
     )
     assert run_python(look, str(path)).returncode == 0
     fill(server, "after")
-    with contextlib.closing(read_journal(str(path))) as journal:  # while the server lives: its end would hide the loss
+    with contextlib.closing(ReadJournal(str(path))) as journal:  # while the server lives: its end would hide the loss
         assert texts(list(journal.records())) == ["before", "after"]
     server.close()
 
@@ -515,7 +525,7 @@ def test_an_older_layout_is_read_as_it_is(path: Path) -> None:
     made(path, "x", "y")
     as_schema_1(path)
     content = path.read_bytes()
-    reading = read_journal(str(path))
+    reading = ReadJournal(str(path))
     assert texts(list(reading.records())) == ["x", "y"]
     reading.close()
     engine = open_for_reading(str(path))
@@ -533,7 +543,7 @@ def test_an_older_layout_is_brought_forward(path: Path) -> None:
         journal = journal_at(path)
         fill(journal, word)
         journal.close()
-    reading = read_journal(str(path))
+    reading = ReadJournal(str(path))
     assert texts(list(reading.records())) == ["x", "y", "z"]
     reading.close()
     assert "happened" in columns(path, "event")

@@ -795,3 +795,34 @@ async def test_a_damaged_row_ends_it(live: Live, path: Path) -> None:
         await live.ended.wait()
     assert isinstance(live.error, Refusal)
     assert live.error.reason == "journal-damaged"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM event WHERE position = 2",
+        "DELETE FROM event WHERE position = 3",
+        "UPDATE head SET position = 9",
+        "UPDATE head SET position = 0",
+    ],
+)
+async def test_a_gap_in_what_others_committed_ends_it(live: Live, path: Path, change: str) -> None:
+    """A row that is missing among what is read on, and a head beside the last row, are damage and not passed over."""
+    await live.writer.submit([called("x")], CAUSE)
+    other = lock(path)  # what follows is one commit to the feed
+    for position in (2, 3):
+        other.execute(
+            "INSERT INTO event (position, stream, kind, at, run, actor, body) "
+            "SELECT ?, stream, kind, at, run, actor, body FROM event WHERE position = 1",
+            (position,),
+        )
+    other.execute("UPDATE head SET position = 3")
+    other.execute(change)
+    other.execute("COMMIT")
+    other.close()
+    with trio.fail_after(10):
+        await live.ended.wait()
+    assert isinstance(live.error, Refusal)
+    assert live.error.reason == "journal-damaged"
+    assert any("omac journal repair" in command for command in live.error.fix)
+    live.assert_whole(1)

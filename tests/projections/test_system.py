@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.domain import directory, ids, registration, sidecar
 from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
@@ -20,6 +21,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Code, Registration
 from omac.domain.run import RunStarted, RunStopped
 from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
+from omac.domain.set_aside import PositionEmptied, PositionSetAside
 from omac.domain.setting import Setting, SettingChanged, SettingChangeRequested
 from omac.domain.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
 from omac.journal.registry import KINDS
@@ -122,7 +124,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
     return records
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_batches_do_not_matter(new_history: Callable[[], Any], seed: int, data: st.DataObject) -> None:
     """Any valid history, folded at once, one by one, or cut anywhere: the same system, byte for byte."""
@@ -165,12 +167,25 @@ def test_an_event_that_cannot_follow_is_damage(shop: Any, host: HostId, event: E
     stream = ids.directory_stream(host, ids.workdir_id("/w/shop"))
     system = System().replay(shop.records)
     version = system.directories[stream].version + 1
-    damage = Recorded(99, stream, version, 0, "r", "omac", None, None, event)
+    damage = Recorded(system.position + 1, stream, version, 0, "r", "omac", None, None, event)
     with pytest.raises(Refusal) as caught:
         system.apply(damage)
     assert caught.value.reason == "journal-damaged"
-    assert f"at position 99 ({type(event).__name__} in {stream})" in caught.value.message
+    assert f"at position {len(shop.records) + 1} ({type(event).__name__} in {stream})" in caught.value.message
+    assert caught.value.fix == ("omac journal check", "omac journal repair")
     assert system.position == len(shop.records)
+
+
+def test_a_missing_position_is_damage(shop: Any) -> None:
+    """Positions have no gap and no repetition: whichever record is missing or doubled, the next says so."""
+    for index in range(len(shop.records) - 1):
+        for records in (
+            [*shop.records[:index], *shop.records[index + 1 :]],
+            [*shop.records[: index + 1], *shop.records[index:]],
+        ):
+            with pytest.raises(Refusal, match="follows position") as caught:
+                System().replay(records)
+            assert caught.value.reason == "journal-damaged"
 
 
 def test_a_missing_event_is_damage(shop: Any) -> None:
@@ -178,8 +193,31 @@ def test_a_missing_event_is_damage(shop: Any) -> None:
     for index, record in enumerate(shop.records):
         later = [other for other in shop.records[index + 1 :] if other.stream == record.stream]
         if later:
-            with pytest.raises(Refusal, match=f"position {later[0].position} "):
-                System().replay([*shop.records[:index], *shop.records[index + 1 :]])
+            rest = [*shop.records[:index], *shop.records[index + 1 :]]
+            renumbered = [msgspec.structs.replace(other, position=number) for number, other in enumerate(rest, 1)]
+            with pytest.raises(Refusal, match=f"position {later[0].position - 1} "):
+                System().replay(renumbered)
+
+
+def test_an_emptied_position_changes_nothing_but_the_version(shop: Any) -> None:
+    """The last event of each stream can be emptied: the state is that before it, and its version is taken."""
+    for index, record in enumerate(shop.records):
+        if any(other.stream == record.stream for other in shop.records[index + 1 :]):
+            continue
+        emptied = msgspec.structs.replace(record, event=PositionEmptied())
+        before = System().replay(shop.records[:index])
+        expected = msgspec.json.decode(told(before))
+        before.apply(emptied)
+        assert msgspec.json.decode(told(before)) == expected | {"position": record.position}
+        if record.stream.startswith("directory/"):
+            assert before.directories[record.stream].version == record.version
+
+
+def test_a_set_aside_position_is_passed_over() -> None:
+    """That a position was set aside is recorded, and changes no read model."""
+    event = PositionSetAside(1, "", "", "it is missing", "")
+    system = System().replay([Recorded(1, ids.journal_stream(HOST), None, 0, "r", "person", None, None, event)])
+    assert system.position == 1
 
 
 def test_an_unknown_event_is_damage() -> None:

@@ -26,7 +26,8 @@ from omac.domain.registration import Approve, Code
 from omac.domain.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
 from omac.domain.skill import FoundSkill, Health, Meta, Secret, SidecarMeta
 from omac.journal.application import Journal
-from omac.journal.opening import open_journal, read_journal
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
 from omac.journal.registry import KIND_OF
 from omac.projections.status import Status, status_of
 from omac.projections.system import System
@@ -428,7 +429,7 @@ Serving = Callable[..., AbstractAsyncContextManager[World]]
 
 def records_of(path: str) -> list[Recorded]:
     """What is durable, as a second reader finds it."""
-    reader = read_journal(path)
+    reader = ReadJournal(path)
     try:
         return list(reader.records())
     finally:

@@ -118,7 +118,7 @@ async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
 
 
 async def test_a_refused_access_with_a_living_token_says_who(serving: Serving, online: Any, records: Records) -> None:
-    """The session, and as much of the path as there is room for; no mount that is none: it may be anything."""
+    """The session, as much of the path as there is room for, and the mount if it is one: else it may be anything."""
     async with serving() as omac:
         token = await online(omac, "s1")
         await omac.gate.refused(token, "nope" * 1_000, Request("GET", "/" + "x" * 5_000), 404, "unknown-mount")

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from omac.adapters.linux import lock
-from omac.adapters.linux.lock import OneAtATime
+from omac.adapters.linux.turns import OneAtATime
 from omac.domain import credential, ids
 from omac.domain.credential import DEFAULTS, Credential, Default, Stored
 from omac.domain.hidden import Hidden

@@ -10,7 +10,7 @@ import trio
 from omac.domain import sidecar
 from omac.domain.sidecar import Exit, RestartPolicy, SidecarSpec, SpawnRequested
 from omac.domain.skill import FoundSkill
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 from omac.services import supervision
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
@@ -39,7 +39,7 @@ async def command(omac: Any, asked: sidecar.Command) -> None:
 
 
 def events_of(omac: Any, kind: type) -> list[Any]:
-    journal = read_journal(str(omac.path))
+    journal = ReadJournal(str(omac.path))
     try:
         return [record.event for record in journal.records() if isinstance(record.event, kind)]
     finally:

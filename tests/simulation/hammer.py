@@ -22,7 +22,8 @@ async def hammer(seconds: float, seed: int) -> int:
     async with world() as here:
         projects = [here.project(f"p{number}", "one", "two") for number in range(DIRECTORIES)]
         for project in projects:
-            await approve(here, project)
+            for skill in ("one", "two"):
+                await here.approve_in_place(project, skill)
         done = 0
         with trio.move_on_after(seconds):
             async with trio.open_nursery() as nursery:
@@ -106,9 +107,3 @@ async def check_alive_again(here: World, projects: list[Path]) -> None:
     with trio.fail_after(SETTLE_S):
         while here.processes():
             await trio.sleep(0.02)
-
-
-async def approve(here: World, project: Path) -> None:
-    """Approve both skills, as the command line does."""
-    for skill in ("one", "two"):
-        await here.omac("approve", skill, "--workdir", str(project))

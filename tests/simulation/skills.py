@@ -4,15 +4,14 @@ runs at all; and a look at who on this machine holds a value in its environment.
 
 import json
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from real_omac import Done, Omac
+from real_omac import Omac
 
 WATCH_PAUSE_S = 0.05
 
@@ -142,70 +141,9 @@ def watching(*values: str) -> Iterator[Watch]:
         thread.join()
 
 
-# The command line, time and again in one process: what a person types costs no more than what it does.
-TYPING = """\
-import io, json, logging, os, sys
-from contextlib import redirect_stderr, redirect_stdout
-from omac.tools.main import main
-
-lines, answers, before = sys.stdin, sys.stdout, dict(os.environ)
-sys.stdin = open(os.devnull)
-for line in lines:
-    arguments, extra, folder = json.loads(line)
-    os.environ.clear()
-    os.environ.update(before | extra)
-    os.chdir(folder)
-    sys.argv[1:] = arguments
-    out, err, status = io.StringIO(), io.StringIO(), 0
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-    logging.getLogger().handlers.clear()
-    print(json.dumps([status, out.getvalue(), err.getvalue()]), file=answers, flush=True)
-"""
-
-
-class Person:
-    """Someone who types many commands, where nobody can be asked."""
-
-    def __init__(self, omac: Omac) -> None:
-        self._omac = omac
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", TYPING],
-            env=omac.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *arguments: str, extra: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
-        """What a command did. `extra` variables are in no process's environment that others could read."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([arguments, dict(extra or {}), str(cwd or self._omac.root)]) + "\n")
-        self._process.stdin.flush()
-        return Done(*json.loads(self._process.stdout.readline()))
-
-    def ok(self, *arguments: str, extra: Mapping[str, str] | None = None) -> str:
-        """What a command prints that must succeed."""
-        done = self.run(*arguments, extra=extra)
-        assert done.status == 0, done
-        return done.out
-
-    def close(self) -> None:
-        """Leave."""
-        self._process.kill()
-        self._process.communicate()
-
-
 @contextmanager
-def person_of(omac: Omac) -> Iterator[Person]:
-    """Someone to type commands meanwhile; the settings of `omac` are those of now."""
-    person = Person(omac)
-    try:
-        yield person
-    finally:
-        person.close()
+def person_of(omac: Omac) -> Iterator[Omac]:
+    """Someone who types commands meanwhile; the settings of `omac` are those of now."""
+    person = copy(omac)
+    person.environment = dict(omac.environment)
+    yield person

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from real_omac import Answer, Done, Omac, Serving, curl, eventually, omac_in
-from simulation.skills import Holder, Person, Watch, holders, meta, person_of, program, traced, traces, watching
+from simulation.skills import Holder, Watch, holders, meta, person_of, program, traced, traces, watching
 from valued_skill import with_vault
 
 from omac.adapters.skills.reading import read_tree
@@ -38,7 +38,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"  # an interpreter that only root can change
 class House:
     """One server, and the person's and the agent's hands. `shop` is a project with the skill slack, approved."""
 
-    def __init__(self, omac: Omac, watch: Watch, person: Person) -> None:
+    def __init__(self, omac: Omac, watch: Watch, person: Omac) -> None:
         self.omac = omac
         self.person = person
         self.watch = watch

@@ -104,6 +104,7 @@ def require_apart(builder: Builder, first: Path, second: Path) -> None:
     assert not any(path.is_file() for path in others.rglob("*") if path.name == kept.name)
 
 
+@pytest.mark.full
 def test_npm(builder: Builder) -> None:
     """Built once with the registry, a second time without any network; elsewhere that second time fails."""
     assert shutil.which("npm"), "npm is not installed; type: apt-get install npm"
@@ -128,6 +129,7 @@ def test_npm(builder: Builder) -> None:
     assert not (builder.home / ".npm").exists()
 
 
+@pytest.mark.full
 def test_pip(builder: Builder) -> None:
     """Built once with the index, a second time without any network; elsewhere that second time fails."""
     files = {"build.py": PIP_BUILD}

@@ -1,10 +1,11 @@
 """Many at once: callers of one directory share an activation; many directories come online side by side."""
 
+import pytest
 import trio
 from simulation.world import world
 
 from omac.domain.directory import Activated, ActivationRequested
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 
 CALLERS = 200
 DIRECTORIES = 50
@@ -24,7 +25,7 @@ async def test_two_hundred_callers_share_one_activation() -> None:
             async with trio.open_nursery() as nursery:
                 for _ in range(CALLERS):
                     nursery.start_soon(call)
-            journal = read_journal(here.ready.journal)
+            journal = ReadJournal(here.ready.journal)
             kinds = [type(recorded.event) for recorded in journal.records()]
             journal.close()
     assert len(answers) == CALLERS
@@ -34,6 +35,7 @@ async def test_two_hundred_callers_share_one_activation() -> None:
     assert kinds.count(Activated) == 1
 
 
+@pytest.mark.full
 async def test_fifty_directories_come_online_at_once() -> None:
     """50 directories asked for at the same time are all active, each with its own token and its own sidecar."""
     answers = {}

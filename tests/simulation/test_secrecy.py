@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 from real_keyring import PrivateKeyring, private_keyring
 from real_omac import COMMAND, Answer, Done, Omac, Serving, curl, eventually, omac_in
-from simulation.skills import Holder, Person, holders, person_of
+from simulation.skills import Holder, holders, person_of
 from valued_skill import piped, typed, with_vault
 
 from omac.domain.credential import SecretWriteRequested
@@ -83,7 +83,7 @@ BROKEN = """\
 import sys, traceback
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.main import main
+from omac.tools.entry import main
 
 def show(kind, error, trace):
     print("".join(traceback.TracebackException(kind, error, trace, capture_locals=True).format()), file=sys.stderr)
@@ -118,7 +118,7 @@ def spellings(core: str) -> set[bytes]:
 class Scene:
     """One omac, everything that was ever seen of it, and the values that must not be in there."""
 
-    def __init__(self, omac: Omac, person: Person, store: str, keyring: PrivateKeyring | None) -> None:
+    def __init__(self, omac: Omac, person: Omac, store: str, keyring: PrivateKeyring | None) -> None:
         self.omac, self.person, self.store, self.keyring = omac, person, store, keyring
         self.values: dict[str, str] = {}
         self.seen: list[tuple[str, bytes]] = []
@@ -357,7 +357,7 @@ def _sleeping(pid: int) -> bytes:
 SET = ("secrets", "set", "slack")
 
 
-@pytest.fixture(scope="module", params=["vault", "keychain"])
+@pytest.fixture(scope="module", params=["vault", pytest.param("keychain", marks=pytest.mark.full)])
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Everything has happened."""
     with ExitStack() as stack:

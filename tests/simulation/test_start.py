@@ -122,7 +122,9 @@ STUBBORN = "trap '' TERM HUP INT; setsid sleep 600 & sleep 600 & echo up; while 
 WILLING = "setsid sleep 600 & sleep 600 & echo up; while :; do sleep 1; done"
 
 
-@pytest.mark.parametrize("script", [WILLING, STUBBORN], ids=["willing", "stubborn"])
+@pytest.mark.parametrize(
+    "script", [pytest.param(WILLING, id="willing", marks=pytest.mark.full), pytest.param(STUBBORN, id="stubborn")]
+)
 def test_nothing_survives_a_kill(omac: Omac, script: str) -> None:
     """kill -9 of omac, and sidecars, sandbox and all that ran in it are gone, whatever it does with signals; the next
     omac records how that went."""

@@ -13,7 +13,7 @@ import pytest
 import trio
 from real_keyring import PrivateKeyring, private_keyring
 from real_omac import Omac, Serving, curl, eventually, omac_in
-from simulation.skills import Person, holders, meta, person_of, program, traces
+from simulation.skills import holders, meta, person_of, program, traces
 from valued_skill import with_vault
 
 from omac.adapters.secrets.stores import SecretStores
@@ -26,7 +26,7 @@ CLOSED = ("setsid", "sh", "-c", 'exec "$@" <&-', "sh")  # nobody to ask: no term
 class Town:
     """One server; `one` and `two` have slack at different versions, and all share the skill `shared`."""
 
-    def __init__(self, omac: Omac, person: Person, store: str, keyring: PrivateKeyring | None) -> None:
+    def __init__(self, omac: Omac, person: Omac, store: str, keyring: PrivateKeyring | None) -> None:
         self.omac = omac
         self.person = person
         self.store = store

@@ -27,7 +27,7 @@ from omac.services.registering import Registering
 from omac.tools.ready import Ready
 from omac.tools.serving import ServeOptions, Server
 
-OMAC = [sys.executable, "-c", "from omac.tools.main import main; main()"]
+OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]
 MARK = "SIMULATION_MARK"
 EAGER = RestartPolicy(base_ms=20, max_ms=100, limit=4, stable_ms=1_000)
 

@@ -1,10 +1,18 @@
-"""A real omac for the tests of the command line: one of a test's own, or one server that a module's tests share."""
+"""A real omac for the tests of the command line: one of a test's own, or one server that a module's tests share.
 
-from collections.abc import Iterator
+A test that calls a command's own function works for an invocation with the streams of this process.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from real_omac import Omac, Serving, omac_in
+
+from omac.tools.invocation import working_for
 
 
 @pytest.fixture
@@ -25,3 +33,35 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
 def server(house: Omac) -> Serving:
     """The server that the tests of a module share; each brings a project of its own."""
     return house.serve(extra={"ECHO_PASSTHROUGH": "from the host"})
+
+
+class ThisProcess:
+    """An invocation whose streams are whatever those of this process are at the moment: pytest exchanges them."""
+
+    has_terminal = True
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Those of the process."""
+        return os.environ
+
+    @property
+    def stdin(self) -> TextIO:
+        """That of the process."""
+        return sys.stdin
+
+    @property
+    def stdout(self) -> TextIO:
+        """That of the process."""
+        return sys.stdout
+
+    @property
+    def stderr(self) -> TextIO:
+        """That of the process."""
+        return sys.stderr
+
+
+@pytest.fixture(autouse=True)
+def _invocation() -> Iterator[None]:
+    with working_for(ThisProcess()):  # type: ignore[arg-type]  # it has the same attributes
+        yield

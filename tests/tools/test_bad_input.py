@@ -375,7 +375,7 @@ def _inner_of(outer: int) -> int:
     """The pid of the omac that a bwrap runs; 0 while there is none."""
     children = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
     return next(
-        (int(pid) for pid in children if b"tools.main" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"--")[0]), 0
+        (int(pid) for pid in children if b"tools.entry" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"--")[0]), 0
     )
 
 
@@ -580,6 +580,7 @@ def test_a_server_that_hangs(omac: Omac) -> None:
         server.process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.full
 def test_a_reader_that_leaves(house: Omac, server: Serving) -> None:
     """`omac audit | head -1` ends quietly."""
     done = house.run("replay", "--at", "1", "--json", within=("/bin/sh", "-c", '"$@" | true', "sh"))

@@ -299,9 +299,10 @@ def test_the_command_line(omac: Omac) -> None:
 
 
 SLOW = """\
-import time
+import os, sys, time
 from omac.tools.commands.cache import Progress
-with Progress("removed") as progress:
+from omac.tools.invocation import Invocation, working_for
+with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr)), Progress("removed") as progress:
     time.sleep(0.3)
     progress.step(1234)
 """

@@ -3,9 +3,14 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from contract.journals import called, journal_at
+
+from omac.domain.recorded import Cause
+from omac.journal.codec import Versioned
 
 SANDBOX = ("sandbox", "run")
 HOOK = ("hook", "pre-tool-use")
@@ -95,3 +100,74 @@ def test_a_guard_that_cannot_be_loaded_denies(project: Path) -> None:
     done = subprocess.run(argv, input=writing(project / "new.txt"), capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith("omac: the write guard cannot be loaded: ")
+
+
+READING = (
+    ("version",), ("version", "--json"), ("settings", "show"), ("journal", "path"), ("status",),
+    ("list", "--all"), ("approvals",), ("audit",), ("replay", "--at", "1"),
+)  # fmt: skip
+SLOW = {
+    "asyncio", "cryptography", "eventsourcing", "keyring", "pydantic", "quart", "rich", "ruamel", "sqlalchemy", "trio",
+}  # fmt: skip
+
+
+@pytest.fixture
+def journal(project: Path) -> Path:
+    """A journal with one event, where the commands of `project` look for it."""
+    path = project.parents[1] / "state" / "journal.db"
+    with closing(journal_at(path)) as opened:
+        opened.save(Versioned("control/test", None, called("x").event), meta=opened.meta(Cause("person")))
+    return path
+
+
+@pytest.mark.usefixtures("journal")
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_command_that_only_reads_starts_quickly(project: Path, words: tuple[str, ...]) -> None:
+    """A command that shows something loads neither the writer's store nor an event loop, nor what typer would."""
+    end = f"import atexit, sys; atexit.register(lambda: exec({LISTING!r})); sys.path[:0] = {sys.path!r}\n"
+    begin = f"{end}from omac.tools.entry import main; main()"
+    environment = {
+        "HOME": str(project.parent), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8",
+        "OMAC_STATE_DIR": str(project.parents[1] / "state"),
+    }  # fmt: skip
+    argv = [sys.executable, "-I", "-S", "-c", begin, *words]
+    done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    (listed,) = [line for line in done.stderr.splitlines() if line.startswith("loaded ")]
+    assert not set(listed.split()[1:]) & SLOW
+
+
+PROGRAM = Path(sys.executable).with_name("omac")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "begins"),
+    [
+        (("version",), 0, "omac "),
+        (("version", "--json"), 0, '{"version":'),
+        (("nosuch",), 2, "Usage: omac"),
+        (("audit",), 5, "omac: there is no journal at "),
+        (("settings", "set", "secrets.store", "odd"), 2, "omac: "),
+        (("replay", "--at", "soon"), 5, "omac: there is no journal at "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_the_installed_program_ends_as_the_function_does(
+    project: Path, words: tuple[str, ...], status: int, begins: str
+) -> None:
+    """The program that people call prints where it should, and its exit status is the code of the function."""
+    done = subprocess.run(
+        [PROGRAM, *words], env={"HOME": str(project.parent)}, cwd=project, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == status
+    shown, silent = (done.stdout, done.stderr) if status == 0 else (done.stderr, done.stdout)
+    assert shown.startswith(begins)
+    assert silent == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_ends_nothing(project: Path, closed: str) -> None:
+    """A command whose standard input, output or error is closed does its work all the same."""
+    argv = ["/bin/sh", "-c", f'"$0" journal path {closed}', str(PROGRAM)]
+    done = subprocess.run(argv, env={"HOME": str(project.parent)}, cwd=project, capture_output=True, timeout=60)
+    assert done.returncode == 0, done

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 from nested_worktree import Ground, ground
 
+from omac.adapters.linux.in_use import SPOOL
 from omac.domain.guard_record import GuardDenied
-from omac.journal.spool import FOLDER
 
 HOOK = (sys.executable, "-c", "from omac.tools.entry import main; main()", "hook", "pre-tool-use")
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
@@ -540,7 +540,7 @@ def test_scratch(place: Ground) -> None:
 
 def spooled(place: Ground) -> list[dict[str, Any]]:
     """The records in the spool, oldest first; they are taken out."""
-    folder = place.state / FOLDER
+    folder = place.state / SPOOL
     files = sorted(folder.iterdir()) if folder.exists() else []
     records = [json.loads(file.read_text()) for file in files]
     for file in files:

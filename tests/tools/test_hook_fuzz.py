@@ -15,11 +15,12 @@ from posixpath import join, normpath
 import pytest
 from nested_worktree import Ground, ground
 from real_sandbox import SYSTEM_PYTHON
+from tiers import examples
 
 from omac.domain.guard import Unclear
 from omac.tools.hook import decide
 
-EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", "5000"))
+EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(5000)))
 SEED = int(os.environ.get("OMAC_SOAK_SEED", time.time_ns()))  # a failure says it, and is the same again with it
 
 # Opens what it is told for writing, as a tool would, making the folders that are missing, and says where it landed. It

@@ -10,6 +10,8 @@ from contract.launches import WHOLE, Program
 from contract.media import needs_bubblewrap, read_only
 from real_omac import Omac, eventually
 
+from omac.adapters.linux.in_use import spool_of
+
 
 @pytest.fixture
 def program(omac: Omac) -> Program:
@@ -34,7 +36,7 @@ def test_the_audit_tells_of_launches_and_denials(omac: Omac, program: Program) -
     done = omac.run("audit", "--json")
     assert (done.status, done.err) == (0, "")
     told = [json.loads(line) for line in done.out.splitlines()]  # each launch in its order, side by side with others
-    ended, refused, guard, still = sorted(told, key=lambda row: row["at"])
+    ended, refused, still, guard = sorted(told, key=lambda row: row["at"])
     assert (ended["kind"], ended["outcome"], ended["status"], ended["duration"]) == ("sandbox", "completed", 0, 2.0)
     assert (ended["dir"], ended["actor"]) == ("/w/shop", "person")
     assert len({row["position"] for row in told} & set(range(1, 8))) == 4
@@ -105,12 +107,14 @@ def test_a_journal_that_is_named_is_left_as_it_is(omac: Omac, program: Program, 
 
 
 def test_the_journal_of_the_environment_is_in_use(omac: Omac, program: Program, tmp_path: Path) -> None:
-    """As for every other command."""
+    """As for every other command: it gets the records of programs that named it too, and no others."""
+    mine = str(tmp_path / "mine.db")
     program.deny("a")
-    extra = {"OMAC_JOURNAL": str(tmp_path / "mine.db")}
-    assert len(omac.run("audit", "--json", extra=extra).out.splitlines()) == 1
-    assert waiting(omac) == []
+    Program(Path(spool_of(str(omac.state), mine))).deny("b")
+    assert len(omac.run("audit", "--json", extra={"OMAC_JOURNAL": mine}).out.splitlines()) == 1
+    assert len(waiting(omac)) == 1
     assert not (omac.state / "journal.db").exists()
+    assert len(rows(omac)) == 1
 
 
 @needs_bubblewrap

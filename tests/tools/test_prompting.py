@@ -17,18 +17,20 @@ import pytest
 
 SECRET = "xoxb-7f3a9c"
 ASK = """
-import sys, json
+import os, sys, json
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Config, Secret
+from omac.tools.invocation import Invocation, working_for
 from omac.tools.prompting import ask_config, ask_secret, can_ask, confirm, read_stdin
 
 def told(value):
     print(json.dumps(value.reveal() if hasattr(value, "reveal") else value), flush=True)
 
-try:
-    told(eval(sys.argv[1]))
-except Refusal as refusal:
-    print(f"{refusal.reason}: {refusal.message}", flush=True)
+with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr, has_terminal=True)):
+    try:
+        told(eval(sys.argv[1]))
+    except Refusal as refusal:
+        print(f"{refusal.reason}: {refusal.message}", flush=True)
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from omac.tools.commands.sandbox_doctor import run
 
-PROGRAM = "import os, sys; from omac.tools.commands.sandbox_doctor import run; sys.exit(run({}, os.environ))"
+PROGRAM = "from omac.tools.entry import main; main()"
 REFUSED = ("unshare", "--user", "--map-root-user", "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"')
 NAMES = [
     "system", "bubblewrap", "namespaces", "landlock", "seccomp", "terminal", "limit pids", "limit memory", "limit cpu",
@@ -37,10 +37,10 @@ def test_programs_read_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_where_no_sandbox_can_be_built_the_status_says_so() -> None:
     """Where the kernel refuses namespaces the status is 7, and the command that mends it is there."""
-    line = [*REFUSED, "sh", sys.executable, "-c"]
+    line = [*REFUSED, "sh", sys.executable, "-c", PROGRAM, "sandbox", "doctor"]
     plain, told = (
-        subprocess.run([*line, PROGRAM.format(as_json)], capture_output=True, text=True, timeout=60, check=False)
-        for as_json in (False, True)
+        subprocess.run([*line, *words], capture_output=True, text=True, timeout=60, check=False)
+        for words in ((), ("--json",))
     )
     assert (plain.returncode, told.returncode) == (7, 7)
     assert "  try: sysctl -w user.max_user_namespaces=15000\n" in plain.stdout

@@ -247,7 +247,7 @@ def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, serve
     scripts.mkdir()
     command = scripts / "omac"
     command.write_text(
-        f'#!/bin/sh\nexec {json.dumps(sys.executable)} -c "from omac.tools.main import main; main()" "$@"\n'
+        f'#!/bin/sh\nexec {json.dumps(sys.executable)} -c "from omac.tools.entry import main; main()" "$@"\n'
     )
     command.chmod(0o755)
     path = {"PATH": f"{scripts}:{house.environment['PATH']}"}
@@ -461,12 +461,10 @@ def test_a_stop_is_in_order(omac: Omac) -> None:
     omac.approve(project)
     server = omac.serve("--workdir", str(project))
     skill = server.skill(project)
-    with subprocess.Popen(
-        [*CURL, f"{skill['base']}/slow?ms=20000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as client:
+    with subprocess.Popen([*CURL, f"{skill['base']}/slow?ms=20000"], stdout=subprocess.PIPE) as client:
         eventually(lambda: server.call("status").json()["accesses"]["open"] == 1, 5.0, "the slow request")
         assert server.end() == 0, server.said()
-        assert client.wait(10) != 0
+        assert json.loads(client.communicate()[0])["error"] == "stopping"
     assert omac.left() == []
     assert server.said() == ""
     assert [(row["path"], row["outcome"], row["reason"]) for row in omac.audit()] == [("/slow", "aborted", "stopping")]

@@ -13,7 +13,7 @@ from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.setting import SettingChanged, SettingChangeRequested
 from omac.domain.settings import SETTINGS
-from omac.journal.opening import read_journal
+from omac.journal.reader import ReadJournal
 from omac.tools.commands.settings import set_, show, unset
 
 Environment = Mapping[str, str]
@@ -48,7 +48,7 @@ def change(environment: Environment, name: str, value: str | None) -> int:
 
 def recorded(environment: Environment) -> list[Recorded]:
     """All that is in the journal."""
-    journal = read_journal(f"{environment['OMAC_STATE_DIR']}/journal.db")
+    journal = ReadJournal(f"{environment['OMAC_STATE_DIR']}/journal.db")
     try:
         return list(journal.records())
     finally:

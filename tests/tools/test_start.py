@@ -8,9 +8,11 @@ import os
 import shlex
 import shutil
 import signal
+import stat
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from real_omac import Omac, curl, eventually
@@ -245,9 +247,11 @@ def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
     refused, and the end of each is recorded once, so that the journal can be read for ever."""
     server = omac.serve()
     base = server.skill(shop)["base"]
+    server.process.send_signal(signal.SIGSTOP)  # so that it does not notice before the others look
     shutil.rmtree(omac.state / "run")
     os.unlink(omac.state / "journal.db.server.lock")
     assert omac.run(*BARE, "--workdir", str(shop), "--", "true").status == 0
+    server.process.send_signal(signal.SIGCONT)
     assert curl(f"{base}/echo").status == 200
     assert omac.events(RunRecovered) == []
     second = omac.run("serve", "--no-inner")
@@ -258,6 +262,38 @@ def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
     assert omac.serve().skill(shop)["state"] == "ready"
 
 
+def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> None:
+    """By the server and by a start: commands find both again, and a sidecar that ends is started again."""
+    server = omac.serve()
+    skill = server.skill(shop)
+    beside = started(omac, shop, f"echo ready; {WAIT}")
+    told(beside)
+    names = {"control.sock", "control.token", "facade.sock", "journal", "lock", "logs"}
+    runs = [Path(omac.state / "run" / run.stream.split("/")[2]) for run in omac.events(RunStarted)]
+    assert [set(os.listdir(run)) for run in runs] == [names] * 2
+    shutil.rmtree(omac.state / "run")
+    eventually(lambda: all(run.is_dir() and set(os.listdir(run)) == names for run in runs), 10.0, "both folders")
+    assert [stat.S_IMODE(os.lstat(run / "control.token").st_mode) for run in runs] == [0o600] * 2
+    assert [stat.S_IMODE(os.lstat(folder).st_mode) for folder in (*runs, omac.state / "run")] == [0o700] * 3
+    eventually((omac.state / "run" / "current").is_symlink, 5.0, "run/current")
+    assert omac.ok("reload", str(shop)).count(f"{shop}: active\n") == 2
+    assert curl("--unix-socket", str(runs[0] / "facade.sock"), f"{skill['base']}/echo").status == 200
+
+    def sidecar() -> Any:
+        listed = json.loads(omac.ok("status", "--json"))["sidecars"]
+        (pid,) = [one["pid"] for one in listed if one["state"] == "healthy" and server.ready["run"] in one["log"]] or [
+            0
+        ]
+        return pid
+
+    first = sidecar()
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: sidecar() not in (0, first), 10.0, "the sidecar to be started again")
+    assert curl(f"{skill['base']}/echo").status == 200
+    assert "was removed while this omac uses it, and was made again" in server.said()
+
+
+@pytest.mark.full
 def test_many_begin_at_once(omac: Omac) -> None:
     """Seven in seven projects, the moment after another was killed: each gets its skill, the dead one is settled
     once, and no run's folder is cleared away by another that begins."""

@@ -1,7 +1,6 @@
 """omac approve: look at a skill as it is now, and record that a person vouches for it, or no longer does."""
 
 import shlex
-import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +15,9 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Code
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.finding import Candidate, find
-from omac.tools.opened import Opened, Where, opened, search_of
+from omac.tools.choosing import Where, search_of
+from omac.tools.invocation import current, print_data
+from omac.tools.opened import Opened, opened
 from omac.tools.registry import Registry
 from omac.tools.render import say
 
@@ -109,7 +110,7 @@ def note_guide(skill: FoundSkill) -> None:
     """What is wrong with its SKILL.md, by which agents know it."""
     problem = "it has no SKILL.md, by which agents would know it" if skill.guide is None else skill.guide.problem
     if problem is not None:
-        say(f"note: {skill.name}: {problem}", sys.stderr)
+        say(f"note: {skill.name}: {problem}", current().stderr)
 
 
 def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
@@ -134,7 +135,7 @@ def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], in
             "digest": status.digest,
             "revoked": changed,
         }
-        print(msgspec.json.encode(told).decode())
+        print_data(msgspec.json.encode(told).decode())
     else:
         say(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {status.source}")
     return 0
@@ -171,7 +172,7 @@ def _tell(asked: Asked, told: Told) -> None:
             "missing": told.missing,
             "new": told.changed,
         }
-        print(msgspec.json.encode(fields).decode())
+        print_data(msgspec.json.encode(fields).decode())
         return
     again = " again, other code than before" if told.before else ""
     say(f"{f'approved{again}' if told.changed else 'already approved'}: {skill.name} in {skill.source}")

@@ -9,6 +9,7 @@ import msgspec
 from omac.domain.refusal import Refusal
 from omac.journal.registry import KINDS
 from omac.projections.accesses import AuditRow, Outcome, audit_rows
+from omac.tools.invocation import expanded, print_data
 from omac.tools.journals import to_read
 from omac.tools.moments import SHOWN_NS, parse_moment, rfc3339
 from omac.tools.render import show_audit
@@ -44,7 +45,7 @@ class Filter(NamedTuple):
             raise Refusal("misuse", f"there is no kind {kind!r}; try access, sandbox, guard, skill, secret, config")
         return cls(
             skill,
-            os.path.realpath(os.path.expanduser(directory)) if directory else None,
+            os.path.realpath(expanded(directory)) if directory else None,
             parse_moment(since, clock) if since else None,
             parse_moment(until, clock) if until else None,
             outcome,
@@ -88,4 +89,4 @@ def told(row: AuditRow) -> dict[str, Any]:
 
 def _print_lines(rows: Iterator[dict[str, Any]]) -> None:
     for row in rows:
-        print(msgspec.json.encode(row).decode())
+        print_data(msgspec.json.encode(row).decode())

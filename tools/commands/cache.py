@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from omac.adapters.cache.tree import identity_of
 from omac.domain.cache_stock import Cache, to_go
 from omac.domain.refusal import Refusal
 from omac.domain.sizes import parse_size, shown_size
+from omac.tools.invocation import current, expanded, print_data
 from omac.tools.moments import parse_moment, rfc3339
 from omac.tools.registry import columns
 from omac.tools.render import say
@@ -45,7 +45,7 @@ def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     elif found:
         _show_table(found)
     else:
-        say("there are no tool caches", sys.stderr)
+        say("there are no tool caches", current().stderr)
     return 0
 
 
@@ -53,16 +53,16 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
     """Remove one cache, or all; 1 if one was in use, or would not go. Raises Refusal."""
     if every == (workdir is not None):
         raise Refusal("misuse", "say whose: --workdir DIR, or --all", fix=["omac cache list"])
-    where = os.path.realpath(os.path.expanduser(workdir)) if workdir is not None else ""
+    where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
     with Progress("looked at or removed") as progress, opened(environment, progress.step) as caches:
         meant = [one for one in caches.ids() if every or one == identity_of(where)] if caches else []
         found = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
         rows, problems = _removed(caches, found, dry_run) if caches else ([], [])
     if not rows:
-        say(f"there is no tool cache of {where}" if where else "there are no tool caches", sys.stderr)
+        say(f"there is no tool cache of {where}" if where else "there are no tool caches", current().stderr)
     for row in rows:
         if where and row.workdir not in (where, ""):
-            say(f"it was that of {row.workdir}: both paths lead to the same name", sys.stderr)
+            say(f"it was that of {row.workdir}: both paths lead to the same name", current().stderr)
     _tell(rows, problems, as_json)
     return 1 if problems or any(row.action == "in use" for row in rows) else 0
 
@@ -88,12 +88,12 @@ def gc(
     left = [cache for cache in found if cache.id not in gone]
     _tell(rows, problems, as_json)
     total = sum(cache.bytes for cache in left)
-    say(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}", sys.stderr)
+    say(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}", current().stderr)
     used = [cache for cache in left if cache.in_use]
     if used:
-        say(f"in use, and left alone: {', '.join(cache.workdir or cache.id for cache in used)}", sys.stderr)
+        say(f"in use, and left alone: {', '.join(cache.workdir or cache.id for cache in used)}", current().stderr)
     if bytes_max is not None and total > bytes_max:
-        say(f"that is more than {shown_size(bytes_max)}: what is in use cannot go", sys.stderr)
+        say(f"that is more than {shown_size(bytes_max)}: what is in use cannot go", current().stderr)
     return 1 if problems else 0
 
 
@@ -111,13 +111,13 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print("\r\x1b[K", end="", file=current().stderr, flush=True)
 
     def step(self, names: int) -> None:
         """So many more."""
         self._names += names
-        if time.monotonic() >= self._next_at and sys.stderr.isatty():
-            print(f"\r\x1b[K{self._names:,} files {self._what}", end="", file=sys.stderr, flush=True)
+        if time.monotonic() >= self._next_at and current().stderr.isatty():
+            print(f"\r\x1b[K{self._names:,} files {self._what}", end="", file=current().stderr, flush=True)
             self._shown, self._next_at = True, time.monotonic() + PROGRESS_EVERY_S
 
 
@@ -155,7 +155,7 @@ def _tell(rows: Iterable[Row], problems: Iterable[str], as_json: bool) -> None:
         else:
             say(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
     for problem in problems:
-        say(f"omac: not removed: {problem}", sys.stderr)
+        say(f"omac: not removed: {problem}", current().stderr)
 
 
 def _show_table(found: list[Cache]) -> None:
@@ -167,7 +167,7 @@ def _show_table(found: list[Cache]) -> None:
         at = datetime.fromtimestamp(cache.last_used / 10**9, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         cells.append((cache.workdir or "-", size, at, state, cache.id))
     columns(cells, say)
-    say(f"{len(found)} in all, {shown_size(sum(cache.bytes for cache in found))}", sys.stderr)
+    say(f"{len(found)} in all, {shown_size(sum(cache.bytes for cache in found))}", current().stderr)
 
 
 def _print(row: Mapping[str, object]) -> None:
@@ -178,4 +178,4 @@ def _print(row: Mapping[str, object]) -> None:
         else value
         for name, value in row.items()
     }
-    print(msgspec.json.encode(shown).decode())
+    print_data(msgspec.json.encode(shown).decode())

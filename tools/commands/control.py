@@ -13,6 +13,7 @@ from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.adapters.linux.state import StateDir
 from omac.domain import ids
 from omac.domain.refusal import REASONS, Refusal
+from omac.tools.invocation import expanded, print_data
 from omac.tools.render import say, show_skills
 
 READ_TIMEOUT_S = 5.0
@@ -21,7 +22,7 @@ CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time
 
 def run(action: str, directory: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Have the server do `action` to a directory (None: to what all share) and show what it answers. Raises Refusal."""
-    path = ids.SHARED if directory is None else os.path.abspath(os.path.expanduser(directory))
+    path = ids.SHARED if directory is None else os.path.abspath(expanded(directory))
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -32,7 +33,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     if not answers:
         raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
     if as_json:
-        print(answers[0].decode())
+        print_data(answers[0].decode())
         return 0
     for answer in answers:
         manifest = msgspec.json.decode(answer)

@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
@@ -17,10 +16,11 @@ from omac.domain.refusal import Refusal
 from omac.services.credentials import Credentials
 from omac.services.finding import every
 from omac.services.registering import PERSON
-from omac.tools.choosing import directory_of
+from omac.tools.choosing import Where, directory_of, search_of
 from omac.tools.commands.approve import recorded
 from omac.tools.commands.vault import make_usable
-from omac.tools.opened import Opened, Where, opened, search_of
+from omac.tools.invocation import current
+from omac.tools.opened import Opened, opened
 from omac.tools.prompting import can_ask, confirm
 from omac.tools.registry import Known, Registry
 from omac.tools.render import say
@@ -89,7 +89,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     with opened(environment, asked.journal, clock) as everything:
         purges = [_purge(asked, one, everything.credentials) for one in targets]
         if not _confirmed(asked, targets, purges):
-            say("nothing was changed", sys.stderr)
+            say("nothing was changed", current().stderr)
             return 1
         _require_stores(purges, everything)
         for one in targets:
@@ -207,9 +207,9 @@ def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool
         return True
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
-            say(f"{one.skill} in {one.known.status.source}, of {one.place.shown}, is to be forgotten", sys.stderr)
+            say(f"{one.skill} in {one.known.status.source}, of {one.place.shown}, is to be forgotten", current().stderr)
             if one.known.status.approved_hash:
-                say("  its approval ends: it no longer runs", sys.stderr)
+                say("  its approval ends: it no longer runs", current().stderr)
         for what, names in (
             ("secrets", purge.secrets),
             ("earlier values", purge.left),
@@ -217,7 +217,7 @@ def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool
             ("defaults", purge.defaults),
         ):
             if names:
-                say(f"  {what} of {one.skill} that are removed: {', '.join(names)}", sys.stderr)
+                say(f"  {what} of {one.skill} that are removed: {', '.join(names)}", current().stderr)
     if not can_ask():
         fix = [_again(asked._replace(yes=True), targets)]
         raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)

@@ -10,6 +10,7 @@ from omac.adapters.hooks import calls, settings
 from omac.adapters.hooks.landing import top_level
 from omac.domain.guard import Unclear
 from omac.domain.refusal import Refusal
+from omac.tools.invocation import current, print_data
 from omac.tools.render import say
 
 ROLE = """\
@@ -45,11 +46,11 @@ def install(agent: str, project: bool, user: bool, environment: Mapping[str, str
     changed = settings.change(file, edit, create=True)
     say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     if hooks_off:
-        say(f"omac: {file.path} says disableAllHooks: no hook runs until that is gone", sys.stderr)
+        say(f"omac: {file.path} says disableAllHooks: no hook runs until that is gone", current().stderr)
     if wanted.name == "codex":
-        say("codex runs a hook only once you trusted it: start codex, and look at /hooks", sys.stderr)
+        say("codex runs a hook only once you trusted it: start codex, and look at /hooks", current().stderr)
     if project:
-        say("an agent can change its project's file; only your own (--user) holds against it", sys.stderr)
+        say("an agent can change its project's file; only your own (--user) holds against it", current().stderr)
     return 0
 
 
@@ -63,7 +64,7 @@ def uninstall(agent: str, project: bool, user: bool, environment: Mapping[str, s
 
 def role() -> int:
     """Print what belongs into the document that tells an agent its role."""
-    print(ROLE, end="")
+    print_data(ROLE.removesuffix("\n"))
     return 0
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
+from omac.tools.invocation import print_data
 from omac.tools.journals import inbox_of, to_read
 from omac.tools.moments import rfc3339
 from omac.tools.render import show_stats
@@ -14,7 +15,7 @@ from omac.tools.render import show_stats
 
 def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print where the journal is, whether or not there is one yet."""
-    print(StateDir.of(environment).journal_in_use(environment, journal_path))
+    print_data(StateDir.of(environment).journal_in_use(environment, journal_path))
     return 0
 
 
@@ -23,7 +24,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     journal = to_read(environment, journal_path)
     try:
         head = journal.store.head()
-        inbox = inbox_of(StateDir.of(environment), HostId(""))
+        inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)
         found = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),
@@ -37,7 +38,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     finally:
         journal.close()
     if as_json:
-        print(msgspec.json.encode(found).decode())
+        print_data(msgspec.json.encode(found).decode())
     else:
         show_stats(found)
     return 0

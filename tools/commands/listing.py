@@ -1,19 +1,18 @@
 """omac list and omac approvals: the skills that are there, and the code that people of this host vouched for."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
-import trio
 
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.ids import GLOBAL
 from omac.domain.place import Place
 from omac.domain.registration import Registration
 from omac.services.finding import Candidate, Search, every
+from omac.tools.choosing import Where, at_once, search_of
+from omac.tools.invocation import current, print_data
 from omac.tools.moments import rfc3339
-from omac.tools.opened import Where, search_of
 from omac.tools.registry import Known, Registry, columns
 from omac.tools.render import say
 
@@ -65,7 +64,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     folders = DiskSkillFolders(environment)
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
-    found = trio.run(lambda: every(folders, search, guidance=whole))
+    found = at_once(every(folders, search, guidance=whole))
     rows = [_row(one, registry) for one in found]
     if whole:
         rows += _elsewhere(registry, search.workdir, folders)
@@ -76,11 +75,11 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     ]
     if as_json:
         for row in rows:
-            print(msgspec.json.encode(row).decode())
+            print_data(msgspec.json.encode(row).decode())
     elif rows:
         _show(rows, search.workdir)
     else:
-        say(f"no skills in {search.workdir}, and none that all projects share", sys.stderr)
+        say(f"no skills in {search.workdir}, and none that all projects share", current().stderr)
     _tell_stale(registry.known if whole else registry.within(where))
     return 0
 
@@ -89,12 +88,12 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     """Show every approval of this host. Raises Refusal."""
     registry = Registry.read(environment, journal)
     approved = [one for one in registry.known if one.state.approved is not None]
-    now = trio.run(_codes, [one.state for one in approved], DiskSkillFolders(environment)) if check else {}
+    now = at_once(_codes([one.state for one in approved], DiskSkillFolders(environment))) if check else {}
     rows = [_approval(one, registry, now) for one in approved]
     rows.sort(key=lambda row: (row.scope, row.skill, row.harness))
     if as_json:
         for row in rows:
-            print(msgspec.json.encode(row).decode())
+            print_data(msgspec.json.encode(row).decode())
     elif rows:
         cells = [APPROVAL_HEADS]
         for row in rows:
@@ -102,7 +101,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
             cells.append((row.skill, row.scope, row.harness, _local(row.since), row.code or "-", *code))
         columns(cells, say)
     else:
-        say("nothing is approved", sys.stderr)
+        say("nothing is approved", current().stderr)
     return 0
 
 
@@ -153,7 +152,7 @@ def _elsewhere(registry: Registry, workdir: str, folders: DiskSkillFolders) -> l
         if known.status.scope != GLOBAL and known.status.dir != workdir and not known.gone:
             by_dir.setdefault(known.status.dir, []).append(known)
     for directory, there in by_dir.items():
-        found = trio.run(every, folders, Search(directory, None, "workdir")) if directory else []
+        found = at_once(every(folders, Search(directory, None, "workdir"))) if directory else []
         candidates = {(one.skill.base, one.skill.name): one for one in found}
         for known in there:
             candidate = candidates.get((known.status.harness, known.status.skill))
@@ -219,17 +218,17 @@ def _show(rows: list[Row], workdir: str) -> None:
     columns(cells, say)
     for row in rows:
         if row.detail:
-            say(f"{row.name}: {row.detail}", sys.stderr)
+            say(f"{row.name}: {row.detail}", current().stderr)
 
 
 def _tell_stale(known: Iterable[Known]) -> None:
     commands: dict[str, None] = {}
     for one in known:
         if one.gone:
-            say(f"stale: {one.status.skill}: its folder {one.status.source} is gone", sys.stderr)
+            say(f"stale: {one.status.skill}: its folder {one.status.source} is gone", current().stderr)
             commands[f"omac deregister --prune {Place(one.status.dir).where}"] = None
     for command in commands:
-        say(f"  try: {command}", sys.stderr)
+        say(f"  try: {command}", current().stderr)
 
 
 def _local(at: str) -> str:

@@ -3,7 +3,6 @@
 import os
 import secrets
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -20,11 +19,12 @@ from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.moving import BY_AGENT, Group, Old, Project, Seen, Step, loose_of
 from omac.domain.refusal import REASONS, Refusal
 from omac.domain.values import shown
-from omac.journal.opening import read_journal
 from omac.services.finding import Search
-from omac.services.kernel.opened import OpenedJournal
 from omac.services.moving import Moved, Moving, Recorded, carry_out
-from omac.tools.opened import Where, opened, search_of, stores_of
+from omac.tools.choosing import Where, search_of
+from omac.tools.invocation import current, expanded, print_data
+from omac.tools.journals import read_if_any
+from omac.tools.opened import opened, stores_of
 from omac.tools.render import say
 
 ABSENT_SHOWN_MAX = 20
@@ -67,7 +67,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         refused = _carry_out(asked, moved, environment, clock)
     _tell(moved, refused)
     if asked.json:
-        print(_json(asked, search.workdir, moved, changed, refused))
+        print_data(_json(asked, search.workdir, moved, changed, refused))
     elif not moved.is_needed:
         say("nothing is left to take over" if groups else f"no old omac was here: nothing for {search.workdir}")
     elif changed:
@@ -76,7 +76,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     elif asked.dry_run:
         say("nothing was changed")
     else:
-        say("nothing was changed", sys.stderr)
+        say("nothing was changed", current().stderr)
         return 1
     return _exit_code(moved, refused)
 
@@ -95,7 +95,7 @@ def _look(asked: Asked, search: Search, folders: DiskSkillFolders, environment: 
 
 def _with_project(asked: Asked, old: Old) -> Old:
     """The same, and whether the settings of the project will have been seen by a person when they are taken over."""
-    seen: Project = "seen" if asked.dry_run or sys.stdout.isatty() else "unseen"
+    seen: Project = "seen" if asked.dry_run or current().stdout.isatty() else "unseen"
     project: Project = "vouched" if asked.project_settings else "unseen" if asked.yes else seen
     return msgspec.structs.replace(old, project=msgspec.structs.replace(old.project, project=project))
 
@@ -118,7 +118,7 @@ def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) 
     here = environment.get("PWD", "")
     if not here.startswith("/") or os.path.realpath(here) != os.path.realpath("."):
         here = os.getcwd()
-    path = os.path.normpath(os.path.join(here, os.path.expanduser(typed or ".")))
+    path = os.path.normpath(os.path.join(here, expanded(typed or ".")))
     return path if os.path.realpath(path) == canonical else canonical
 
 
@@ -127,13 +127,13 @@ def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded
     """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
-    if not (os.path.exists(os.path.join(state.path, "host-id")) and os.path.exists(path)):
-        yield Recorded(None)
+    journal = read_if_any(state, path) if os.path.exists(os.path.join(state.path, "host-id")) else None
+    if journal is None:
+        yield Recorded(None, None)
         return
     host = state.host_id(lambda: secrets.token_hex(8))
-    journal = read_journal(path)
     try:
-        yield Recorded(OpenedJournal(journal, host))
+        yield Recorded(journal, host)
     finally:
         journal.close()
 
@@ -194,17 +194,17 @@ def _line(step: Step) -> str:
 
 def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
     for note in moved.notes:
-        say(f"omac: {note}", sys.stderr)
+        say(f"omac: {note}", current().stderr)
     for refusal in moved.refusals:
-        say(f"omac: the secrets that may be in the keychain were not looked at: {refusal.message}", sys.stderr)
+        say(f"omac: the secrets that may be in the keychain were not looked at: {refusal.message}", current().stderr)
         for command in refusal.fix:
             if command != "omac vault init":  # what is in the keychain is not in a vault
-                say(f"  try: {command}", sys.stderr)
-        say("  try: omac import  # again, where the keychain can be read", sys.stderr)
+                say(f"  try: {command}", current().stderr)
+        say("  try: omac import  # again, where the keychain can be read", current().stderr)
     for refusal in refused:
-        say(f"omac: {refusal.message}", sys.stderr)
+        say(f"omac: {refusal.message}", current().stderr)
         for command in refusal.fix:
-            say(f"  try: {command}", sys.stderr)
+            say(f"  try: {command}", current().stderr)
 
 
 def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]) -> str:

@@ -1,7 +1,6 @@
 """omac register: vouch for a skill and give it its values, in one step. Nothing here shows the value of a secret."""
 
 import shlex
-import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -18,12 +17,14 @@ from omac.domain.registration import Code
 from omac.domain.skill import Secret
 from omac.services.credentials import Values
 from omac.services.finding import Candidate, find
+from omac.tools.choosing import Where, search_of
 from omac.tools.collecting import Collected, Collecting, Ways, explicit_values, usable
 from omac.tools.commands.approve import digest_of, granted, note_guide, recorded, require_meant, show_code, sidecar_of
 from omac.tools.commands.vault import make_usable
 from omac.tools.install_script import install_script, show_install_script
+from omac.tools.invocation import current, print_data
 from omac.tools.one_skill import tell_besides
-from omac.tools.opened import Opened, Where, opened, search_of
+from omac.tools.opened import Opened, opened
 from omac.tools.prompting import can_ask
 from omac.tools.render import say
 
@@ -105,7 +106,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         vault = everything.stores.vault.path
     done = Done(candidate, approved, approved != before, collected, given, missing, vault, served)
     if asked.json:
-        print(msgspec.json.encode(_told(done, environment)).decode())
+        print_data(msgspec.json.encode(_told(done, environment)).decode())
     else:
         _show(asked, done, environment)
     tell_besides(candidate, values, whoever, problems)
@@ -148,7 +149,7 @@ def _collect(
     needed = [name for name in secrets if sources[name] in NEEDS_STORE]
     _require_store(candidate, needed, everything, asks)
     if asks and {"ask", "offer"} & set(sources.values()):
-        say(f"{skill.name} in {skill.source} wants values; until all are given, nothing is recorded", sys.stderr)
+        say(f"{skill.name} in {skill.source} wants values; until all are given, nothing is recorded", current().stderr)
     collected = collecting.collect(remembered)
     if not needed:
         _require_store(candidate, list(collected.values.secrets), everything, asks)
@@ -191,7 +192,10 @@ def _missing(asked: Asked, candidate: Candidate, names: list[str], everything: O
     for name in names:
         field = fields[name]
         kind = "secret" if isinstance(field, Secret) else field.type
-        say(f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}", sys.stderr)
+        say(
+            f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}",
+            current().stderr,
+        )
     fix = []
     if candidate.place.workdir and not asked.ways.defaults:
         remembered = everything.credentials.defaults(skill.name)
@@ -254,8 +258,8 @@ def _show(asked: Asked, done: Done, environment: Mapping[str, str]) -> None:
     if script is not None:
         show_install_script(script)
     if done.missing:
-        say(f"it will not start before it has: {', '.join(done.missing)}", sys.stderr)
-        say(f"  try: {asked.command(done.candidate)}", sys.stderr)
+        say(f"it will not start before it has: {', '.join(done.missing)}", current().stderr)
+        say(f"  try: {asked.command(done.candidate)}", current().stderr)
     if done.next:
         serve, activate = done.next
         say(f"next: {serve}")

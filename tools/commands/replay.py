@@ -7,9 +7,10 @@ import msgspec
 
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
-from omac.journal.application import Journal
+from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
+from omac.tools.invocation import print_data
 from omac.tools.journals import to_read
 from omac.tools.moments import SHOWN_NS, parse_moment
 from omac.tools.render import show_registry, show_status, show_timeline
@@ -32,7 +33,7 @@ def run(
     finally:
         journal.close()
     if as_json:
-        print(msgspec.json.encode(status_of(system)).decode())
+        print_data(msgspec.json.encode(status_of(system)).decode())
     else:
         show_status(status_of(system))
         show_registry(status_of(system))
@@ -40,7 +41,7 @@ def run(
     return 0
 
 
-def _up_to(journal: Journal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
+def _up_to(journal: ReadJournal, at: str, clock: Callable[[], int]) -> Iterator[Recorded]:
     if at.isascii() and at.isdigit():
         head = journal.store.head()
         if len(at) > POSITION_DIGITS_MAX or int(at) > head:

@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
@@ -15,8 +14,9 @@ from omac.domain.skill import Secret
 from omac.domain.values import ValueRefused, check_secret
 from omac.services.credentials import Values
 from omac.services.registering import PERSON
+from omac.tools.choosing import Where
+from omac.tools.invocation import current, print_data
 from omac.tools.one_skill import Asked, OneSkill, at_terminal, one_skill, text_of
-from omac.tools.opened import Where
 from omac.tools.render import say
 from omac.tools.values_file import read_values, shown_source
 
@@ -77,7 +77,7 @@ def list_(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Ca
         rows = rows_of(one)
     if as_json:
         for row in rows:
-            print(msgspec.json.encode(row).decode())
+            print_data(msgspec.json.encode(row).decode())
     elif rows:
         say(FORM.format("name", "required", "given", "store", "fingerprint", "description"))
         for row in rows:
@@ -85,7 +85,7 @@ def list_(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Ca
             text = FORM.format(row.name, needed, row.given, row.store or "-", row.fingerprint, row.description)
             say(text.rstrip())
     else:
-        say(f"{one.name} declares no secrets", sys.stderr)
+        say(f"{one.name} declares no secrets", current().stderr)
     return 0
 
 
@@ -105,8 +105,11 @@ def unset(
     tell_taken(one, "secrets", [name for name in names if name in stored], names, as_json)
     if remembered and one.place.scope != GLOBAL:
         told = ", ".join(remembered)
-        say(f"{told}: still remembered for omac register --defaults; to forget all that is remembered:", sys.stderr)
-        say(f"  try: omac deregister {shlex.quote(one.name)} {one.flags} --purge-defaults", sys.stderr)
+        say(
+            f"{told}: still remembered for omac register --defaults; to forget all that is remembered:",
+            current().stderr,
+        )
+        say(f"  try: omac deregister {shlex.quote(one.name)} {one.flags} --purge-defaults", current().stderr)
     return 0
 
 
@@ -206,7 +209,7 @@ def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
                 "skill": one.name, "workdir": one.place.workdir, "name": name, "store": store,
                 "fingerprint": given[name].fingerprint,
             }  # fmt: skip
-            print(msgspec.json.encode(told).decode())
+            print_data(msgspec.json.encode(told).decode())
     else:
         say(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
     tell_unapproved(one)
@@ -215,14 +218,14 @@ def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
 def tell_unapproved(one: OneSkill) -> None:
     """That what was given waits for an approval, if it does."""
     if command := one.approve_command():
-        say(f"{one.name} is not approved: it gets this once its code is", sys.stderr)
-        say(f"  try: {command}", sys.stderr)
+        say(f"{one.name} is not approved: it gets this once its code is", current().stderr)
+        say(f"  try: {command}", current().stderr)
 
 
 def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[str], as_json: bool) -> None:
     """What was taken back, and what the skill will miss."""
     if as_json:
-        print(msgspec.json.encode({"skill": one.name, "workdir": one.place.workdir, "unset": taken}).decode())
+        print_data(msgspec.json.encode({"skill": one.name, "workdir": one.place.workdir, "unset": taken}).decode())
     else:
         for name in asked:
             say(f"{name} {'is no longer' if name in taken else 'was not'} given to {one.name} for {one.place.shown}")
@@ -233,5 +236,5 @@ def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[
             and not field.default_from_env
             and not getattr(field, "default", None)
         ):
-            say(f"{one.name} needs {field.name}, and does not run without it", sys.stderr)
-            say(f"  try: {one.command(group, 'set', field.name)}", sys.stderr)
+            say(f"{one.name} needs {field.name}, and does not run without it", current().stderr)
+            say(f"  try: {one.command(group, 'set', field.name)}", current().stderr)

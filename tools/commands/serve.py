@@ -1,7 +1,6 @@
 """omac serve: from what a person typed to a server that runs."""
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import trio
 from omac.adapters.linux.listen import loopback
 from omac.domain.harness import DEFAULT_HARNESS, harness_named
 from omac.domain.refusal import Refusal
+from omac.tools.invocation import current, print_data
 from omac.tools.launching import Launch, directory, launch_of, warn_unsandboxed
 from omac.tools.ready import Ready
 from omac.tools.serving import Address, ServeOptions, Server
@@ -38,15 +38,16 @@ def run(asked: Asked, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
     wanted = options(asked, environment)
     if wanted.launch is not None and not wanted.launch.sandboxed:
-        warn_unsandboxed(wanted.launch, sys.stderr)
+        warn_unsandboxed(wanted.launch, current().stderr)
     server = Server(wanted, environment)
 
     def announce(ready: Ready) -> None:
         if asked.json:
-            print(msgspec.json.encode(ready).decode(), flush=True)
+            print_data(msgspec.json.encode(ready).decode())
         else:
             facade = ready.facade_base.removeprefix("http://")
-            print(f"omac serve: control plane on {ready.control_base}; facade on {facade}", flush=True)
+            print_data(f"omac serve: control plane on {ready.control_base}; facade on {facade}")
+        current().stdout.flush()
 
     return trio.run(server.run, announce)
 

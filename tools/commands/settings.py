@@ -3,34 +3,31 @@
 import os
 import secrets
 import shlex
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 
 import msgspec
-import trio
 
 from omac.adapters.linux.state import StateDir
 from omac.adapters.settings.files import changing_user, read_project, read_user
 from omac.domain.refusal import Refusal
 from omac.domain.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
-from omac.services.kernel.opened import OpenedJournal
-from omac.services.settings import change_setting
+from omac.tools.invocation import current, expanded, print_data
 from omac.tools.journals import to_write
 from omac.tools.render import say
 
 
 def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
     """Show every setting as it holds in a project directory. Raises Refusal."""
-    project = read_project(os.path.abspath(os.path.expanduser(workdir)))
+    project = read_project(os.path.abspath(expanded(workdir)))
     for warning in project.warnings:
-        say(f"omac: {warning}", sys.stderr)
+        say(f"omac: {warning}", current().stderr)
     resolved = resolve({}, environment, project, read_user(environment))
     if as_json:
         for name, found in resolved.items():
             told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
-            print(msgspec.json.encode(told).decode())
+            print_data(msgspec.json.encode(told).decode())
     else:
         _show_table(resolved, show_origin)
     return 0
@@ -60,6 +57,11 @@ def _change(
     environment: Mapping[str, str],
     clock: Callable[[], int],
 ) -> int:
+    import trio
+
+    from omac.services.kernel.opened import OpenedJournal
+    from omac.services.settings import change_setting
+
     state = StateDir.of(environment)
     host = state.host_id(lambda: secrets.token_hex(8))
     with closing(to_write(state, host, environment, journal, clock)) as opened:
@@ -69,9 +71,9 @@ def _change(
         say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; without it {setting.default} holds")
     else:
         say(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
-    say("a server that runs goes on as it was started", sys.stderr)
+    say("a server that runs goes on as it was started", current().stderr)
     if environment.get(setting.variable):
-        say(f"omac: {setting.variable} is in the environment, and comes first there", sys.stderr)
+        say(f"omac: {setting.variable} is in the environment, and comes first there", current().stderr)
     return 0
 
 

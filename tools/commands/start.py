@@ -1,6 +1,5 @@
 """omac start: one directory, its skills, and a command that uses them, from its beginning to its end."""
 
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ import trio
 
 from omac.domain.harness import DEFAULT_HARNESS, harness_named
 from omac.services.manifest import Manifest
+from omac.tools.invocation import current
 from omac.tools.launching import directory, launch_of, warn_unsandboxed
 from omac.tools.render import say
 from omac.tools.serving import ServeOptions, Server
@@ -30,7 +30,7 @@ def run(asked: Asked, environment: Mapping[str, str]) -> int:
     """Run the command to its end; its exit status. Raises Refusal."""
     wanted = options(asked, environment)
     if wanted.launch is not None and not wanted.launch.sandboxed:
-        warn_unsandboxed(wanted.launch, sys.stderr)
+        warn_unsandboxed(wanted.launch, current().stderr)
     server = Server(wanted, environment)
     return trio.run(server.run, lambda _: None, _tell_what_is_not_ready)
 
@@ -55,6 +55,6 @@ def _tell_what_is_not_ready(manifest: Manifest) -> None:
     """The command runs all the same: what is mended while it runs comes online under the names it has."""
     for skill in manifest.skills:
         if skill["state"] != "ready":
-            say(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}", sys.stderr)
+            say(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}", current().stderr)
             for command in skill["fix"]:
-                say(f"  try: {command}", sys.stderr)
+                say(f"  try: {command}", current().stderr)

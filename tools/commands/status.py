@@ -1,14 +1,12 @@
 """omac status: the projected state, from the server that runs, else folded from the journal."""
 
-import sys
 from collections.abc import Mapping
 
 import msgspec
 
-from omac.projections.status import Status, status_of
-from omac.projections.system import System
+from omac.projections.status import Status
 from omac.tools.commands.control import ask
-from omac.tools.journals import to_read
+from omac.tools.invocation import current, print_data
 from omac.tools.render import say, show_status
 
 
@@ -16,15 +14,23 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     """Show the status. Raises Refusal."""
     answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
     if answer is None:
-        journal = to_read(environment, journal_path)
-        try:
-            system = System().replay(journal.records())
-            answer = msgspec.json.encode(status_of(system))
-            say(f"no server is running here; this is what the journal says, up to {system.position}", sys.stderr)
-        finally:
-            journal.close()
+        answer = _from_journal(journal_path, environment)
     if as_json:
-        print(answer.decode())
+        print_data(answer.decode())
     else:
         show_status(msgspec.json.decode(answer, type=Status))
     return 0
+
+
+def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> bytes:
+    from omac.projections.status import status_of
+    from omac.projections.system import System
+    from omac.tools.journals import to_read
+
+    journal = to_read(environment, journal_path)
+    try:
+        system = System().replay(journal.records())
+    finally:
+        journal.close()
+    say(f"no server is running here; this is what the journal says, up to {system.position}", current().stderr)
+    return msgspec.json.encode(status_of(system))

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
@@ -19,8 +18,9 @@ from omac.domain.credential import Credential
 from omac.domain.hidden import Hidden
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Secret
-from omac.journal.opening import read_journal
 from omac.tools.commands.control import ask_each
+from omac.tools.invocation import current, expanded, print_data
+from omac.tools.journals import read_if_any
 from omac.tools.one_skill import at_terminal, text_of
 from omac.tools.opened import stores_of
 from omac.tools.render import say
@@ -54,7 +54,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
         fix = ["omac vault status"]
         raise Refusal("vault-exists", f"there is a vault at {vault.path} already, and it was not touched", fix=fix)
     if key_file is not None:
-        _init_with_new_key(vault, os.path.abspath(os.path.expanduser(key_file)))
+        _init_with_new_key(vault, os.path.abspath(expanded(key_file)))
         return 0
     at_hand = _at_hand(environment)
     if at_hand is not None:
@@ -93,7 +93,7 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
         if counted is not None:
             told["services"], told["names"] = counted
     if as_json:
-        print(msgspec.json.encode(told).decode())
+        print_data(msgspec.json.encode(told).decode())
         return 0
     _show_status(told, detail)
     return 0
@@ -114,7 +114,7 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
         looked_at += _tell_server(runs, {}, environment)
     if as_json:
         told = {"stores": sorted(used), "server": runs, "dirs": list(dict.fromkeys(looked_at))}
-        print(msgspec.json.encode(told).decode())
+        print_data(msgspec.json.encode(told).decode())
         return 0
     names = {VAULT: f"the vault {stores.vault.path}", KEYCHAIN: "the system's keychain"}
     say(f"{' and '.join(names[store] for store in sorted(used))}: open")
@@ -133,10 +133,10 @@ def _used(stores: SecretStores, state: StateDir, environment: Mapping[str, str])
     """The stores that hold something that was given, and the one that would take more. Raises Refusal."""
     used = {trio.run(stores.chosen)}
     path = state.journal_in_use(environment)
-    if not os.path.exists(path):
+    journal = read_if_any(state, path)
+    if journal is None:
         return used
     known: dict[str, Credential] = {}
-    journal = read_journal(path)
     try:
         for recorded in journal.records():
             if isinstance(recorded.event, credential.EVENTS):
@@ -217,9 +217,10 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
         os.unlink(path)
         raise
     say(
-        f"made the vault {vault.path}; it opens with the key file {path}: keep that safe, and not beside it", sys.stderr
+        f"made the vault {vault.path}; it opens with the key file {path}: keep that safe, and not beside it",
+        current().stderr,
     )
-    print(f"export {FILE_VARIABLE}={shlex.quote(path)}")
+    print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
 
 
 def _counted(vault: Vault, at_hand: KeyAtHand) -> tuple[int, int]:
@@ -232,13 +233,13 @@ def _counted(vault: Vault, at_hand: KeyAtHand) -> tuple[int, int]:
 def _show_status(told: Mapping[str, object], detail: str) -> None:
     if not told["exists"]:
         say(f"there is no vault at {told['path']}")
-        say("  try: omac vault init", sys.stderr)
+        say("  try: omac vault init", current().stderr)
         return
     say(f"{told['path']}: a vault that opens with its {told['key']}")
     if told["locked"]:
         say(f"locked here{': ' + detail if detail else ''}")
         for command in ("omac unlock", f"export {FILE_VARIABLE}=PATH"):
-            say(f"  try: {command}", sys.stderr)
+            say(f"  try: {command}", current().stderr)
     else:
         say(f"open here: {told['names']} values of {told['services']} skills")
 

@@ -62,6 +62,8 @@ class RecordingGate:
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         await trio.lowlevel.checkpoint()
+        if self.durable is not None:
+            await self.durable.wait()
         self.transcript.append(("refused", token, mount, request.method, request.path, status, reason))
         if self.refused_error is not None:
             raise self.refused_error

@@ -122,10 +122,17 @@ def unmake(entry: Entry) -> None:
         path.unlink()
 
 
-def host(*argv: str, cwd: Path, home: Path, check: bool = True, environment: dict[str, str] | None = None) -> str:
+def host(
+    *argv: str,
+    cwd: Path,
+    home: Path,
+    check: bool = True,
+    environment: dict[str, str] | None = None,
+    seconds: float = 60.0,
+) -> str:
     """Run a program of the host, as its user would after the session; returns stdout and stderr."""
     env = {**ENVIRONMENT, "HOME": str(home), **(environment or {})}
-    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)
     if check and done.returncode != 0:
         raise AssertionError(f"{argv} failed: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.adapters.git.config import parse, render
 
@@ -94,7 +95,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=16).map("".join))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_text_means_something_else_than_to_git(text: str) -> None:
     """Whatever is in it: the same settings, or refused by both."""
     assert _seen(text) == _by_git(text)
@@ -109,7 +110,7 @@ KEYS = st.tuples(
 
 
 @given(st.lists(st.tuples(KEYS, TEXTS), max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_is_written_is_read_back(pairs: list[tuple[str, str]]) -> None:
     """By git as well as by us: no value can begin a setting of its own."""
     text = render(pairs)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from adapters.git.boxed import host
+from tiers import examples
 
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, look
 from omac.domain.confinement import below
 from omac.domain.refusal import Refusal
 
-EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", "5000"))
+EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(5000)))
 PLACES = ("", "/.git", "/a", "/a/.git", "/worktrees/x", "/a/worktrees/x", "/.git/worktrees/x", "/.git/modules/m", "/b")
 
 

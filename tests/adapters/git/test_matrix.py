@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from adapters.git.boxed import ENVIRONMENT, host, run_inside
 from adapters.git.layouts import LAYOUTS
+from tiers import spread
 
 from omac.adapters.git.layout import GitChoices
 
@@ -66,8 +67,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[
         shutil.rmtree(template, ignore_errors=True)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(("name", "operation"), spread(LAYOUTS, OPERATIONS))
 def test_as_outside(
     name: str, operation: str, built: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -100,8 +100,10 @@ def test_as_outside(
     assert not inside.renamed()
 
 
-@pytest.mark.parametrize("name", ["linked", "linked-packed", "nested", "bare-main", "plain", "packed"])
-@pytest.mark.parametrize("operation", ["edit", "join"])
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    spread(["linked", "linked-packed", "nested", "bare-main", "plain", "packed"], ["edit", "join"]),
+)
 def test_own_branch_alone(
     name: str, operation: str, built: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

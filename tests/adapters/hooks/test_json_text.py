@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.adapters.hooks.json_text import JsonText, Node
 
@@ -22,7 +23,7 @@ def nodes(node: Node) -> list[Node]:
     return [node, *(each for child in node.children for each in nodes(child))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(VALUES, INDENTS, VALUES, st.integers(0), st.booleans())
 def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: int, windows: bool) -> None:
     """What was added is there, and taking it away gives the same text again; nothing else has moved."""
@@ -52,7 +53,7 @@ def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: i
         assert without == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(VALUES, INDENTS, st.integers(0))
 def test_to_take_one_away(document: Any, indent: Any, pick: int) -> None:
     """Any member or item can go."""

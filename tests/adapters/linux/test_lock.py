@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from omac.adapters.linux import lock
+from omac.adapters.linux.turns import OneAtATime
 from omac.domain.refusal import Refusal
 
 HOLD = """\
@@ -126,9 +127,9 @@ async def test_one_at_a_time(tmp_path: Path) -> None:
     """Tasks and locks of one process, in their turn; whatever ends it frees it."""
     path = str(tmp_path / "lock")
     inside, seen = 0, 0
-    locks = [lock.OneAtATime(path), lock.OneAtATime(path)]
+    locks = [OneAtATime(path), OneAtATime(path)]
 
-    async def enter(one: lock.OneAtATime) -> None:
+    async def enter(one: OneAtATime) -> None:
         nonlocal inside, seen
         async with one():
             inside += 1
@@ -149,7 +150,7 @@ async def test_one_at_a_time(tmp_path: Path) -> None:
 async def test_whoever_has_to_wait_too_long_is_refused(tmp_path: Path, autojump_clock: object) -> None:
     """By pid, where that is known; nothing is kept open, and once the other is gone it is free."""
     path = tmp_path / "lock"
-    one = lock.OneAtATime(str(path))
+    one = OneAtATime(str(path))
     with holder(path) as other:
         before = len(os.listdir("/proc/self/fd"))
         for content, told in (("", f"pid {other.pid} has held"), ("x", "another process has held")):
@@ -167,7 +168,7 @@ async def test_whoever_has_to_wait_too_long_is_refused(tmp_path: Path, autojump_
 async def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
     """In omac's words."""
     with pytest.raises(Refusal, match="cannot be locked") as caught:
-        async with lock.OneAtATime(str(tmp_path / "none" / "lock"))():
+        async with OneAtATime(str(tmp_path / "none" / "lock"))():
             pass
     assert caught.value.reason == "state-unusable"
 

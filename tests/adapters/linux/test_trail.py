@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.adapters.linux.trail import trail
 
@@ -25,7 +26,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.lists(PARTS, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
     """For every path, be it there or not; and each link is one, at a canonical place."""
     path = f"{tree}/{'/'.join(parts)}"

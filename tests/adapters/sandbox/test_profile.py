@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_sandbox import NOBODY, box
+from tiers import examples
 
 from omac.adapters.sandbox.profile import FOLDER, read
 from omac.domain.refusal import Refusal
@@ -211,7 +212,7 @@ def test_what_is_no_ordinary_file_is_refused_at_once(home: Path, made: str) -> N
         st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.just("\ud800"), st.lists, max_leaves=4
     )
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_value_is_understood_or_refused(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     """Whatever stands in a profile: a profile, or a refusal that says so."""
     top = tmp_path_factory.mktemp("profile")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,20 @@ def test_no_variable_is_added_or_lost(environment: dict[str, str]) -> None:
     assert dict(line.split("=", 1) for line in done.stdout.splitlines()) == environment
 
 
+@pytest.fixture
+def usual_signals() -> Iterator[None]:
+    """No signal is ignored but those of Python, whatever the tests were started to ignore, as under nohup(1)."""
+    of_python = (signal.SIGPIPE, signal.SIGXFSZ)
+    inherited = [one for one in signal.valid_signals() if signal.getsignal(one) is signal.SIG_IGN]
+    inherited = [one for one in inherited if one not in of_python]
+    for number in inherited:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in inherited:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.mark.usefixtures("usual_signals")
 def test_signals_are_usual_again() -> None:
     """What omac ignores around a sandbox and Python for itself acts again; what else a caller ignores stays so."""
     line = stage.command((sys.executable, "-I", "-S", "-c", TOLD), ())
@@ -78,6 +93,7 @@ def test_signals_are_usual_again() -> None:
     assert told == 1 << signal.SIGALRM - 1
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_what_was_ignored_before_stays_ignored() -> None:
     """As under nohup(1): a signal that omac itself was started to ignore is none that it made ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -294,6 +294,7 @@ def test_a_vault_that_is_too_large(vault: Vault) -> None:
     assert refused(lambda: vault.read(KEY, SERVICE, [NAME])).reason == "vault-unusable"
 
 
+@pytest.mark.full
 def test_many_writers_lose_nothing(vault: Vault, state: Path) -> None:
     """Eight processes that write ten values each, all at once; a reader finds a whole vault at any time."""
     program = "for n in range(10): vault.write(KEY, 'omac/slack', {f'{sys.argv[1]}_{n}': Hidden(f'{sys.argv[1]} {n}')})"

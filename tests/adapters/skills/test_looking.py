@@ -172,7 +172,7 @@ async def test_places_are_given_back() -> None:
     with trio.fail_after(DEADLINE_S):
         for key in ("a", "b", "c", "d"):
             assert await pool.run(key, lambda: 1) == 1
-    places = pool._places.get()
+    places = pool._places_of_run()
     assert (places.all.borrowed_tokens, places._by_key) == (0, {})
 
 

@@ -19,6 +19,7 @@ from contract.launches import AT, REQUEST, WHOLE, Program
 from contract.media import needs_bubblewrap, small_disk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.domain import ids, sandbox
 from omac.domain.guard_record import GuardDenied
@@ -28,7 +29,8 @@ from omac.domain.refusal import Refusal
 from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
 from omac.journal.application import Journal
 from omac.journal.inbox import REJECTED, Inbox
-from omac.journal.opening import open_journal, read_journal
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
 from omac.journal.registry import KIND_OF
 from omac.journal.spool import RECORD_MAX
 from omac.projections.status import status_of
@@ -111,7 +113,7 @@ def ingested(inbox: Inbox, journal: Journal, wait_s: float = 0.0) -> int:
 
 
 def told(path: Path) -> list[Recorded]:
-    journal = read_journal(str(path))
+    journal = ReadJournal(str(path))
     try:
         return list(journal.records())
     finally:
@@ -217,7 +219,7 @@ def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Ca
     assert [one.happened for one in in_time(path)] == [AT + 1, AT + 2, AT + 3, AT + 4]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject) -> None:
     """Any clocks, any cuts between ingestions: the journal is sound, and each launch is whole in it."""
@@ -529,7 +531,7 @@ def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Call
     assert take() == 1
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     document=st.dictionaries(
         st.sampled_from(["form", "id", "kind", "stream", "version", "at", "run", "actor", "fields"]),

@@ -1,0 +1,152 @@
+"""The file of a journal: opened by SQLite to be read, and everything that can be wrong with it, in omac's words.
+
+Needs nothing but sqlite3, so that a command that only reads starts quickly.
+"""
+
+import os
+import shlex
+import sqlite3
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from omac.domain.refusal import Refusal
+from omac.journal.mark import Mark
+
+SCHEMA = 2  # the highest format that this omac understands
+BUSY_MS = 5_000
+VERSION_INDEX = "event_version"  # unique over streams and versions
+
+
+def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = False) -> sqlite3.Connection:
+    """Return a connection that cannot write; works on read-only media too.
+
+    `mark` is what is known of the journal; `lenient`: missing events are left to the caller.
+    Raises Refusal: journal-unavailable (no journal exists), journal-newer, journal-damaged, state-unusable.
+    """
+    if not os.path.exists(path):
+        raise none_yet(path, mark)
+    require_regular(path, os.stat(path).st_mode)
+    try:
+        return _connect(path, "mode=ro", mark, lenient)
+    except sqlite3.Error as error:
+        # A write-ahead log wants its index file; read-only media without one can only be read as they lie.
+        if "unable to open" not in str(error) or _has_log(path):
+            raise refusal_of(error, path) from error
+    try:
+        return _connect(path, "mode=ro&immutable=1", mark, lenient)
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+
+
+def require_regular(path: str, mode: int) -> None:
+    """Raise Refusal (state-unusable) for a link, a folder, a pipe or a socket."""
+    fix = [f"ls -l {shlex.quote(path)}"]
+    if stat.S_ISLNK(mode):
+        raise Refusal("state-unusable", f"the journal {path} is a symbolic link; name the file itself", fix=fix)
+    if not stat.S_ISREG(mode):
+        raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=fix)
+
+
+def require_known(path: str, schema: int) -> None:
+    """Raise Refusal (journal-newer) for a schema of a later omac."""
+    if schema > SCHEMA:
+        message = f"the journal {path} has schema {schema}; this omac knows {SCHEMA}"
+        raise Refusal("journal-newer", message, fix=["omac version  # then install the newer omac"])
+
+
+def refusal_of(error: BaseException, path: str) -> Refusal:
+    """Return what an error of SQLite means for the person who runs omac."""
+    text = str(error)
+    listing = f"ls -l {shlex.quote(path)}"
+    if "readonly" in text or "read-only" in text:
+        fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
+        return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
+    if "full" in text:
+        message = f"the disk of the journal {path} is full"
+        return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(path)}"])
+    if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
+        return damaged(path, text)
+    if "locked" in text or "busy" in text:
+        message = f"the journal {path} is locked by another program"
+        return Refusal("journal-unavailable", message, fix=[f"fuser {shlex.quote(path)}"])
+    if "disk I/O" in text:  # a failing disk, or a log that was cut while a process still has it open
+        listing = f"fuser {shlex.quote(path)} {shlex.quote(path)}-shm  # stop these, then try again"
+    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+
+
+def damaged(path: str, what: str) -> Refusal:
+    """Return the refusal of a file that is no journal, or no whole one."""
+    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=way_back(path))
+
+
+def way_back(path: str) -> list[str]:
+    """Return the commands that mend a damaged journal."""
+    named = f"--journal {shlex.quote(path)}"
+    return [f"omac journal check {named}", f"omac journal repair {named}"]
+
+
+def none_yet(path: str, mark: Mark | None = None) -> Refusal:
+    """Return the refusal of a path at which no journal exists. Raises it (journal-lost) where there was one."""
+    if mark is not None:
+        mark.require_unmarked()
+    fix = ["omac serve --no-inner  # creates it"]
+    return Refusal("journal-unavailable", f"there is no journal at {path} yet", fix=fix)
+
+
+def columns(table_info: Iterable[Sequence[Any]]) -> set[str]:
+    """Return the names of a table's columns, from the rows of PRAGMA table_info."""
+    return {row[1] for row in table_info}
+
+
+def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> sqlite3.Connection:
+    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    known = mark.read() if mark is not None else None
+    connection = sqlite3.connect(
+        f"file:{escaped}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
+    )
+    try:
+        present = columns(connection.execute("PRAGMA table_info(event)").fetchall())
+        if present and "happened" not in present:  # a journal of an older layout is read as if it had the present one
+            connection.execute("PRAGMA temp_store=MEMORY")
+            connection.execute("CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event")
+        connection.execute("PRAGMA query_only=ON")
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
+            raise none_yet(path, mark)  # another process is about to create them
+        names = connection.execute("SELECT schema, id FROM journal").fetchall()
+        if len(names) != 1:
+            raise damaged(path, f"it has {len(names)} names instead of one")
+        require_known(path, names[0][0])
+        if not lenient:
+            last = _require_ends(connection, path)
+            if mark is not None:
+                mark.require(known, names[0][1], last)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _require_ends(connection: sqlite3.Connection, path: str) -> int:
+    """Return the last position. A head beside it, or a first event that is missing, is damage; cheap at any size."""
+    heads, head, first, last = connection.execute(_ENDS).fetchone()
+    if heads != 1 or head != (last or 0):
+        raise damaged(path, f"its head is {head if heads == 1 else 'missing'}, its last event is at {last or 0}")
+    if first not in (None, 1):
+        raise damaged(path, f"its first event is at position {first}")
+    return int(last or 0)
+
+
+# One statement reads one snapshot: another process may be appending.
+_ENDS = """
+    SELECT (SELECT count(*) FROM head), (SELECT max(position) FROM head),
+           (SELECT min(position) FROM event), (SELECT max(position) FROM event)
+"""
+
+
+def _has_log(path: str) -> bool:
+    """Return whether committed events lie in a write-ahead log that an immutable open would not see."""
+    try:
+        return os.path.getsize(path + "-wal") > 0
+    except OSError:
+        return False

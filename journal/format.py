@@ -1,0 +1,125 @@
+"""The format of a journal: which omac may append what to it, settled inside each append's transaction.
+
+Rules
+
+1. The row `journal.schema` is the lowest format that understands every event of the journal. Every append reads it: a
+   row above one's own format refuses the append (journal-newer).
+2. Every kind of event knows the format it came with (`registry.SINCE`). The first append of a newer kind raises the
+   row in its own transaction.
+3. A run that stays lists itself in `opened`, with its format, in the transaction that opens the journal. While a
+   living run of an older format is listed, the row is not raised: the append is refused and names that run.
+4. The head is the last position. A journal in which it is not refuses every append (journal-damaged).
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable
+
+import msgspec
+import sqlalchemy as sa
+
+from omac.domain.refusal import Refusal
+from omac.journal.file import SCHEMA, connect_for_reading, damaged, require_known
+from omac.journal.registry import SINCE
+from omac.journal.schema import EVENT, FIRST_SCHEMA, HEAD, JOURNAL, OPENED
+
+IsLiving = Callable[[int, int, str], bool]  # pid, start time in clock ticks, boot id
+
+
+class Present(msgspec.Struct, frozen=True):
+    """A run that has the journal open: its process, and its omac's version and format."""
+
+    run: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+    version: str
+    schema: int = SCHEMA
+
+
+def assume_living(_pid: int, _start_ticks: int, _boot_id: str) -> bool:
+    """Return True: for a caller that cannot know, every run that is listed lives."""
+    return True
+
+
+def next_top(connection: sa.Connection, kinds: Iterable[str], path: str, is_living: IsLiving) -> int:
+    """Return the last position, after which events of `kinds` may now be appended in this transaction.
+
+    Raises Refusal: journal-newer, journal-damaged, journal-in-use (by a run that would misread one of them).
+    """
+    try:
+        schema, head, last = connection.execute(_STANDING).one()
+    except sa.exc.NoResultFound:
+        raise damaged(path, "it has no head or no name") from None
+    require_known(path, schema)
+    if head != (last or 0):
+        raise damaged(path, f"its head is {head}, its last event is at position {last or 0}")
+    needed, kind = _needed(kinds)
+    if needed > schema:
+        _require_nobody_older(connection, needed, kind, path, is_living)
+        connection.execute(sa.update(JOURNAL).values(schema=needed))
+    return int(head)
+
+
+def raise_schema(connection: sa.Connection, kinds: Iterable[str]) -> None:
+    """Raise the journal's format to that of `kinds`, where it is lower; no run has the journal open."""
+    needed, _ = _needed(kinds)
+    connection.execute(sa.update(JOURNAL).where(JOURNAL.c.schema < needed).values(schema=needed))
+
+
+def _needed(kinds: Iterable[str]) -> tuple[int, str]:
+    return max(((SINCE[kind], kind) for kind in kinds if kind in SINCE), default=(FIRST_SCHEMA, ""))
+
+
+def living(connection: sa.Connection, is_living: IsLiving) -> list[Present]:
+    """Return the runs that are listed and live."""
+    columns = (OPENED.c[field] for field in Present.__struct_fields__)
+    presents = [Present(*row) for row in connection.execute(sa.select(*columns).order_by(OPENED.c.run))]
+    return [present for present in presents if is_living(present.pid, present.start_ticks, present.boot_id)]
+
+
+def arrive(connection: sa.Connection, present: Present, is_living: IsLiving) -> None:
+    """List a run, and drop those that have died."""
+    kept = [other.run for other in living(connection, is_living) if other.run != present.run]
+    connection.execute(sa.delete(OPENED).where(OPENED.c.run.not_in(kept)))
+    connection.execute(sa.insert(OPENED).values(msgspec.to_builtins(present)))
+
+
+def leave(connection: sa.Connection, run: str) -> None:
+    """Drop a run that closes the journal."""
+    connection.execute(sa.delete(OPENED).where(OPENED.c.run == run))
+
+
+def require_unused(path: str, is_living: IsLiving) -> None:
+    """Raise Refusal (journal-in-use) while a living run has the journal at `path` open; a damaged one can be read."""
+    try:
+        connection = connect_for_reading(path, lenient=True)
+        try:
+            rows = connection.execute(f"SELECT {', '.join(Present.__struct_fields__)} FROM opened").fetchall()  # noqa: S608  # our columns
+        finally:
+            connection.close()
+    except (sqlite3.Error, Refusal):
+        return  # whoever has it open cannot use it either
+    for present in (Present(*row) for row in rows):
+        if is_living(present.pid, present.start_ticks, present.boot_id):
+            raise in_use(path, present)
+
+
+def in_use(path: str, present: Present) -> Refusal:
+    """Return the refusal of what cannot be done while a run has the journal open."""
+    message = f"run {present.run} (pid {present.pid}) has the journal {path} open; nothing was changed"
+    return Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; then try again"])
+
+
+def _require_nobody_older(connection: sa.Connection, needed: int, kind: str, path: str, is_living: IsLiving) -> None:
+    for present in living(connection, is_living):
+        if present.schema < needed:
+            message = (
+                f"run {present.run} (omac {present.version}, pid {present.pid}) has the journal {path} open and is too "
+                f"old to read {kind} events; nothing was recorded"
+            )
+            raise Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; try again"])
+
+
+_STANDING = sa.select(
+    JOURNAL.c.schema, HEAD.c.position, sa.select(sa.func.max(EVENT.c.position)).scalar_subquery()
+).select_from(JOURNAL.join(HEAD, sa.true()))

@@ -1,0 +1,80 @@
+"""The mark of a journal: its id and the last position known of it, kept in the state directory, apart from its file.
+
+So a journal that was removed, emptied or put back from an old copy is not taken for a first start, or for the whole
+truth. A mark is written when a journal is closed or idle, not at each commit: it never claims too much. One that
+cannot be read counts for nothing.
+"""
+
+import contextlib
+import hashlib
+import os
+import shlex
+from typing import NamedTuple
+
+from omac.domain.refusal import Refusal
+
+FOLDER = "journals"  # in the state directory
+BYTES_MAX = 256
+
+
+class Mark(NamedTuple):
+    """The mark in `file` of the journal at `path`."""
+
+    path: str
+    file: str
+
+    @classmethod
+    def of(cls, state: str, path: str) -> "Mark":
+        """Return the mark that the state directory `state` keeps of the journal at `path`."""
+        name = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()[:16]
+        return cls(path, os.path.join(state, FOLDER, name))
+
+    def read(self) -> tuple[str, int] | None:
+        """Return the journal's id and position; None where nothing is known of it."""
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = os.open(self.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                journal_id, position = os.read(descriptor, BYTES_MAX).decode("ascii").split()
+            finally:
+                os.close(descriptor)
+            return journal_id, int(position)
+        return None
+
+    def write(self, journal_id: str, position: int) -> None:
+        """Write it in one step. A mark that cannot be written is left as it is: an older one is only less strict."""
+        draft = f"{self.file}.{os.getpid()}"
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(draft, flags, 0o600)
+            try:
+                os.write(descriptor, f"{journal_id} {position}\n".encode())
+            finally:
+                os.close(descriptor)
+            os.replace(draft, self.file)
+
+    def require(self, known: tuple[str, int] | None, journal_id: str, position: int) -> None:
+        """Raise Refusal (journal-lost) for a journal that is not, or no longer, the one that was `known`.
+
+        `known` is what `read` returned before the journal was read: both may grow meanwhile.
+        """
+        if known is None:
+            return
+        if journal_id != known[0]:
+            raise self.lost(f"is another one (id {journal_id}) than omac last used there (id {known[0]})")
+        if position < known[1]:
+            raise self.lost(f"ends at position {position}; omac last saw it at {known[1]}, so it is an older copy")
+
+    def require_unmarked(self) -> None:
+        """Raise Refusal (journal-lost) where a journal was and now there is none."""
+        known = self.read()
+        if known is not None and known[1]:
+            raise self.lost(f"is missing or empty; omac last saw it at position {known[1]}")
+
+    def lost(self, what: str) -> Refusal:
+        """Return the refusal, with the ways back."""
+        fix = [
+            f"omac journal restore BACKUP --journal {shlex.quote(self.path)}  # a copy made by omac journal backup",
+            f"rm {shlex.quote(self.file)}  # goes on with what is there; what was recorded since is lost",
+        ]
+        return Refusal("journal-lost", f"the journal {self.path} {what}", fix=fix)

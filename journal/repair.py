@@ -1,0 +1,229 @@
+"""The repair of a journal: rows that cannot be read are set aside, so that all others can be.
+
+Rules
+
+1. A repair replaces only positions with a finding (`journal/check.py`), and of those only what was asked for with what
+   follows from it: later findings of the same stream.
+2. The replaced row is kept whole in `set_aside`, and `position.set-aside` says so, in one transaction with it.
+3. What a repair would do is known before: the same transaction, rolled back.
+4. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
+"""
+
+import hashlib
+import shlex
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+
+import sqlalchemy as sa
+
+from omac.domain.ids import HostId, journal_stream
+from omac.domain.refusal import Refusal
+from omac.domain.set_aside import PositionEmptied, PositionSetAside
+from omac.journal.check import Finding, Fold, examine
+from omac.journal.codec import Codec
+from omac.journal.file import VERSION_INDEX, connect_for_reading, damaged
+from omac.journal.format import IsLiving, in_use, living, raise_schema
+from omac.journal.schema import EVENT, open_for_writing, refusal_of
+
+ROUNDS_MAX = 8
+_EMPTIED = "position.emptied"
+_TEXTS = ("stream", "kind", "run", "actor")  # columns that name a text
+_PLAIN = ("position", "version", "at", "correlation", "causation", "body", "sealed", "leaf", "happened")
+
+
+class _RolledBack(Exception):
+    """The end of a transaction that was only to show what it would do."""
+
+
+class Repair:
+    """The repair of the journal at `path` by the person of `host`; `run` names the command in the journal.
+
+    `new_fold` gives the fold of a new system; `clock` nanoseconds since 1970 UTC.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        host: HostId,
+        run: str,
+        clock: Callable[[], int],
+        new_fold: Callable[[], Fold],
+        is_living: IsLiving,
+    ) -> None:
+        self._path = path
+        self._host = host
+        self._run = run
+        self._clock = clock
+        self._new_fold = new_fold
+        self._is_living = is_living
+        self._codec = Codec()
+
+    def plan(self, positions: Collection[int] = ()) -> list[Finding]:
+        """Return what `perform` would mend: all findings, or those at `positions` and what follows from them.
+
+        Raises Refusal: journal-in-use (a run has it open), journal-damaged (it is beyond repair), misuse (a position
+        without a finding), or the journal cannot be written.
+        """
+        return self._transact(positions, commit=False)
+
+    def perform(self, positions: Collection[int] = ()) -> list[Finding]:
+        """Mend it, and return what was mended. Raises Refusal as `plan`; then nothing has changed."""
+        return self._transact(positions, commit=True)
+
+    def _transact(self, positions: Collection[int], *, commit: bool) -> list[Finding]:
+        connect_for_reading(self._path, lenient=True).close()  # where there is no journal, none is made
+        engine = open_for_writing(self._path, "", lenient=True)
+        mended: list[Finding] = []
+        try:
+            with engine.begin() as connection:
+                self._require_unused(connection)
+                mended = self._rounds(connection, positions)
+                if any(finding.remedy not in ("head", "reindex") for finding in mended):
+                    raise_schema(connection, [_EMPTIED])
+                if not commit:
+                    raise _RolledBack
+        except _RolledBack:
+            pass
+        except sqlite3.IntegrityError as error:
+            raise damaged(self._path, f"its indexes cannot be made again: {error}") from error
+        except sqlite3.Error as error:
+            raise refusal_of(sa.exc.DBAPIError("repair", None, error), self._path) from error
+        except sa.exc.DBAPIError as error:
+            raise refusal_of(error, self._path) from error
+        finally:
+            engine.dispose()
+        return mended
+
+    def _require_unused(self, connection: sa.Connection) -> None:
+        for present in living(connection, self._is_living):
+            raise in_use(self._path, present)
+
+    def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Finding]:
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        mended: list[Finding] = []
+        for number in range(ROUNDS_MAX):
+            findings = examine(raw, self._new_fold())
+            chosen = _chosen(findings, positions, mended, first=number == 0)
+            if not chosen:
+                return mended
+            indexes = any(finding.remedy == "reindex" for finding in chosen)
+            if indexes:  # rows that it refuses could not be replaced
+                raw.execute(f"DROP INDEX IF EXISTS {VERSION_INDEX}")
+            for finding in chosen:
+                self._mend(raw, finding)
+            if indexes:
+                raw.execute("REINDEX")
+                _index().create(connection)
+            mended += chosen
+        return mended
+
+    def _mend(self, raw: sqlite3.Connection, finding: Finding) -> None:
+        match finding.remedy:
+            case "empty" | "remove" | "retime":
+                self._set_aside(raw, finding)
+            case "fill":
+                self._say(raw, finding, "")
+                columns = "position, stream, version, kind, at, run, actor, body"
+                raw.execute(f"INSERT INTO event ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._hole(raw, finding))  # noqa: S608  # our columns
+            case "head":
+                raw.execute("DELETE FROM head")
+                raw.execute("INSERT INTO head (id, position) SELECT 1, coalesce(max(position), 0) FROM event")
+            case "reindex":
+                pass  # around all others
+            case "none":
+                copy = "omac journal restore BACKUP  # a copy made by omac journal backup"
+                aside = f"mv {shlex.quote(self._path)} {shlex.quote(self._path)}.damaged  # then begin a new journal"
+                message = f"the journal {self._path} is beyond repair: {finding.problem}; nothing was changed"
+                raise Refusal("journal-damaged", message, fix=[copy, aside])
+
+    def _set_aside(self, raw: sqlite3.Connection, finding: Finding) -> None:
+        position = finding.position
+        (body,) = raw.execute("SELECT body FROM event WHERE position = ?", (position,)).fetchone()
+        record = self._say(raw, finding, _digest(body))
+        texts = [f"coalesce((SELECT text FROM name WHERE id = event.{name}), '#' || {name})" for name in _TEXTS]  # noqa: S608  # our columns
+        into, values = ", ".join((*_TEXTS, *_PLAIN)), ", ".join((*texts, *_PLAIN))
+        raw.execute(
+            f"INSERT INTO set_aside (record, {into}) SELECT ?, {values} FROM event WHERE position = ?",  # noqa: S608  # our columns
+            (record, position),
+        )
+        if finding.remedy == "remove":
+            raw.execute("DELETE FROM event WHERE position = ?", (position,))
+        elif finding.remedy == "retime":
+            raw.execute(
+                "UPDATE event SET happened = coalesce(happened, at), at = ? WHERE position = ?",
+                (finding.after, position),
+            )
+        else:
+            raw.execute(
+                "UPDATE event SET position = ?, stream = ?, version = ?, kind = ?, at = ?, run = ?, actor = ?, "
+                "body = ?, correlation = NULL, causation = NULL, sealed = NULL, leaf = NULL, happened = NULL "
+                "WHERE position = ?",
+                (*self._hole(raw, finding), position),
+            )
+
+    def _hole(self, raw: sqlite3.Connection, finding: Finding) -> tuple[object, ...]:
+        """The row that stands at an emptied position, in the order of its columns up to actor, then its body."""
+        stream, version = finding.keeps or (journal_stream(self._host), None)
+        kind, body = self._codec.encode(PositionEmptied())
+        return (
+            finding.position, _name(raw, stream), version, _name(raw, kind), finding.after, _name(raw, self._run),
+            _name(raw, "omac"), body,
+        )  # fmt: skip
+
+    def _say(self, raw: sqlite3.Connection, finding: Finding, digest: str) -> int:
+        """Append the event that says so; return its position."""
+        event = PositionSetAside(finding.position, finding.kind, finding.stream, finding.problem, digest)
+        kind, body = self._codec.encode(event)
+        (last,) = raw.execute("SELECT max(position) FROM event").fetchone()
+        (at,) = raw.execute("SELECT max(at) FROM event WHERE typeof(at) = 'integer'").fetchone()
+        (head,) = raw.execute("SELECT coalesce(max(position), 0) FROM head").fetchone()
+        position = max(last or 0, head) + 1
+        row = (
+            position, _name(raw, journal_stream(self._host)), _name(raw, kind), max(self._clock(), at or 0),
+            _name(raw, self._run), _name(raw, "person"), body,
+        )  # fmt: skip
+        raw.execute(
+            "INSERT INTO event (position, stream, kind, at, run, actor, body) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+        )
+        raw.execute("UPDATE head SET position = ?", (position,))
+        return int(position)
+
+
+def _chosen(
+    findings: Sequence[Finding], positions: Collection[int], mended: Sequence[Finding], *, first: bool
+) -> list[Finding]:
+    """What is to be mended: all, or what stands at `positions` with the later findings of the same streams."""
+    if not positions:
+        return list(findings)
+    if first and (sound := sorted(set(positions) - {finding.position for finding in findings})):
+        raise Refusal("misuse", f"position {sound[0]} is sound; only what is damaged can be set aside", fix=[_CHECK])
+    named = [finding for finding in (*mended, *findings) if finding.position in positions]
+    since: dict[str, int] = {}
+    for finding in named:
+        for stream in (finding.stream, *([finding.keeps[0]] if finding.keeps else [])):
+            since[stream] = min(since.get(stream, finding.position), finding.position)
+    return [
+        finding
+        for finding in findings
+        if finding.position in (0, *positions)
+        or (finding.stream and finding.position > since.get(finding.stream, finding.position))
+    ]
+
+
+_CHECK = "omac journal check"
+
+
+def _index() -> sa.Index:
+    return next(index for index in EVENT.indexes if index.name == VERSION_INDEX)
+
+
+def _name(raw: sqlite3.Connection, text: str) -> int:
+    """The number of an interned text."""
+    raw.execute("INSERT OR IGNORE INTO name (text) VALUES (?)", (text,))
+    return int(raw.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()[0])
+
+
+def _digest(body: object) -> str:
+    content = body if isinstance(body, bytes) else str(body).encode()
+    return "sha256:" + hashlib.sha256(content).hexdigest()

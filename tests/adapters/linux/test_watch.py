@@ -1,0 +1,40 @@
+"""adapters/linux/watch.py: a change of a file wakes a task; nothing else does."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from omac.adapters.linux.watch import FolderWatch
+
+BOUND_S = 10.0
+
+
+async def test_a_change_of_a_named_file_is_noticed(tmp_path: Path) -> None:
+    """Writing, replacing, creating and deleting count; other files in the folder do not."""
+    with closing(FolderWatch(str(tmp_path), ("wal",))) as watch, trio.fail_after(BOUND_S):
+        (tmp_path / "wal").write_text("1")
+        await watch.changed()
+        (tmp_path / "draft").write_text("2")
+        (tmp_path / "draft").rename(tmp_path / "wal")
+        await watch.changed()
+        (tmp_path / "wal").unlink()
+        await watch.changed()
+        (tmp_path / "other").write_text("3")
+        with trio.move_on_after(0.05) as quiet:
+            await watch.changed()
+        assert quiet.cancelled_caught
+
+
+async def test_without_names_any_file_counts(tmp_path: Path) -> None:
+    """A spool's files have names that nobody knows before."""
+    with closing(FolderWatch(str(tmp_path))) as watch, trio.fail_after(BOUND_S):
+        (tmp_path / "anything").touch()
+        await watch.changed()
+
+
+def test_a_folder_that_is_missing_cannot_be_watched(tmp_path: Path) -> None:
+    """The caller polls instead."""
+    with pytest.raises(FileNotFoundError):
+        FolderWatch(str(tmp_path / "missing"))

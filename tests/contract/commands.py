@@ -1,0 +1,207 @@
+"""Example commands for every aggregate, and a walk that drives `decide` through all states that they lead to."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from omac.domain import (
+    access,
+    control,
+    credential,
+    directory,
+    guard_record,
+    ids,
+    registration,
+    run,
+    sandbox,
+    set_aside,
+    setting,
+    sidecar,
+)
+from omac.domain.ids import HostId, LaunchId, RunId, StreamId, TokenDigest
+from omac.domain.kernel.aggregate import Aggregate
+from omac.domain.recorded import Event
+from omac.domain.refusal import Refusal
+from omac.domain.skill import Health
+
+HOST = HostId("host0001")
+STATES_MAX = 300  # of one aggregate; its counters may make more
+STEPS_MAX = 9  # commands in a row
+
+WORKDIR = "/w/shop"
+FOLDER = f"{WORKDIR}/.agents/skills"
+CODE = registration.Code(f"{FOLDER}/echo", "sha256:1", "sha256:copy1")
+CHANGED = registration.Code(f"{FOLDER}/echo", "sha256:2", "sha256:copy2")
+SPEC = sidecar.SidecarSpec(
+    "echo", "echo", WORKDIR, f"{FOLDER}/echo", FOLDER, "sha256:1", True, ("run", "${SIDECAR_PORT}"), Health(),
+    ("PATH_EXTRA",), (sidecar.Variable("KEY", None, "HOST_KEY", True, "hmac:1", "vault"),), "sha256:copy1",
+)  # fmt: skip
+BIRTH = sidecar.Birth(42, 7, "boot", 40_000, True, "42.log")
+ECHO = directory.Skill("echo", "agents", f"{FOLDER}/echo", "sha256:1", "echo")
+SLACK = directory.Skill("slack", "agents", f"{FOLDER}/slack", "sha256:1", "slack")
+STUB = directory.RouteStubbed(
+    "slack", "slack", "pending-credentials", "KEY is missing", ("KEY",), ("omac secrets set",)
+)
+WHOLE = directory.Plan({"echo": ECHO}, {"echo": SPEC}, {"echo": 1_024})
+PARTIAL = directory.Plan({"echo": ECHO, "slack": SLACK}, {"echo": SPEC}, {"echo": 1_024}, {"slack": STUB})
+RUNS = {"echo": sidecar.Sidecar("healthy", SPEC, 1)}
+FELL = {"echo": sidecar.Sidecar("gave_up", SPEC, 1, detail="it ended with 1")}
+STORED = {"KEY": credential.Stored("hmac:1", "vault")}
+LAUNCH = sandbox.LaunchRequested(WORKDIR, "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot")
+STARTED = run.RunStarted("opencode", "0.1", 42, 7, "boot", ("/w",), {"approve": "ask", "drift": True})
+
+COMMANDS: dict[str, tuple[Any, ...]] = {
+    "run": (run.Start(STARTED), run.Recover("run2", 1, 2, 3), run.Stop("asked to")),
+    "directory": (
+        directory.RequestActivation(WORKDIR, "opencode", TokenDigest("d" * 64)),
+        directory.AdmitSession("s1", TokenDigest("e" * 64)),
+        directory.AdmitSession("s2", TokenDigest("f" * 64)),
+        directory.RequestReload(WORKDIR),
+        directory.AdoptPlan(WHOLE),
+        directory.AdoptPlan(PARTIAL),
+        directory.AdoptPlan(directory.Plan()),
+        directory.Settle(WHOLE, RUNS),
+        directory.Settle(PARTIAL, FELL),
+        directory.Settle(None, RUNS),
+        directory.Settle(None, FELL),
+        directory.FailActivation("no such folder"),
+        directory.RequestDeactivation("asked to"),
+        directory.FinishDeactivation(),
+    ),
+    "registration": (
+        registration.Discover(CODE, WORKDIR),
+        registration.Discover(CHANGED, WORKDIR),
+        registration.Accept(CHANGED, "run1"),
+        registration.Register(CODE, WORKDIR),
+        registration.Approve(CODE, WORKDIR),
+        registration.Approve(CHANGED, WORKDIR),
+        registration.Revoke("a person revoked it"),
+        registration.Deregister(),
+    ),
+    "credential": (
+        credential.RequestSecrets(STORED, "agents"),
+        credential.GiveValues(STORED, {"LEVEL": "1"}, {"KEY": "sha256:1"}, "agents"),
+        credential.GiveValues({}, {"LEVEL": "2"}),
+        credential.TakeValues(("KEY", "LEVEL"), "agents"),
+        credential.TakeValues(("LEVEL",)),
+        credential.Erased("vault", ("KEY",)),
+        credential.Mirror({"KEY": credential.Default("sha256:1", None, STORED["KEY"])}),
+        credential.Mirror({"LEVEL": credential.Default("sha256:1", "1")}),
+        credential.Purge(),
+    ),
+    "sidecar": (
+        sidecar.RequestSpawn(SPEC, 1),
+        sidecar.ReportStarted(BIRTH),
+        sidecar.ReportHealthy(),
+        sidecar.ReportUnhealthy("it answered 500"),
+        sidecar.ReportExit(sidecar.Exit(1), 5, "it ended with 1", sidecar.RestartPolicy(limit=1)),
+        sidecar.ReportExit(sidecar.Exit(), 0, "KEY is missing", missing=("KEY",), fix=("omac secrets set",)),
+        sidecar.Restart(),
+        sidecar.RequestStop("it is not wanted any more"),
+        sidecar.ReportStopped(),
+    ),
+    "sandbox": (
+        sandbox.Report(LAUNCH),
+        sandbox.Report(sandbox.Launched(43)),
+        sandbox.Report(sandbox.Exited(0, ("/w/shop/.git/hooks/x: a hook",))),
+        sandbox.Report(sandbox.Denied(WORKDIR, "claude", ("npm",), "git-unsafe", "no")),
+        sandbox.Lose("the omac that launched it was killed"),
+    ),
+    "setting": (
+        setting.RequestChange("secrets.store", "vault", "/home/u/settings.toml", None),
+        setting.RequestChange("secrets.store", None, "/home/u/settings.toml", "vault"),
+        setting.ReportChange(),
+        setting.ReportFailure("the disk is full"),
+    ),
+    "access": (
+        access.AccessRequested(WORKDIR, "echo", "echo", "s1", "GET", "/x"),
+        access.AccessCompleted(1, 200, 0, 5, 1_000),
+        access.AccessAborted(1, "client-gone"),
+        access.AccessRefused(WORKDIR, None, "", None, "GET", "/x", 404, "unknown-mount"),
+    ),
+    "control": (
+        control.ControlCalled("activate", WORKDIR, "socket"),
+        control.ControlRefused("activate", WORKDIR, "tcp", "outside-roots", 3),
+    ),
+    "journal": (
+        set_aside.PositionSetAside(7, "run.started", "run/host0001/r", "it cannot be decoded", "sha256:" + "ab" * 32),
+        set_aside.PositionEmptied(),
+    ),
+    "guard": (guard_record.GuardDenied("claude", "Write", "/w/x", WORKDIR, "/w/shop/x", "s1"),),
+}
+
+
+class Step(NamedTuple):
+    """One decision: the commands that led to the state, the state, the command, and the events that it meant."""
+
+    before: tuple[Any, ...]
+    state: Any
+    command: Any
+    events: tuple[Event, ...]
+
+
+def walk(aggregate: Aggregate[Any, Any]) -> Iterator[Step]:
+    """Give every decision about the example commands, in every state they lead to, the nearest states first.
+
+    What `decide` refuses is passed over; an event that the fold would not take raises Refusal (unfoldable).
+    """
+    seen = {_form(aggregate.initial)}
+    waiting: deque[tuple[tuple[Any, ...], Any]] = deque([((), aggregate.initial)])
+    while waiting:
+        before, state = waiting.popleft()
+        for command in COMMANDS[aggregate.name]:
+            try:
+                events = tuple(aggregate.decided(command, state))
+            except Refusal as refusal:
+                if refusal.reason == "unfoldable":
+                    raise
+                continue
+            yield Step(before, state, command, events)
+            after = state
+            for event in events:
+                after = aggregate.evolve(after, event)
+            if _form(after) not in seen and len(seen) < STATES_MAX and len(before) < STEPS_MAX:
+                seen.add(_form(after))
+                waiting.append(((*before, command), after))
+
+
+def shortest(aggregate: Aggregate[Any, Any]) -> dict[type[Event], Sequence[Any]]:
+    """For every type of event that the walk meets, the fewest commands whose last one means it."""
+    found: dict[type[Event], Sequence[Any]] = {}
+    for step in walk(aggregate):
+        for event in step.events:
+            found.setdefault(type(event), (*step.before, step.command))
+    return found
+
+
+def stream_of(aggregate: Aggregate[Any, Any], name: str) -> StreamId:
+    """A stream of that aggregate, another one for every `name`; a log has one."""
+    match aggregate.name:
+        case "run":
+            return ids.run_stream(HOST, RunId(name))
+        case "directory":
+            return ids.directory_stream(HOST, ids.workdir_id(name))
+        case "registration":
+            return ids.registration_stream(HOST, ids.workdir_id(WORKDIR), "agents", name)
+        case "credential":
+            return ids.credential_stream(HOST, ids.workdir_id(WORKDIR), name)
+        case "sidecar":
+            return ids.sidecar_stream(HOST, ids.workdir_id(WORKDIR), name)
+        case "sandbox":
+            return ids.sandbox_stream(HOST, LaunchId(name))
+        case "setting":
+            return ids.setting_stream(HOST, name)
+        case "access":
+            return ids.access_stream(HOST)
+        case "control":
+            return ids.control_stream(HOST)
+        case "guard":
+            return ids.guard_stream(HOST)
+        case "journal":
+            return ids.journal_stream(HOST)
+
+
+def _form(state: object) -> bytes:
+    return msgspec.msgpack.encode(state)

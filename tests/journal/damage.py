@@ -1,0 +1,113 @@
+"""Damage: journals with events of every sort, and the ways to spoil them that a disk, a hand or a bug has."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from contract.journals import called, commit_now, journal_at
+
+from omac.domain.ids import HostId, StreamId, run_stream
+from omac.domain.recorded import Draft, Event
+from omac.domain.run import RunRecovered, RunStarted, RunStopped
+from omac.journal.codec import Codec
+
+HOST = HostId("h")
+STARTED = RunStarted("opencode", "0", 1, 1, "boot", ())
+
+
+def stream(run: str) -> StreamId:
+    """The stream of a run."""
+    return run_stream(HOST, run)  # type: ignore[arg-type]  # a plain text
+
+
+def history() -> list[Draft]:
+    """Nine events: two runs, of which one is recovered, and calls between them."""
+    return [
+        Draft(stream("a"), 1, STARTED),
+        called("one"),
+        called("two"),
+        Draft(stream("b"), 1, STARTED),
+        called("three"),
+        Draft(stream("a"), 2, RunStopped("asked")),
+        called("four"),
+        Draft(stream("b"), 2, RunRecovered("c", 0, 0, 0)),
+        called("five"),
+    ]
+
+
+def journal_of(path: Path) -> None:
+    """A closed journal with that history, at positions 1 to 9."""
+    journal = journal_at(path)
+    for draft in history():
+        commit_now(journal, [draft])
+    journal.close()
+
+
+def sql(path: Path, statement: str, *values: Any) -> list[Any]:
+    """Run a statement beside omac."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        return connection.execute(statement, values).fetchall()
+
+
+def append(path: Path, at: StreamId, version: int | None, kind: str, body: bytes) -> int:
+    """Append a row as nothing of omac would; returns its position."""
+    for text in (at, kind):
+        sql(path, "INSERT OR IGNORE INTO name (text) VALUES (?)", text)
+    ((top,),) = sql(path, "SELECT position FROM head")
+    sql(
+        path,
+        "INSERT INTO event (position, stream, version, kind, at, run, actor, body) "
+        "SELECT ?, (SELECT id FROM name WHERE text = ?), ?, (SELECT id FROM name WHERE text = ?), at, run, actor, ? "
+        "FROM event WHERE position = 1",
+        top + 1, at, version, kind, body,
+    )  # fmt: skip
+    sql(path, "UPDATE head SET position = position + 1")
+    sql(path, "UPDATE event SET at = (SELECT max(at) FROM event) + 1 WHERE position = ?", top + 1)
+    return int(top) + 1
+
+
+def encoded(event: Event) -> tuple[str, bytes]:
+    """The kind and the bytes of an event."""
+    return Codec().encode(event)
+
+
+def _duplicate(path: Path) -> None:
+    sql(path, "DROP INDEX event_version")
+    append(path, stream("a"), 2, *encoded(RunStopped("asked")))
+
+
+def _far_head(path: Path) -> None:
+    sql(path, "UPDATE head SET position = 4000000000")
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], set[int]]] = {
+    "undecodable bytes": (lambda path: sql(path, "UPDATE event SET body = x'c1' WHERE position = 3"), {3}),
+    "undecodable bytes of a run": (lambda path: sql(path, "UPDATE event SET body = x'' WHERE position = 6"), {6}),
+    "an unknown kind": (lambda path: append(path, StreamId("control/h"), None, "session.paused", b"\x01\x90"), {10}),
+    "an event that cannot follow": (lambda path: append(path, stream("a"), 3, *encoded(RunStopped("again"))), {10}),
+    "a version too far": (lambda path: append(path, stream("z"), 7, *encoded(RunStopped("x"))), {10}),
+    "a duplicate": (_duplicate, {0, 10}),
+    "a missing row of a log": (lambda path: sql(path, "DELETE FROM event WHERE position = 3"), {3}),
+    "a missing row of an aggregate": (lambda path: sql(path, "DELETE FROM event WHERE position = 1"), {1, 6}),
+    "a missing start, ended by time": (lambda path: sql(path, "DELETE FROM event WHERE position IN (2, 4)"), {2, 4, 8}),
+    "the tail is missing": (lambda path: sql(path, "DELETE FROM event WHERE position > 7"), {8, 9}),
+    "all is missing": (lambda path: sql(path, "DELETE FROM event"), set(range(1, 10))),
+    "a head behind": (lambda path: sql(path, "UPDATE head SET position = 6"), {0}),
+    "a head ahead": (lambda path: sql(path, "UPDATE head SET position = 12"), {10, 11, 12}),
+    "a head far ahead": (_far_head, {0}),
+    "no head": (lambda path: sql(path, "DELETE FROM head"), {0}),
+    "two heads": (lambda path: sql(path, "INSERT INTO head VALUES (2, 9)"), {0}),
+    "a name that is missing": (
+        lambda path: sql(path, "DELETE FROM name WHERE text = 'control/test'"), {2, 3, 5, 7, 9},
+    ),
+    "a name that is no text": (
+        lambda path: sql(path, "UPDATE name SET text = CAST(x'ff' AS TEXT) WHERE text = 'control.called'"),
+        {2, 3, 5, 7, 9},
+    ),
+    "time that runs back": (lambda path: sql(path, "UPDATE event SET at = 2 WHERE position = 7"), {7}),
+    "time that is no number": (lambda path: sql(path, "UPDATE event SET at = 'x' WHERE position = 7"), {7}),
+    "a position below 1": (lambda path: sql(path, "UPDATE event SET position = -3 WHERE position = 9"), {-3, 9}),
+    "no index of versions": (lambda path: sql(path, "DROP INDEX event_version"), {0}),
+}  # fmt: skip

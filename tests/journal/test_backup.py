@@ -1,0 +1,146 @@
+"""Backups of a journal: whole, private, made beside a writer, and put back without losing what was there."""
+
+import os
+import stat
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from contract.journals import called, commit_now, journal_at, texts
+
+from omac.domain.refusal import Refusal
+from omac.journal.application import Journal
+from omac.journal.backup import back_up, inspect, restore
+from omac.journal.mark import Mark
+from omac.journal.reader import ReadJournal
+
+from .damage import DAMAGE, journal_of
+
+
+def append(journal: Journal, *words: str) -> None:
+    """Append one event for each word."""
+    for word in words:
+        draft = called(word)
+        commit_now(journal, [draft])
+
+
+def read(path: Path) -> list[str]:
+    """The events of a journal of calls."""
+    with closing(ReadJournal(str(path))) as journal:
+        return texts(list(journal.records()))
+
+
+def mark_of(path: Path) -> Mark:
+    """The mark that a state directory keeps."""
+    return Mark.of(str(path.parent), str(path))
+
+
+def test_a_backup_beside_a_writer(path: Path, tmp_path: Path) -> None:
+    """What was appended before the backup is in it, as one file that only its owner reads."""
+    journal = journal_at(path)
+    append(journal, "a", "b")
+    target = tmp_path / "copy.db"
+    copy = back_up(str(path), str(target))
+    append(journal, "c")
+    journal.close()
+    assert (copy.position, copy.id, copy.bytes) == (2, inspect(str(path)).id, target.stat().st_size)
+    assert read(target) == ["a", "b"]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == ["copy.db"]
+
+
+def test_a_backup_is_of_one_moment(path: Path, tmp_path: Path) -> None:
+    """While events are appended all the time, each backup is a whole journal."""
+    journal = journal_at(path)
+    append(journal, "first")
+    ended = threading.Event()
+
+    def write() -> None:
+        for number in range(200):
+            append(journal, f"{number} {'x' * 2_000}")
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    copies = 0
+    while not ended.is_set() or copies == 0:
+        copies += 1
+        copy = back_up(str(path), str(tmp_path / f"{copies}.db"))
+        assert len(read(tmp_path / f"{copies}.db")) == copy.position
+    writer.join()
+    journal.close()
+
+
+def test_a_backup_replaces_nothing(path: Path, tmp_path: Path) -> None:
+    """Whatever is at the path stays."""
+    journal_at(path).close()
+    target = tmp_path / "copy.db"
+    target.write_text("mine")
+    with pytest.raises(Refusal) as refused:
+        back_up(str(path), str(target))
+    assert refused.value.reason == "misuse"
+    assert target.read_text() == "mine"
+    target.unlink()
+    target.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refusal):
+        back_up(str(path), str(target))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_backup_of_nothing(path: Path, tmp_path: Path) -> None:
+    """Where there is no journal, no empty backup is left."""
+    with pytest.raises(Refusal) as refused:
+        back_up(str(path), str(tmp_path / "copy.db"))
+    assert refused.value.reason == "journal-unavailable"
+    assert not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.parametrize("damage", ["the tail is missing", "a head ahead"])
+def test_a_gap_is_not_restored(path: Path, tmp_path: Path, damage: str) -> None:
+    """What is no whole journal is not put in the place of one."""
+    source = tmp_path / "source.db"
+    journal_of(source)
+    DAMAGE[damage][0](source)
+    journal_of(path)
+    before = path.read_bytes()
+    with pytest.raises(Refusal) as refused:
+        restore(str(source), str(path), mark_of(path))
+    assert refused.value.reason == "journal-damaged"
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_restored(path: Path, tmp_path: Path) -> None:
+    """The journal is as it was at the backup, the mark says so, and what was there since is beside it."""
+    journal = journal_at(path)
+    append(journal, "a")
+    back_up(str(path), str(tmp_path / "copy.db"))
+    append(journal, "b")
+    journal.close()
+    restored, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
+    assert (restored.position, restored.path) == (1, str(path))
+    assert read(path) == ["a"]
+    assert read(Path(kept)) == ["a", "b"]
+    assert mark_of(path).read() == (restored.id, 1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = journal_at(path)
+    append(again, "c")
+    again.close()
+    assert read(path) == ["a", "c"]
+    _, second = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
+    assert second != kept
+    journals = {name for name in os.listdir(path.parent) if not name.endswith(("-wal", "-shm"))}
+    assert journals == {path.name, os.path.basename(kept), os.path.basename(second), "journals"}
+
+
+def test_restored_where_there_is_none(path: Path, tmp_path: Path) -> None:
+    """A journal that was lost comes back."""
+    journal = journal_at(path)
+    append(journal, "a")
+    journal.close()
+    back_up(str(path), str(tmp_path / "copy.db"))
+    path.unlink()
+    restored, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
+    assert (restored.position, kept) == (1, "")
+    assert read(path) == ["a"]

@@ -1,0 +1,82 @@
+"""The check of a journal: each sort of damage is found where it is, and a sound journal has none."""
+
+from pathlib import Path
+
+import pytest
+from contract.journals import journal_at
+
+from omac.domain.refusal import Refusal
+from omac.journal.check import check
+from omac.journal.reader import ReadJournal
+from omac.projections.system import System
+
+from .damage import DAMAGE, journal_of, sql
+
+
+def found(path: Path) -> set[int]:
+    """The positions with a finding."""
+    return {finding.position for finding in check(str(path), System().apply)}
+
+
+def test_a_sound_journal(path: Path) -> None:
+    """A journal that omac wrote has no finding, and is not changed by the check."""
+    journal_of(path)
+    content = path.read_bytes()
+    assert found(path) == set()
+    assert path.read_bytes() == content
+
+
+def test_an_empty_journal(path: Path) -> None:
+    """A journal without events is sound."""
+    journal_at(path).close()
+    assert found(path) == set()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_each_damage_is_found(path: Path, damage: str) -> None:
+    """Each finding stands at its position and says what is wrong."""
+    journal_of(path)
+    spoil, positions = DAMAGE[damage]
+    spoil(path)
+    assert found(path) == positions
+    assert all(finding.problem for finding in check(str(path), System().apply))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> None:
+    """Reading and folding a damaged journal ends in a refusal that names the check and the repair, or is right."""
+    journal_of(path)
+    DAMAGE[damage][0](path)
+    try:
+        journal = ReadJournal(str(path))
+        System().replay(journal.records())
+    except Refusal as refusal:
+        found = refusal
+    else:
+        assert damage in ("time that runs back", "no index of versions")
+        return
+    assert found.reason in ("journal-damaged", "journal-newer")
+    assert any("omac journal check" in command for command in found.fix), found.fix
+
+
+def test_records_of_short_lived_programs(path: Path) -> None:
+    """A launch that was recorded at the time it happened, as omac once did, is no finding."""
+    journal_of(path)
+    sql(path, "UPDATE name SET text = 'guard.denied' WHERE text = 'control.called'")
+    sql(path, "UPDATE event SET at = 1 WHERE position = 7")
+    problems = [finding.problem for finding in check(str(path), System().apply)]
+    assert not any("recorded time" in problem for problem in problems)
+
+
+def test_pages_that_are_destroyed(path: Path) -> None:
+    """A file whose pages were overwritten is a finding or a refusal, never a traceback."""
+    journal_of(path)
+    content = bytearray(path.read_bytes())
+    for start in range(4096, len(content), 4096):
+        spoiled = bytearray(content)
+        spoiled[start : start + 4096] = b"\xa5" * 4096
+        path.write_bytes(spoiled)
+        try:
+            assert found(path), f"the page at {start}"
+        except Refusal as refusal:
+            assert refusal.reason == "journal-damaged"  # noqa: PT017

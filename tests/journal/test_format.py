@@ -1,0 +1,142 @@
+"""The format of a journal: an omac never meets an event that it would misread, and is refused before it does harm."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from contract.journals import called, commit_now, journal_at
+
+from omac.domain.refusal import Refusal
+from omac.journal import file
+from omac.journal import format as journal_format
+from omac.journal.application import Journal
+from omac.journal.format import IsLiving, Present
+from omac.journal.opening import open_journal
+
+from .damage import sql
+
+
+def opened(path: Path, run: str, is_living: IsLiving, schema_known: int = 2) -> Journal:
+    """The journal as a run that stays has it."""
+    present = Present(run, 4711, 1, "boot", "0.9", schema_known)
+    return open_journal(str(path), run, lambda: 1, is_living=is_living, present=present)
+
+
+def append(journal: Journal, word: str = "x") -> None:
+    """Append one event."""
+    draft = called(word)
+    commit_now(journal, [draft])
+
+
+def refused(act: Callable[[], object]) -> Refusal:
+    """Why it was refused."""
+    with pytest.raises(Refusal) as caught:
+        act()
+    return caught.value
+
+
+def living(_pid: int, _ticks: int, _boot: str) -> bool:
+    """Every run that is listed lives."""
+    return True
+
+
+def dead(_pid: int, _ticks: int, _boot: str) -> bool:
+    """No run that is listed lives."""
+    return False
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What was installed becomes a later omac: control calls are of format 3."""
+
+    def install() -> None:
+        monkeypatch.setattr(file, "SCHEMA", 3)
+        monkeypatch.setitem(journal_format.SINCE, "control.called", 3)
+
+    return install
+
+
+def test_a_new_journal_is_understood_by_all(path: Path) -> None:
+    """As long as nothing newer is in it, the first omac may open it."""
+    journal = journal_at(path)
+    append(journal)
+    journal.close()
+    assert sql(path, "SELECT schema FROM journal") == [(1,)]
+
+
+def test_a_run_is_listed_until_it_closes_the_journal(path: Path) -> None:
+    """Who has the journal open is known, and what a killed run left is dropped by the next."""
+    killed = opened(path, "killed", living)
+    killed.store._present = None
+    killed.close()
+    first = opened(path, "first", dead)
+    assert sql(path, "SELECT run, pid, version, schema FROM opened") == [("first", 4711, "0.9", 2)]
+    second = opened(path, "second", living)
+    assert sql(path, "SELECT run FROM opened ORDER BY run") == [("first",), ("second",)]
+    second.close()
+    first.close()
+    assert sql(path, "SELECT run FROM opened") == []
+
+
+def test_the_first_append_of_a_newer_kind_raises_the_format(path: Path, later: Callable[[], None]) -> None:
+    """In the transaction of that append, and once."""
+    later()
+    journal = opened(path, "new", living, 3)
+    assert sql(path, "SELECT schema FROM journal") == [(1,)]
+    append(journal)
+    append(journal)
+    assert sql(path, "SELECT schema FROM journal") == [(3,)]
+    journal.close()
+
+
+def test_a_newer_kind_is_refused_while_an_older_run_lives(path: Path, later: Callable[[], None]) -> None:
+    """The refusal names the run, its version, its process and the command that stops it; nothing is recorded."""
+    old = opened(path, "old", living)
+    later()
+    new = opened(path, "new", living, 3)
+    refusal = refused(lambda: append(new))
+    assert refusal.reason == "journal-in-use"
+    for word in ("run old", "omac 0.9", "pid 4711", "control.called"):
+        assert word in refusal.message
+    assert refusal.fix[0].startswith("kill 4711")
+    assert sql(path, "SELECT schema, position FROM journal, head") == [(1, 0)]
+    old.close()
+    append(new)
+    assert sql(path, "SELECT schema, position FROM journal, head") == [(3, 1)]
+    new.close()
+
+
+def test_a_dead_run_of_an_older_omac_holds_up_nobody(path: Path, later: Callable[[], None]) -> None:
+    """A killed server is no reason to wait."""
+    old = opened(path, "old", living)
+    later()
+    new = opened(path, "new", dead, 3)
+    append(new)
+    assert sql(path, "SELECT schema FROM journal") == [(3,)]
+    new.close()
+    old.close()
+
+
+def test_an_older_run_is_refused_in_order(path: Path) -> None:
+    """A run that finds the format raised above its own appends nothing more, and says why."""
+    old = opened(path, "old", living)
+    append(old)
+    sql(path, "UPDATE journal SET schema = 3")
+    refusal = refused(lambda: append(old))
+    assert refusal.reason == "journal-newer"
+    assert "schema 3" in refusal.message
+    assert sql(path, "SELECT position FROM head") == [(1,)]
+    old.close()
+
+
+@pytest.mark.parametrize("change", ["UPDATE head SET position = 5", "DELETE FROM event WHERE position = 2"])
+def test_a_head_that_moved_is_noticed_by_the_next_append(path: Path, change: str) -> None:
+    """Nothing is appended behind a gap."""
+    journal = journal_at(path)
+    append(journal)
+    append(journal)
+    sql(path, change)
+    refusal = refused(lambda: append(journal))
+    assert refusal.reason == "journal-damaged"
+    assert any("omac journal repair" in command for command in refusal.fix)
+    journal.close()

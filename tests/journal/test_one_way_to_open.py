@@ -1,0 +1,44 @@
+"""A journal's file is opened by SQLite alone: closing any other descriptor of it drops the locks of the process."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+JOURNAL = Path(__file__).parents[2] / "journal"
+OPENERS = {"open", "connect", "create_engine", "read_bytes", "read_text", "write_bytes", "write_text", "copyfile"}
+ALLOWED = {
+    ("file.py", "_connect"): "sqlite3 alone, to read",
+    ("schema.py", "open_for_writing"): "SQLAlchemy, to write; and pooled connections of it",
+    ("schema.py", "open_for_reading"): "connections of file.py, pooled",
+    ("schema.py", "checkpoint"): "a pooled connection",
+    ("schema.py", "_create_file"): "O_EXCL: a file that nobody has open",
+    ("backup.py", "back_up"): "O_EXCL: a file that nobody has open",
+    ("backup.py", "_copy"): "sqlite3 alone, of the new file",
+    ("backup.py", "_sync"): "a folder",
+    ("recorder.py", "__enter__"): "a pooled connection",
+    ("mark.py", "read"): "a mark",
+    ("mark.py", "write"): "a mark",
+    ("spool.py", "_write"): "a record of the spool",
+    ("spool.py", "open_folder"): "a folder",
+    ("spool.py", "_create"): "a folder",
+    ("ingestion.py", "_content"): "a record of the spool",
+}
+
+
+def openings(path: Path) -> Iterator[tuple[str, str]]:
+    """Where a module opens something: its name, and that of the function."""
+    tree = ast.parse(path.read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in OPENERS:
+            around = [one for one in functions if one.lineno <= node.lineno <= (one.end_lineno or 0)]
+            yield path.name, max(around, key=lambda one: one.lineno).name if around else ""
+
+
+def test_the_places_that_open_something_are_known() -> None:
+    """A new one is looked at: it must not be a journal's file, but through SQLite or while nobody has it."""
+    found = {opening for path in JOURNAL.glob("*.py") for opening in openings(path)}
+    assert found == set(ALLOWED)

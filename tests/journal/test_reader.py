@@ -1,0 +1,118 @@
+"""The reader of commands: what it needs, what it tolerates, and what it refuses (its promises: test_recorder)."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from contract.journals import called, commit_now, journal_at, run_python, sqlite_recorder, texts
+from contract.recorder import group, insert, log, versions
+
+from omac.domain.ids import StreamId
+from omac.domain.recorded import Draft, Entry
+from omac.domain.refusal import Refusal
+from omac.journal.reader import Reader, ReadJournal
+
+from .damage import journal_of
+
+
+@pytest.fixture
+def filled(path: Path) -> Path:
+    """A journal with one stream of three versions and a log, closed."""
+    with closing(sqlite_recorder(str(path))) as recorder:
+        insert(recorder, [group(versions("a", 1, 2)), group(log("l", b"x"), versions("a", 3))])
+    return path
+
+
+@pytest.fixture
+def reader(filled: Path) -> Iterator[Reader]:
+    """It, open to read."""
+    with closing(Reader(str(filled))) as opened:
+        yield opened
+
+
+def change(path: Path, statement: str) -> None:
+    """Change the file as no omac does."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+def test_the_versions_of_a_stream(reader: Reader) -> None:
+    """An aggregate is read in the order of its versions; a log and a stream that nobody named have none."""
+    assert [(row.originator_version, row.state) for row in reader.versions("a")] == [
+        (1, b"a:1"),
+        (2, b"a:2"),
+        (3, b"a:3"),
+    ]
+    assert reader.versions("l") == reader.versions("nobody") == []
+
+
+def test_a_state_is_loaded(path: Path) -> None:
+    """A stream is folded to its state and version; without events it is what it begins as."""
+    draft = called("x")
+    with closing(journal_at(path)) as journal:
+        for version in (1, 2):
+            commit_now(journal, [Draft(StreamId("a"), version, draft.event)])
+    with closing(ReadJournal(str(path))) as reading:
+        loaded = reading.load(draft.stream, (), lambda state, event: (*state, event))
+        assert loaded == Entry(())
+        assert texts(list(reading.records())) == ["x", "x"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "read"),
+    [
+        ("DELETE FROM head", Reader.head),
+        ("DELETE FROM name WHERE text = 'a'", lambda reader: reader.select(1, 10)),
+        ("DROP TABLE name", lambda reader: reader.select(1, 10)),
+        ("DROP TABLE event", Reader.kinds),
+    ],
+)
+def test_a_missing_part_is_damage(filled: Path, statement: str, read: object) -> None:
+    """A journal that lacks something is called damaged, with a next step, by whoever comes to need it."""
+    change(filled, statement)
+    assert callable(read)
+    with pytest.raises(Refusal) as refused, closing(Reader(str(filled))) as opened:
+        read(opened)
+    assert refused.value.reason == "journal-damaged"
+    assert refused.value.fix
+
+
+def test_a_journal_without_its_schema_is_damaged(filled: Path) -> None:
+    """Without its schema nothing is known of a journal."""
+    change(filled, "DELETE FROM journal")
+    with pytest.raises(Refusal) as refused:
+        Reader(str(filled))
+    assert refused.value.reason == "journal-damaged"
+
+
+WATCHED = """
+    import os, sys
+    from omac.journal.reader import ReadJournal
+    opened = []
+    sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event == "open" else None)
+    journal = ReadJournal(sys.argv[1])
+    print(len(list(journal.records())))
+    journal.close()
+    assert sys.argv[1] not in map(str, opened), opened
+    heavy = {"sqlalchemy", "trio", "eventsourcing", "asyncio"} & set(sys.modules)
+    assert not heavy, heavy
+"""
+
+
+def test_reading_needs_little(path: Path) -> None:
+    """Nothing heavy is loaded, and SQLite alone opens the file: closing it elsewhere would drop SQLite's locks."""
+    with closing(journal_at(path)) as journal:
+        commit_now(journal, [Draft(StreamId("a"), 1, called("x").event)])
+    done = run_python(WATCHED, str(path))
+    assert (done.returncode, done.stdout) == (0, "1\n"), done
+
+
+def test_a_gap_is_not_passed_over(path: Path) -> None:
+    """Whoever reads in order notices a row that is missing, without folding anything."""
+    journal_of(path)
+    change(path, "DELETE FROM event WHERE position = 2")
+    with closing(ReadJournal(str(path))) as journal, pytest.raises(Refusal, match="position 2 is missing") as refused:
+        list(journal.records())
+    assert refused.value.reason == "journal-damaged"

@@ -1,0 +1,153 @@
+"""The repair of a journal: whatever is damaged, the rest can be used again, and nothing is thrown away."""
+
+import hashlib
+from itertools import count
+from pathlib import Path
+
+import pytest
+from contract.journals import called, commit_now, journal_at
+
+from omac.domain.ids import HostId
+from omac.domain.refusal import Refusal
+from omac.domain.set_aside import PositionEmptied, PositionSetAside
+from omac.journal.check import Finding, check
+from omac.journal.file import SCHEMA
+from omac.journal.reader import ReadJournal
+from omac.journal.repair import Repair
+from omac.projections.system import System
+
+from .damage import DAMAGE, append, encoded, history, journal_of, sql, stream
+
+
+def repair_of(path: Path, living: bool = False) -> Repair:
+    """The repair as the command does it."""
+    clock = count(10**6).__next__
+    return Repair(str(path), HostId("h"), "run-r", clock, lambda: System().apply, lambda *_: living)
+
+
+def findings(path: Path) -> list[Finding]:
+    """What the check finds."""
+    return check(str(path), System().apply)
+
+
+def rows(path: Path) -> list[tuple[object, ...]]:
+    """The whole journal, row by row."""
+    return [*sql(path, "SELECT * FROM event ORDER BY position"), *sql(path, "SELECT * FROM head")]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_journal_is_never_the_end(path: Path, damage: str) -> None:
+    """After a repair the check is clean, all that was sound is there, and the journal takes events again."""
+    journal_of(path)
+    DAMAGE[damage][0](path)
+    repair = repair_of(path)
+    planned = repair.plan()
+    before = rows(path)
+    assert rows(path) == before
+    assert repair.perform() == planned
+    assert findings(path) == []
+    journal = journal_at(path)
+    draft = called("after")
+    commit_now(journal, [draft])
+    records = list(journal.records())
+    journal.close()
+    touched = {finding.position for finding in planned}
+    events = {record.position: record.event for record in records}
+    sound = {number: draft.event for number, draft in enumerate(history(), 1) if number not in touched}
+    assert {position: events[position] for position in sound} == sound
+    System().replay(records)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_plan_changes_nothing(path: Path, damage: str) -> None:
+    """What would be done is known without doing it."""
+    journal_of(path)
+    DAMAGE[damage][0](path)
+    before = rows(path)
+    assert repair_of(path).plan()
+    assert rows(path) == before
+
+
+def test_the_bytes_are_kept(path: Path) -> None:
+    """The row is in the table beside, whole; an event in the journal names it and the digest of its bytes."""
+    journal_of(path)
+    sql(path, "UPDATE event SET body = x'c1c2' WHERE position = 6")
+    repair_of(path).perform()
+    assert sql(path, "SELECT record, position, stream, version, kind, run, actor, body FROM set_aside") == [
+        (10, 6, stream("a"), 2, "run.stopped", "run-1", "person", b"\xc1\xc2")
+    ]
+    journal = ReadJournal(str(path))
+    records = {record.position: record for record in journal.records()}
+    journal.close()
+    assert records[6].event == PositionEmptied()
+    assert (records[6].stream, records[6].version) == (stream("a"), 2)
+    said = records[10]
+    assert isinstance(said.event, PositionSetAside)
+    assert (said.stream, said.version, said.actor) == ("journal/h", None, "person")
+    assert (said.event.position, said.event.kind, said.event.stream) == (6, "run.stopped", stream("a"))
+    assert said.event.digest == "sha256:" + hashlib.sha256(b"\xc1\xc2").hexdigest()
+
+
+def test_a_named_position_and_what_follows_from_it(path: Path) -> None:
+    """Only what was named is set aside, and what cannot follow without it; another damage stays."""
+    journal_of(path)
+    sql(path, "UPDATE event SET body = x'c1' WHERE position IN (1, 3)")
+    done = repair_of(path).perform([1])
+    assert [finding.position for finding in done] == [1, 6]  # a run that never started cannot stop
+    assert [finding.position for finding in findings(path)] == [3]
+
+
+def test_a_sound_position_is_not_set_aside(path: Path) -> None:
+    """A repair is no way to take back what happened."""
+    journal_of(path)
+    with pytest.raises(Refusal) as refused:
+        repair_of(path).plan([3])
+    assert refused.value.reason == "misuse"
+    assert "position 3 is sound" in refused.value.message
+
+
+def test_later_events_still_follow(path: Path) -> None:
+    """An emptied position keeps its version, so a later event of its stream counts as before."""
+    journal_of(path)
+    version = append(path, stream("a"), 3, *encoded(history()[0].event))
+    sql(path, "UPDATE event SET body = x'c1' WHERE position = 1")
+    repair_of(path).perform()
+    assert findings(path) == []
+    assert sql(path, "SELECT version FROM event WHERE position = ?", version) == [(3,)]
+
+
+def test_not_while_a_run_has_it_open(path: Path) -> None:
+    """A journal that a living run uses is not repaired under it; a dead one does not matter."""
+    journal_of(path)
+    sql(path, "UPDATE event SET body = x'c1' WHERE position = 3")
+    sql(path, "INSERT INTO opened VALUES ('r1', 4711, 1, 'boot', '0.1', ?)", SCHEMA)
+    with pytest.raises(Refusal) as refused:
+        repair_of(path, living=True).plan()
+    assert refused.value.reason == "journal-in-use"
+    assert "pid 4711" in refused.value.message
+    assert repair_of(path, living=False).perform()
+
+
+def test_no_journal_is_made(path: Path) -> None:
+    """Where there is no journal, a repair says so and makes none."""
+    with pytest.raises(Refusal) as refused:
+        repair_of(path).plan()
+    assert refused.value.reason == "journal-unavailable"
+    assert not path.exists()
+
+
+def test_destroyed_pages(path: Path) -> None:
+    """What cannot be mended is refused with the ways that are left, and is not changed."""
+    journal_of(path)
+    content = bytearray(path.read_bytes())
+    for start in range(4096, len(content), 4096):
+        spoiled = bytearray(content)
+        spoiled[start : start + 4096] = b"\xa5" * 4096
+        path.write_bytes(spoiled)
+        try:
+            repair_of(path).perform()
+        except Refusal as refusal:
+            assert refusal.reason == "journal-damaged"  # noqa: PT017
+            assert refusal.fix  # noqa: PT017
+        else:
+            assert findings(path) == []

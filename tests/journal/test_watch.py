@@ -1,0 +1,169 @@
+"""The watch over a journal's files: what is acknowledged is on the disk under the journal's name, or omac says so."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from contract.journals import called, commit_now, journal_at, python, texts
+
+from omac.domain.refusal import Refusal
+from omac.journal.application import Journal
+from omac.journal.check import check
+from omac.journal.reader import ReadJournal
+from omac.projections.system import System
+
+
+def append(journal: Journal, *words: str) -> None:
+    """Append one event for each word."""
+    for word in words:
+        draft = called(word)
+        commit_now(journal, [draft])
+
+
+def read(path: Path) -> list[str]:
+    """What another process reads."""
+    with closing(ReadJournal(str(path))) as journal:
+        return texts(list(journal.records()))
+
+
+def refused(journal: Journal) -> Refusal:
+    """Why nothing can be appended."""
+    with pytest.raises(Refusal) as caught:
+        append(journal, "lost")
+    assert caught.value.reason == "journal-unavailable"
+    assert any(command.startswith("omac journal check") for command in caught.value.fix)
+    return caught.value
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log."""
+    return path.with_name(f"{path.name}-wal")
+
+
+@pytest.mark.parametrize("removed", [("-wal",), ("-wal", "-shm")])
+def test_a_log_that_is_removed(path: Path, removed: tuple[str, ...]) -> None:
+    """Nothing more is acknowledged, and all that was is in the journal, for the next to read."""
+    journal = journal_at(path)
+    append(journal, "a", "b", "c")
+    for suffix in removed:
+        path.with_name(f"{path.name}{suffix}").unlink()
+    for _ in range(2):
+        refusal = refused(journal)
+        assert "write-ahead log" in refusal.message
+        assert "nothing is lost" in refusal.message
+    assert read(path) == ["a", "b", "c"]
+    journal.close()
+    again = journal_at(path)
+    append(again, "d")
+    again.close()
+    assert read(path) == ["a", "b", "c", "d"]
+
+
+def test_a_log_that_is_replaced(path: Path) -> None:
+    """A log of another process is not written over by what an older one held."""
+    journal = journal_at(path)
+    append(journal, "a")
+    shutil.copy(log_of(path), log_of(path).with_name("other"))
+    os.replace(log_of(path).with_name("other"), log_of(path))
+    assert "was replaced" in refused(journal).message
+    journal.close()
+
+
+def test_a_log_that_is_cut(path: Path) -> None:
+    """A log that shrank has lost what it held: omac does not go on as if nothing had happened."""
+    journal = journal_at(path)
+    append(journal, "a", "b")
+    os.truncate(log_of(path), 0)
+    assert "was cut" in refused(journal).message
+    with pytest.raises(Refusal):
+        journal.store.head()
+
+
+def test_a_journal_that_is_cut(path: Path) -> None:
+    """The same for the file itself."""
+    journal = journal_at(path)
+    append(journal, "a")
+    journal.store.checkpoint()
+    os.truncate(path, 4096)
+    assert "was cut" in refused(journal).message
+
+
+def test_a_journal_that_comes_back(path: Path) -> None:
+    """A journal that was moved away and put back is taken up again: it is the same file."""
+    journal = journal_at(path)
+    append(journal, "a")
+    away = path.with_name("away.db")
+    path.rename(away)
+    assert "was removed" in refused(journal).message
+    away.rename(path)
+    append(journal, "b")
+    journal.close()
+    assert read(path) == ["a", "b"]
+
+
+def test_checkpoints_and_other_processes_are_no_loss(path: Path) -> None:
+    """What SQLite itself does to the files, here and in other processes, is not taken for damage."""
+    journal = journal_at(path)
+    for number in range(30):
+        append(journal, *(f"{number}-{entry}" for entry in range(5)))
+        journal.store.checkpoint()
+        other = journal_at(path, "other")
+        append(other, "other")
+        other.close()
+        with closing(sqlite3.connect(path)) as beside:
+            beside.execute("SELECT count(*) FROM event").fetchone()
+    journal.close()
+    assert len(read(path)) == 30 * 6
+
+
+def test_a_copy_of_a_new_journal_is_a_journal(path: Path, tmp_path: Path) -> None:
+    """From the moment it is made, the file alone has its tables."""
+    journal = journal_at(path)
+    shutil.copy(path, tmp_path / "copy.db")
+    append(journal, "a", "b")
+    journal.store.checkpoint()
+    shutil.copy(path, tmp_path / "later.db")
+    journal.close()
+    assert read(tmp_path / "copy.db") == []
+    assert read(tmp_path / "later.db") == ["a", "b"]
+
+
+def test_a_cut_log_that_others_have_open_is_not_written_over(path: Path) -> None:
+    """A reader keeps the index of a log that is gone: who opens the journal meanwhile is refused, and harms nothing."""
+    writer = """
+        import os, sys
+        from pathlib import Path
+        from contract.journals import called, commit_now, journal_at
+        from omac.domain.recorded import Cause
+        from omac.journal.codec import Versioned
+        journal = journal_at(Path(sys.argv[1]))
+        for number in range(60):
+            draft = called(str(number) * 500)
+            commit_now(journal, [draft])
+        print("written", flush=True)
+        sys.stdin.read()
+        os.truncate(sys.argv[1] + "-wal", 0)
+        os._exit(0)
+    """
+    with python(writer, str(path), stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "written\n"
+        reader = ReadJournal(str(path))
+        assert reader.store.head() == 60
+        process.stdin.close()
+        process.wait()
+    with pytest.raises(Refusal) as caught:
+        journal_at(path)
+    assert caught.value.reason == "journal-unavailable"
+    assert caught.value.fix[0].startswith("fuser ")
+    reader.close()
+    journal = journal_at(path)
+    append(journal, "again")
+    journal.close()
+    assert read(path)[-1] == "again"
+    assert check(str(path), System().apply) == []

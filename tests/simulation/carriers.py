@@ -1,0 +1,354 @@
+"""All carriers at once on one journal: live engines, opened journals and the spool, among faults, for one seed.
+
+What callers were told (`simulation/processes.py`) is compared with what is durable in the end. A seed reproduces the
+choices (not the operating system's timing).
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import trio
+from contract.commands import COMMANDS, HOST, STARTED, WORKDIR
+from contract.launches import REFUSED, REQUEST, Program
+from simulation.processes import EARLY_NS, Copies, Host, Killed, Live, Opened, Process, Simulation
+
+from omac.domain import access, directory, ids, run, sidecar
+from omac.domain.hidden import Hidden
+from omac.domain.ids import StreamId
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.place import Place
+from omac.domain.recorded import Cause, Recorded
+from omac.domain.refusal import Refusal
+from omac.domain.settings import SETTINGS
+from omac.domain.skill import FoundSkill, Meta, SidecarMeta
+from omac.journal import inbox as inboxes
+from omac.journal.reader import ReadJournal
+from omac.projections.status import status_of
+from omac.projections.system import System
+from omac.services.credentials import Credentials, Values
+from omac.services.finding import Candidate
+from omac.services.kernel.ingestion import WAIT_NS, ingest
+from omac.services.kernel.intake import settle_lost
+from omac.services.kernel.recovery import recover, unended_runs
+from omac.services.registering import Registering
+from omac.services.settings import change_setting
+
+LIVES = 2  # servers, one after the other
+COMMANDERS = 2  # people who type commands, side by side
+COMMANDS_EACH = 3
+BESIDE = 1  # runs of `omac start`
+PROGRAMS = 6  # that report into the spool
+SCHEDULE_S = 60.0  # a schedule that takes longer is stuck
+PERSON = Cause("person")
+SKILLS = ("echo", "slack")
+BUGS = ("unfoldable", "out-of-order", "journal-damaged", "journal-newer")  # reasons that no fault here explains
+
+
+def candidate(name: str) -> Candidate:
+    """A skill as a command finds it."""
+    folder = f"{WORKDIR}/.agents/skills"
+    meta = Meta(name, sidecar=SidecarMeta(("run", name), name))
+    return Candidate(Place(WORKDIR), FoundSkill(name, "agents", folder, f"{folder}/{name}", "sha256:1", meta))
+
+
+async def command(simulation: Simulation) -> None:
+    """One command line of a person: the journal opened, the spool taken in, one use case, the journal closed."""
+    chance = simulation.chance
+    with simulation.process("command") as process:
+        execution = Opened(process)
+        with suppress(Refusal):
+            await ingest(simulation.inbox, execution)
+        await simulation.pause()
+        credentials = Credentials(execution, simulation.secrets, bytes(32), lambda: simulation.changing)
+        registering = Registering(execution, Copies(), credentials)  # type: ignore[arg-type]  # as far as it is used
+        skill = candidate(chance.choice(SKILLS))
+        scope, values = skill.place.scope, Values({"KEY": Hidden(str(simulation.number()))}, {"LEVEL": "1"})
+        stream = ids.registration_stream(HOST, scope, "agents", skill.skill.name)
+        match chance.randrange(7):
+            case 0:
+                await expected(registering.approve(skill))
+            case 1:
+                await expected(registering.revoke(skill))
+            case 2:
+                await expected(registering.register(skill, values))
+            case 3:
+                await expected(registering.deregister(stream))
+            case 4:
+                await expected(credentials.give(scope, skill.skill.name, "sha256:1", values, PERSON, base="agents"))
+            case 5:
+                await expected(credentials.take(scope, skill.skill.name, ["KEY", "LEVEL"], PERSON))
+            case _:
+                value = chance.choice(["vault", "keychain"])
+                await expected(change_setting(execution, File(simulation).changing, SETTINGS["secrets.store"], value))
+
+
+class File:
+    """The settings file of the user, locked by whoever changes it."""
+
+    origin = "settings.toml"
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._settings = simulation.settings
+        self.present = self._settings.get("secrets.store")
+        self._value: str | None = None
+
+    @contextmanager
+    def changing(self, _: object, value: str | None) -> Iterator["File"]:
+        self._value = value
+        yield self
+
+    def write(self) -> None:
+        self._settings["secrets.store"] = self._value
+
+
+async def expected(work: Awaitable[object]) -> None:
+    """Do it; a refusal that a fault explains is none of our business, any other is a defect."""
+    try:
+        await work
+    except Refusal as refusal:
+        if refusal.reason in BUGS:
+            raise AssertionError(str(refusal)) from refusal
+
+
+@asynccontextmanager
+async def running(simulation: Simulation, process: Process, *, beside: bool) -> Any:
+    """A live engine that has recovered what the dead left and is recorded as started."""
+    engine = Live(process, beside=beside)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(engine.keep_writing)
+        await recover(
+            engine,
+            Host(),
+            lambda name, _: name in simulation.living,
+            lambda: simulation.recovering,  # type: ignore[arg-type]
+        )
+        stream = ids.run_stream(HOST, process.run)
+        await engine.execute(run.AGGREGATE, stream, run.Start(STARTED), PERSON)
+        yield engine, nursery
+        await engine.execute(run.AGGREGATE, stream, run.Stop("asked to"), PERSON)
+        nursery.cancel_scope.cancel()
+
+
+async def live(simulation: Simulation, name: str, steps: int, *, beside: bool = False) -> None:
+    """A server, or a run beside it: directories, sidecars, accesses and the spool, until it ends or is killed."""
+    with simulation.process(name) as process:
+        try:
+            async with running(simulation, process, beside=beside) as (engine, nursery):
+                if not beside:
+                    nursery.start_soon(intake, simulation, engine)
+                for _ in range(steps):
+                    process.require_alive()
+                    await expected(step(simulation, engine))
+                    await simulation.pause()
+                if simulation.chance.random() < 0.4:
+                    process.killed = True
+                    raise Killed
+        except* Refusal as refusals:  # it could not start, or not say how it ended
+            for refusal in leaves(refusals):
+                assert isinstance(refusal, Refusal)
+                assert refusal.reason not in BUGS, refusal
+
+
+async def intake(simulation: Simulation, engine: Live) -> None:
+    """What a server does about the spool, in quick succession."""
+    while True:
+        await expected(ingest(simulation.inbox, engine))
+        await simulation.pause()
+
+
+async def step(simulation: Simulation, engine: Live) -> None:
+    """One thing that happens in a server."""
+    chance = simulation.chance
+    name = f"{engine.seat}-{chance.randrange(2)}"
+    place = ids.directory_stream(engine.seat, ids.workdir_id(name))
+    runs = ids.sidecar_stream(engine.seat, ids.workdir_id(name), "echo")
+    log = ids.access_stream(HOST)
+    match chance.randrange(6):
+        case 0 | 1:
+            with suppress_offline():
+                await engine.execute(directory.AGGREGATE, place, chance.choice(COMMANDS["directory"]), PERSON)
+        case 2 | 3:
+            await engine.execute(sidecar.AGGREGATE, runs, chance.choice(COMMANDS["sidecar"]))
+        case 4:
+            recorded = engine.revoke(directory.AGGREGATE, place, directory.RequestDeactivation("asked to"))
+            with trio.move_on_after(0.05):
+                await recorded.wait()
+        case _:
+            fact = access.AccessRequested(WORKDIR, "echo", "echo", None, "GET", "/")
+            (request,) = await engine.record([Addressed(access.AGGREGATE, log, fact)], Cause("agent"))
+            outcome = access.AccessCompleted(request.position, 200, 0, 5, 1_000)
+            engine.record_soon([Addressed(access.AGGREGATE, log, outcome)], Cause("omac", None, request.position))
+
+
+@contextmanager
+def suppress_offline() -> Iterator[None]:
+    """A directory that is offline refuses what it would have to be online for."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.reason != "directory-offline":
+            raise
+
+
+async def sandboxed(simulation: Simulation) -> None:
+    """What `omac sandbox run` and `omac hook` report, in and out of order, late and twice."""
+    chance, program = simulation.chance, simulation.program
+    name = f"l{simulation.number()}"
+    if chance.random() < 0.3:
+        path = program.deny(f"d{name}", path=f"/w/{name}")
+        simulation.spooled[Path(path).name] = ids.guard_stream(HOST), f"/w/{name}"
+        if chance.random() < 0.3:
+            _copy(simulation, Path(path))
+        return
+    steps = chance.choice([("launch-requested", "launched", "exited"), ("launch-requested", "exited"), ("denied",)])
+    reports = list(enumerate(steps, 1))
+    if chance.random() < 0.3:
+        chance.shuffle(reports)
+    for version, kind in reports:
+        paths = _report(program, name, kind, version)
+        simulation.spooled[paths.name] = ids.sandbox_stream(HOST, ids.LaunchId(name)), kind
+        if chance.random() < 0.15:
+            _copy(simulation, paths)
+        await simulation.pause()
+
+
+def _report(program: Program, launch: str, kind: str, version: int) -> Path:
+    fields: dict[str, dict[str, Any]] = {
+        "launch-requested": REQUEST, "launched": {"pid": 43}, "exited": {"status": 0}, "denied": REFUSED,
+    }  # fmt: skip
+    return Path(program.put(f"sandbox.{kind}", fields[kind], launch, version))
+
+
+def _copy(simulation: Simulation, file: Path) -> None:
+    """The same record in a second file, under a later name: it is not the name of the record in it."""
+    later = f"{int(file.name[:20]) + 1:020d}{file.name[20:]}"
+    with suppress(FileNotFoundError):  # it is taken in already
+        shutil.copyfile(file, file.with_name(later))
+        simulation.spooled[later] = ids.guard_stream(HOST), f"copy of {file.name}"
+
+
+# ---- a schedule, and what must hold after it ----
+
+
+async def schedule(folder: Path, seed: int) -> int:
+    """Drive one schedule in an empty folder and check it; returns how many events there are. Raises AssertionError."""
+    simulation = Simulation(folder, seed)
+    try:
+        with _quick(), trio.fail_after(SCHEDULE_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_repeat, LIVES, lambda: live(simulation, "server", 10))
+                nursery.start_soon(_repeat, BESIDE, lambda: live(simulation, "beside", 8, beside=True))
+                nursery.start_soon(_repeat, PROGRAMS, lambda: sandboxed(simulation))
+                for _ in range(COMMANDERS):
+                    nursery.start_soon(_repeat, COMMANDS_EACH, lambda: command(simulation))
+            simulation.faults = False
+            return await _settle(simulation)
+    finally:
+        simulation.clean()
+
+
+async def _repeat(times: int, work: Callable[[], Awaitable[None]]) -> None:
+    for _ in range(times):
+        await work()
+
+
+@contextmanager
+def _quick() -> Iterator[None]:
+    """Pauses between tries are short, and a process that is gone removes no file."""
+    remove = inboxes.Pass.remove
+
+    def remove_if_alive(self: inboxes.Pass, names: Sequence[str]) -> None:
+        process = getattr(self._clock, "__self__", None)
+        if not (isinstance(process, Process) and process.killed):
+            remove(self, names)
+
+    with (
+        mock.patch("omac.journal.writer.RETRY_S", 0.002),
+        mock.patch("omac.journal.writer.POLL_S", 0.002),
+        mock.patch("omac.services.kernel.engine.RETRY_S", 0.002),
+        mock.patch.object(inboxes.Pass, "remove", remove_if_alive),
+    ):
+        yield
+
+
+async def _settle(simulation: Simulation) -> int:
+    """The last server takes in and settles what is left; then everything is compared."""
+    with simulation.process("last") as process:
+        async with running(simulation, process, beside=False) as (engine, _):
+            simulation.now += WAIT_NS + 2 * EARLY_NS  # whose beginning has not come by now, is set aside
+            while simulation.inbox.names():
+                await ingest(simulation.inbox, engine)
+            await settle_lost(engine, lambda *_: False, "boot", lambda: ingest(simulation.inbox, engine))  # type: ignore[arg-type,return-value]
+            await engine.catch_up()
+            records = _durable(simulation.path)
+            system = System().replay(records)
+            assert status_of(system) == status_of(engine.system), "the live state is what a replay gives"
+            assert unended_runs(engine) == {process.run}, "every dead run is settled"
+            assert not system.accesses.open, "every access has an outcome"
+            assert not [entry for entry in system.sandboxes.entries.values() if entry.state.live]
+        assert not process.killed
+    records = _durable(simulation.path)
+    _check_order(records)
+    _check_notes(simulation, records)
+    _check_spool(simulation, records)
+    return len(records)
+
+
+def _durable(path: str) -> list[Recorded]:
+    reader = ReadJournal(path)
+    try:
+        return list(reader.records())
+    finally:
+        reader.close()
+
+
+def _check_order(records: Sequence[Recorded]) -> None:
+    assert [recorded.position for recorded in records] == list(range(1, len(records) + 1))
+    times = [recorded.at for recorded in records]
+    assert times == sorted(times), "recorded time runs back"
+    versions: dict[StreamId, int] = {}
+    for recorded in records:
+        if recorded.version is not None:
+            assert recorded.version == versions.get(recorded.stream, 0) + 1, recorded
+            versions[recorded.stream] = recorded.version
+
+
+def _check_notes(simulation: Simulation, records: Sequence[Recorded]) -> None:
+    """What was acknowledged is there, once and as it was told; what was refused is not there."""
+    durable = Counter(recorded.correlation for recorded in records)
+    for note in simulation.notes:
+        if note.records is None:
+            continue
+        own = [recorded for recorded in note.records if recorded.correlation == note.tag]
+        assert durable[note.tag] == len(own), ("told", note, "durable", durable[note.tag])
+        for recorded in note.records:
+            assert records[recorded.position - 1] == recorded
+
+
+def _check_spool(simulation: Simulation, records: Sequence[Recorded]) -> None:
+    """Every file is in the journal, once, or among the rejected; none is in both."""
+    kinds = {"LaunchRequested": "launch-requested", "Launched": "launched", "Exited": "exited", "Denied": "denied"}
+    durable = Counter(
+        (recorded.stream, kinds.get(name := type(recorded.event).__name__) or getattr(recorded.event, "path", name))
+        for recorded in records
+        if recorded.happened is not None
+    )
+    folder = simulation.spool / inboxes.REJECTED
+    rejected = Counter(path.name for path in folder.iterdir()) if folder.is_dir() else Counter[str]()
+    for name, what in simulation.spooled.items():
+        assert durable[what] + rejected[name] == 1, (name, what, durable[what], rejected[name])
+
+
+def leaves(problems: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group of groups."""
+    if isinstance(problems, BaseExceptionGroup):
+        for problem in problems.exceptions:
+            yield from leaves(problem)
+    else:
+        yield problems

@@ -1,0 +1,97 @@
+"""Anybody on the machine may connect to omac's TCP ports: that neither ends omac nor keeps its user out."""
+
+import os
+import resource
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from real_omac import Omac, Serving, curl, eventually, omac_in, stays
+from streaming_skill import META, PROGRAM
+
+DESCRIPTORS_MAX = 512  # of the server: fewer than the connections that are made
+
+
+class Scene:
+    """A server with few descriptors, and a project whose skill is ready."""
+
+    def __init__(self, omac: Omac) -> None:
+        self.omac = omac
+        self.project = omac.root / "p"
+        omac.skill(self.project, "own", META.format(name="own"), PROGRAM)
+        omac.approve(self.project, "own")
+        limit = ("prlimit", f"--nofile={DESCRIPTORS_MAX}:{DESCRIPTORS_MAX}")
+        serve = ("serve", "--no-inner", "--json", "--root", str(omac.root))
+        self.server: Serving = omac.start(*serve, within=limit).await_ready()
+        self.skill = self.server.skill(self.project, "own")["base"]
+        self.bearer = f"Authorization: Bearer {self.server.token}"
+
+    def port(self, listener: str) -> tuple[str, int]:
+        host, _, port = self.server.ready[f"{listener}_base"].removeprefix("http://").partition(":")
+        return host, int(port)
+
+    def works(self) -> None:
+        """The private socket, the bearer of the token and the skill's caller are all served."""
+        assert self.server.call("dirs").status == 200
+        assert self.server.call_tcp("dirs", "-H", self.bearer).status == 200
+        assert curl(f"{self.skill}/x").status == 200
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with omac_in(tmp_path_factory.mktemp("scene")) as omac:
+        yield Scene(omac)
+
+
+@pytest.mark.parametrize("listener", ["control", "facade"])
+def test_idle_connections_keep_nobody_out(scene: Scene, listener: str) -> None:
+    """More of them than omac has descriptors: it holds a share of them, and closes the oldest for the next."""
+    with ExitStack() as held:
+        for _ in range(DESCRIPTORS_MAX):
+            held.enter_context(socket.create_connection(scene.port(listener), timeout=10))
+        assert scene.server.descriptors() < DESCRIPTORS_MAX / 2
+        scene.works()
+    assert scene.server.said() == ""
+
+
+@pytest.mark.parametrize("listener", ["control", "facade"])
+def test_half_heads_keep_nobody_out(scene: Scene, listener: str) -> None:
+    """The same with heads that never end, on all listeners."""
+    with ExitStack() as held:
+        for _ in range(DESCRIPTORS_MAX):
+            sock = held.enter_context(socket.create_connection(scene.port(listener), timeout=10))
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: loc")
+        scene.works()
+    assert scene.server.said() == ""
+
+
+def test_a_polite_caller_holds_nothing(scene: Scene) -> None:
+    """A connection that its caller closes costs no descriptor from then on, whether it was served or refused."""
+    before = scene.server.descriptors()
+    for number in range(100):
+        assert scene.server.call_tcp("dirs", *(("-H", scene.bearer) if number % 2 else ())).status in (200, 401)
+    eventually(lambda: scene.server.descriptors() <= before + 2, 3.0, f"at most {before + 2} descriptors")
+
+
+def test_without_a_descriptor_omac_goes_on_trying(scene: Scene) -> None:
+    """All descriptors gone for two seconds while a sidecar ends: omac says so in a few lines and goes on; afterwards
+    it answers and the sidecar is back."""
+    pid = scene.server.process.pid
+    (sidecar,) = scene.server.call("status").json()["sidecars"]
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        with socket.socket(socket.AF_UNIX) as waiting:
+            waiting.connect(scene.server.ready["control_socket"])
+            os.kill(sidecar["pid"], signal.SIGKILL)
+            stays(lambda: scene.server.process.poll() is None, 2.0, "omac")
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    eventually(lambda: curl(f"{scene.skill}/x").status == 200, 10.0, "the sidecar's return")
+    scene.works()
+    said = scene.server.said()
+    assert "Too many open files" in said
+    assert "Traceback" not in said
+    assert len(said.splitlines()) < 12, said

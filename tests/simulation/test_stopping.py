@@ -1,0 +1,153 @@
+"""The end of a server: who waits gets an answer, who does not read is not waited for, and a second signal is obeyed."""
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_omac import CURL, Omac, Serving, eventually, omac_in, parse_answer
+from streaming_skill import META, PROGRAM
+
+from omac.domain.directory import Deactivated
+from omac.domain.run import RunStopped
+
+MUTE = "name: mute\nsidecar:\n  command: [sleep, '600']\n  mount: mute\n  health: {timeout_ms: 120000}\n"
+
+
+@pytest.fixture
+def omac(tmp_path: Path) -> Iterator[Omac]:
+    with omac_in(tmp_path) as mine:
+        yield mine
+
+
+def online(omac: Omac, *, stubborn: bool = False) -> tuple[Serving, dict[str, str], Path]:
+    """A server with a project whose skill `own` streams; with the skill's address and the project."""
+    project = omac.root / "p"
+    source = omac.skill(project, "own", META.format(name="own"), PROGRAM)
+    if stubborn:
+        (source / "stubborn").touch()
+    omac.approve(project, "own")
+    server = omac.serve()
+    return server, server.skill(project, "own"), project
+
+
+def flooded(sock: socket.socket, request: bytes) -> socket.socket:
+    """A connection full of calls whose answers nobody reads."""
+    sock.settimeout(1)
+    with contextlib.suppress(OSError):
+        for _ in range(200_000):
+            sock.sendall(request * 10)
+    return sock
+
+
+def test_clients_that_never_read_do_not_hold_up_the_end(omac: Omac) -> None:
+    """By TCP with the token, by the private socket, and through the facade: omac ends in order all the same."""
+    server, skill, _ = online(omac)
+    bearer = f"Authorization: Bearer {server.token}\r\n"
+    head = "GET /__omac__/status HTTP/1.1\r\nHost: localhost\r\n"
+    tcp, unix, facade = socket.socket(), socket.socket(socket.AF_UNIX), socket.socket()
+    with tcp, unix, facade:
+        for sock, base in ((tcp, server.ready["control_base"]), (facade, server.ready["facade_base"])):
+            host, _, port = base.removeprefix("http://").partition(":")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.connect((host, int(port)))
+        unix.connect(server.ready["control_socket"])
+        flooded(tcp, f"{head}{bearer}\r\n".encode())
+        flooded(unix, f"{head}\r\n".encode())
+        path = skill["base"].removeprefix(server.ready["facade_base"])
+        facade.sendall(f"GET {path}/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert server.call("dirs").status == 200
+        assert server.end(seconds=10) == 0, server.said()
+    assert server.said() == ""
+    assert isinstance(omac.events()[-1].event, RunStopped)
+
+
+def test_callers_that_wait_are_answered(omac: Omac) -> None:
+    """SIGTERM while an activation waits for its sidecar and a skill for its answer: both callers get 503 `stopping` as
+    JSON; a caller of deactivate gets what it asked for."""
+    server, skill, project = online(omac, stubborn=True)
+    slow = omac.root / "slow"
+    omac.skill(slow, "mute", MUTE)
+    omac.approve(slow, "mute")
+    socket_path = server.ready["control_socket"]
+
+    def asking(action: str, directory: Path) -> subprocess.Popen[bytes]:
+        body = json.dumps({"dir": str(directory)})
+        url = f"http://localhost/__omac__/{action}"
+        return subprocess.Popen([*CURL, "-i", "--unix-socket", socket_path, "-d", body, url], stdout=subprocess.PIPE)
+
+    def states() -> dict[str, str]:
+        return {one["dir"]: one["state"] for one in server.call("dirs").json()["dirs"]}
+
+    calling = subprocess.Popen([*CURL, "-i", f"{skill['base']}/silent"], stdout=subprocess.PIPE)
+    with calling, asking("activate", slow) as activating:
+        eventually(lambda: states().get(str(slow)) == "activating", 5.0, "the activation")
+        eventually(lambda: server.call("status").json()["accesses"]["open"] == 1, 5.0, "the call of the skill")
+        server.process.send_signal(signal.SIGTERM)
+        with asking("deactivate", project) as deactivating:
+            assert server.process.wait(20) == 0, server.said()
+            answers = [parse_answer(each.communicate()[0]) for each in (calling, activating, deactivating)]
+    assert [(one.status, one.headers.get("x-omac-reason")) for one in answers] == [
+        (503, "stopping"),
+        (503, "stopping"),
+        (200, None),
+    ]
+    assert answers[0].json()["error"] == "stopping"
+    assert answers[1].json()["reason"] == "stopping"
+    assert answers[2].json() == {"dir": str(project), "status": "deactivated"}
+    assert [(row["path"], row["outcome"], row["reason"]) for row in omac.audit()] == [
+        ("/silent", "aborted", "stopping"),
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_omac_at_once_and_in_order(omac: Omac, number: signal.Signals) -> None:
+    """A sidecar that ignores the request to end is killed without its grace; all is recorded, nothing is left."""
+    server, _, _ = online(omac, stubborn=True)
+    server.process.send_signal(number)
+    eventually(lambda: server.call("dirs").json()["dirs"][0]["state"] == "deactivating", 3.0, "the stop to begin")
+    begun = time.monotonic()
+    assert server.end(number, seconds=3) == 0, server.said()
+    assert time.monotonic() - begun < 3
+    assert omac.left() == []
+    kinds = [type(one.event) for one in omac.events()[-2:]]
+    assert kinds == [Deactivated, RunStopped]
+
+
+STALLING = """\
+import os, time
+from omac.journal.application import Journal
+commit = Journal.commit
+def stalled(journal, groups):
+    while os.path.exists(os.environ["STALLED"]):
+        time.sleep(0.05)
+    return commit(journal, groups)
+Journal.commit = stalled
+"""
+
+
+def test_a_journal_that_stalls_does_not_hold_up_the_end(omac: Omac) -> None:
+    """Two signals while a commit hangs, as on a disk that is gone: omac ends within the bounds of its steps, says that
+    the journal is why, and leaves no process behind."""
+    project = omac.root / "p"
+    omac.skill(project, "own", META.format(name="own"), PROGRAM)
+    omac.approve(project, "own")
+    patch, mark = omac.folder / "patch", omac.folder / "stalled"
+    patch.mkdir()
+    (patch / "sitecustomize.py").write_text(STALLING)
+    server = omac.serve(extra={"PYTHONPATH": str(patch), "STALLED": str(mark)})
+    server.activate(project)
+    mark.touch()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.call("dirs").status == 200  # the loop has gone round: the two do not become one
+    assert server.end(seconds=25) != 0
+    assert "takes no records" in server.said()
+    assert "Traceback" not in server.said()
+    assert omac.left() == []
+    mark.unlink()
+    assert omac.serve().end() == 0

@@ -1,0 +1,119 @@
+"""DESIGN section 2, "One way in": nothing outside of the journal and the execution path appends.
+
+The import contract "Only the execution path appends to the journal" keeps modules from the writer and the recorder;
+these tests find whoever appends through a journal that was handed to it, or past all of it.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("domain", "journal", "projections", "services", "adapters", "tools")
+
+APPENDS = ("commit", "save", "insert_events", "submit", "submit_soon")  # methods that make events durable
+APPENDING = {
+    "journal/application.py": {"save"},
+    "journal/writer.py": {"commit"},
+    "services/kernel/engine.py": {"submit", "submit_soon"},
+    "services/kernel/opened.py": {"commit"},
+}
+STATEMENTS = ("insert", "update", "delete")  # of SQLAlchemy Core
+SQL = re.compile(r"\s*(insert (or \w+ )?into|replace into|update .* set|delete from)\b", re.IGNORECASE | re.DOTALL)
+WRITES_SQL = {f"journal/{name}.py" for name in ("recorder", "schema", "format", "repair", "backup")}
+WRITES_EVENTS = {"journal/recorder.py", "journal/repair.py"}  # a repair replaces rows in a transaction of its own
+EVENTS = re.compile(r".*\b(into|update|from) event\b", re.IGNORECASE | re.DOTALL)
+OPENS = ("open_for_writing", "SqlRecorder", "Writer")  # makers of what can append
+MAKING = {
+    "journal/opening.py": {"open_for_writing", "SqlRecorder"},
+    "journal/repair.py": {"open_for_writing"},
+    "services/kernel/engine.py": {"Writer"},
+}
+
+
+def calls_of(tree: ast.AST, names: tuple[str, ...]) -> Iterator[str]:
+    """The names among `names` that are called in a module: as functions, or as methods of whatever object."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in names:
+                yield called
+        elif isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load):
+            yield node.attr  # handed on to be called, as in capture(journal.commit, groups)
+        elif isinstance(node, ast.Constant) and node.value in names:
+            yield str(node.value)  # getattr(journal, "commit")
+
+
+def sql_of(tree: ast.AST) -> Iterator[str]:
+    """The statements in a module that change a database: made by SQLAlchemy's functions, or written as text."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="sa"), attr=name), args=[table, *_]) if (
+                name in STATEMENTS
+            ):
+                yield f"{name} into {getattr(table, 'id', '')}"
+            case ast.Constant(value=str(text)) if SQL.match(text):
+                yield text
+
+
+def modules_with(find: Callable[[ast.AST], Iterator[str]]) -> dict[str, set[str]]:
+    """What is found in each module of omac, by its path, where anything is."""
+    found: dict[str, set[str]] = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if names := set(find(ast.parse(path.read_text()))):
+                found[str(path.relative_to(ROOT))] = names
+    return found
+
+
+def test_only_the_execution_path_appends() -> None:
+    """The application saves, the writer commits for the engine, an opened journal commits for itself; nobody else."""
+    assert modules_with(lambda tree: calls_of(tree, APPENDS)) == APPENDING
+
+
+def test_only_the_store_writes_sql() -> None:
+    """Nobody comes to the tables past the recorder."""
+    written = modules_with(sql_of)
+    assert written.keys() == WRITES_SQL
+    events = {module for module, statements in written.items() if any(map(EVENTS.match, statements))}
+    assert events == WRITES_EVENTS
+
+
+def test_only_the_opening_makes_what_can_append() -> None:
+    """A journal is opened for writing in one place, and a writer runs in an engine."""
+    assert modules_with(lambda tree: calls_of(tree, OPENS)) == MAKING
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "journal.save(event)",
+        "self._journal.commit(groups)",
+        "outcome.capture(journal.commit, groups)",
+        'getattr(journal, "insert_events")(rows)',
+        "await engine._writer.submit(drafts)",
+    ],
+)
+def test_a_second_door_is_found(line: str) -> None:
+    """In whatever spelling it is written."""
+    code = f"async def f():\n    {line}\n"
+    assert list(calls_of(ast.parse(code), APPENDS))
+
+
+@pytest.mark.parametrize("line", ["sa.insert(EVENT)", 'raw.execute("INSERT INTO event VALUES (1)")'])
+def test_sql_past_the_recorder_is_found(line: str) -> None:
+    """Made, or written as text."""
+    assert list(sql_of(ast.parse(line)))
+
+
+def test_the_import_contract_protects_writer_and_recorder() -> None:
+    """import-linter enforces it (`./test`); here only that nobody has opened the contract."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (door,) = [one for one in contracts if one["type"] == "protected"]
+    assert {"omac.journal.writer", "omac.journal.recorder"} <= set(door["protected_modules"])
+    assert set(door["allowed_importers"]) == {"omac.journal", "omac.services.kernel"}
+    assert not door.get("ignore_imports")

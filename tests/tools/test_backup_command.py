@@ -1,0 +1,101 @@
+"""`omac journal backup` and `omac journal restore`, and a journal that was lost: nothing begins over in silence."""
+
+import json
+import shutil
+from pathlib import Path
+
+from real_omac import Omac, eventually
+
+
+def position(omac: Omac) -> int:
+    """How far the journal goes."""
+    return int(json.loads(omac.ok("journal", "check", "--json"))["position"])
+
+
+def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
+    """A backup beside a server; the journal gone: every command refuses, until it is restored."""
+    project = omac.project("shop", "echo")
+    serving = omac.serve()
+    omac.approve(project, "echo")
+    copy = tmp_path / "copy.db"
+    made = json.loads(omac.ok("journal", "backup", str(copy), "--json"))
+    assert made["path"] == str(copy)
+    refused = omac.run("journal", "restore", str(copy), "--yes")
+    assert refused.status == 5
+    assert f"pid {serving.process.pid}" in refused.err
+    serving.end()
+    assert position(omac) > made["position"]
+    (omac.state / "journal.db").unlink()
+    approve = ("approve", "echo", "--workdir", str(project))
+    for command in (("status",), ("audit",), ("approvals",), ("serve", "--no-inner"), approve):
+        done = omac.run(*command)
+        assert done.status == 10, (command, done)
+        assert "missing or empty" in done.err
+        assert "try: omac journal restore BACKUP" in done.err
+    assert not (omac.state / "journal.db").exists()
+    assert "is restored to position" in omac.ok("journal", "restore", str(copy))
+    assert position(omac) == made["position"]
+    assert "echo" in omac.ok("approvals")
+    assert [skill["name"] for skill in omac.serve().activate(project)["skills"]] == ["echo"]
+
+
+def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
+    """What the backup lacks is named; it is given up only by --yes, and kept beside."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    again = omac.run("journal", "backup", str(copy))
+    assert again.status == 2
+    assert "exists already" in again.err
+    before = position(omac)
+    omac.ok("approve", "echo", "--revoke", "--workdir", str(project))
+    later = position(omac)
+    asked = omac.run("journal", "restore", str(copy))
+    assert asked.status == 2
+    assert f"{later - before} later positions" in asked.err
+    assert position(omac) == later
+    done = omac.ok("journal", "restore", str(copy), "--yes")
+    assert position(omac) == before
+    kept = done.splitlines()[1].rpartition(" ")[2]
+    assert json.loads(omac.ok("journal", "check", "--json", "--journal", kept))["position"] == later
+
+
+def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
+    """A revocation is not undone by copying a file: the older journal is refused, by reader and writer."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    shutil.copy(omac.state / "journal.db", tmp_path / "old.db")
+    omac.ok("approve", "echo", "--revoke", "--workdir", str(project))
+    shutil.copy(tmp_path / "old.db", omac.state / "journal.db")
+    for command in (("approvals",), ("serve", "--no-inner")):
+        done = omac.run(*command)
+        assert done.status == 10, (command, done)
+        assert "older copy" in done.err
+
+
+def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
+    """Shortly after the last event the file alone holds everything."""
+    project = omac.project("shop", "echo")
+    serving = omac.serve()
+    omac.approve(project, "echo")
+    serving.activate(project)
+    copy = tmp_path / "copy.db"
+
+    def whole() -> bool:
+        copy.unlink(missing_ok=True)
+        shutil.copy(omac.state / "journal.db", copy)
+        checked = omac.run("journal", "check", "--json", "--journal", str(copy))
+        return checked.status == 0 and json.loads(checked.out)["position"] == position(omac)
+
+    eventually(whole, 15, "a plain copy holds everything")
+
+
+def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
+    """What is no journal is not restored, and said to be none."""
+    text = tmp_path / "text"
+    text.write_text("not a journal, " * 100)
+    for source, status in ((text, 10), (tmp_path / "nothing", 5)):
+        done = omac.run("journal", "restore", str(source))
+        assert done.status == status, done
+    assert not (omac.state / "journal.db").exists()

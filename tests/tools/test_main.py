@@ -1,0 +1,142 @@
+"""tools/main.py as a function: a call sees what it was given, and nothing of the process or of another call."""
+
+import ast
+import io
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import omac.tools
+from omac.tools.main import main
+
+TOOLS = Path(omac.tools.__path__[0])
+# The invocation itself, and what runs before anything is loaded or becomes another program.
+OF_THE_PROCESS = {"entry.py", "invocation.py", "hook.py", "sandbox_backends.py", "sandbox_explain.py", "sandbox_run.py"}
+
+
+class Unusable(io.TextIOBase):
+    """A stream of the process that nobody may touch."""
+
+    def write(self, text: str) -> int:
+        raise AssertionError(f"written to the process's own stream: {text!r}")
+
+
+def called(environment: Mapping[str, str], *words: str, stdin: str = "") -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one call."""
+    out, err = io.StringIO(), io.StringIO()
+    status = main(words, environment, io.TextIOWrapper(io.BytesIO(stdin.encode())), out, err)
+    return status, out.getvalue(), err.getvalue()
+
+
+def house(folder: Path) -> dict[str, str]:
+    """The environment of a person who lives in `folder`."""
+    folder.mkdir(mode=0o700)
+    return {"HOME": str(folder), "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def _unusable_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process whose own environment and streams lead elsewhere."""
+    for name in ("HOME", "OMAC_STATE_DIR", "OMAC_JOURNAL", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "nobody"))
+    for stream in ("stdout", "stderr", "stdin"):
+        monkeypatch.setattr(sys, stream, Unusable())
+
+
+@pytest.mark.usefixtures("_unusable_process")
+def test_a_call_uses_what_it_is_given(tmp_path: Path) -> None:
+    """Environment, home folder and streams are the caller's, whatever those of the process are."""
+    one = house(tmp_path / "one")
+    assert called(one, "journal", "path") == (0, f"{tmp_path}/one/.local/state/omac/journal.db\n", "")
+    status, _, err = called(one, "settings", "set", "secrets.store", "vault")
+    assert (status, err) == (0, "a server that runs goes on as it was started\n")
+    status, out, _ = called(one, "settings", "show", "--json")
+    (store,) = [row for row in map(json.loads, out.splitlines()) if row["name"] == "secrets.store"]
+    assert (status, store["value"]) == (0, "vault")
+    assert not (tmp_path / "nobody").exists()
+
+
+@pytest.mark.usefixtures("_unusable_process")
+def test_every_way_to_end_is_a_code(tmp_path: Path) -> None:
+    """Help, a wrong word, a refusal and a usage error are printed to the caller's streams and returned as codes."""
+    one = house(tmp_path / "one")
+    status, out, err = called(one, "status", "--help")
+    assert (status, err) == (0, "")
+    assert out.startswith("Usage: omac status")
+    for words, expected, begins in (
+        ((), 2, "Usage: omac"),
+        (("nosuch",), 2, "Usage: omac"),
+        (("status", "--nosuch"), 2, "Usage: omac status"),
+        (("approve",), 2, "Usage: omac approve"),
+        (("audit",), 5, "omac: there is no journal at "),
+        (("audit", "--outcome", "odd"), 2, "omac: --outcome takes "),
+    ):
+        status, out, err = called(one, *words)
+        assert (status, out) == (expected, ""), words
+        assert err.startswith(begins), words
+
+
+@pytest.mark.usefixtures("_unusable_process")
+def test_a_standard_input_is_the_callers(tmp_path: Path) -> None:
+    """A value is read from the stream that was given; no terminal of the process is asked."""
+    one = house(tmp_path / "one")
+    skill = tmp_path / "project" / ".agents" / "skills" / "s"
+    skill.mkdir(parents=True)
+    (skill / "omac.yaml").write_text(
+        "name: s\nsidecar:\n  command: [python3, s.py]\n  mount: s\n  config:\n    - {name: REGION, required: true}\n"
+    )
+    where = ("--workdir", str(tmp_path / "project"))
+    assert called(one, "config", "set", "s", "REGION", "-", *where, stdin="eu\n")[0] == 0
+    assert called(one, "config", "get", "s", "REGION", *where)[:2] == (0, "eu\n")
+    status, _, err = called(one, "config", "set", "s", "REGION", *where)
+    assert status != 0, err
+
+
+@pytest.mark.usefixtures("_unusable_process")
+def test_two_calls_at_once_do_not_see_each_other(tmp_path: Path) -> None:
+    """Calls in two threads, each with a person's own environment, answer for that person."""
+    people = [house(tmp_path / name) for name in ("one", "two")]
+    answers: list[list[tuple[int, str, str]]] = [[], []]
+
+    def person(number: int) -> None:
+        for _ in range(20):
+            answers[number].append(called(people[number], "journal", "path"))
+
+    threads = [threading.Thread(target=person, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, name in enumerate(("one", "two")):
+        assert set(answers[number]) == {(0, f"{tmp_path}/{name}/.local/state/omac/journal.db\n", "")}
+
+
+def test_no_command_reaches_for_the_process() -> None:
+    """No module of a command names the process's environment or streams, ends it, or prints past its caller."""
+    offenders = [
+        f"{path.relative_to(TOOLS)}:{node.lineno}"
+        for path in sorted(TOOLS.rglob("*.py"))
+        if path.name not in OF_THE_PROCESS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _reaches_for_the_process(node)
+    ]
+    assert offenders == []
+
+
+def _reaches_for_the_process(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
+            return True
+        case ast.Attribute(value=ast.Name(id="sys"), attr="stdin" | "stdout" | "stderr" | "exit"):
+            return True
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr="expanduser"):
+            return True
+        case ast.Call(func=ast.Name(id="print"), keywords=keywords):
+            return not any(keyword.arg == "file" for keyword in keywords)
+        case _:
+            return False

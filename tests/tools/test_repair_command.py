@@ -1,0 +1,99 @@
+"""`omac journal check` and `omac journal repair`: what a person sees of damage, and the way back to work."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+from real_omac import Omac
+
+
+def spoil(omac: Omac, statement: str) -> None:
+    """Change the journal as nothing of omac would."""
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+def test_check_beside_a_server_and_no_repair_under_it(omac: Omac) -> None:
+    """The check works while a server runs, which a repair would pull the ground from under."""
+    project = omac.project("shop", "echo")
+    serving = omac.serve()
+    omac.approve(project, "echo")
+    serving.activate(project)
+    checked = omac.run("journal", "check")
+    assert (checked.status, checked.err) == (0, "")
+    assert "nothing is damaged" in checked.out
+    refused = omac.run("journal", "repair", "--yes")
+    assert refused.status == 5
+    assert f"pid {serving.process.pid}" in refused.err
+    assert f"try: kill {serving.process.pid}" in refused.err
+    beside = omac.run("journal", "check", "--json")
+    assert json.loads(beside.out)["findings"] == []
+
+
+def test_from_damage_back_to_work(omac: Omac) -> None:
+    """Every command names the way back; after it, what was sound is as before and a server starts again."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    omac.ok("settings", "set", "secrets.store", "vault")
+    position = json.loads(omac.ok("journal", "check", "--json"))["position"]
+    spoil(omac, f"UPDATE event SET body = x'c1' WHERE position = {position}")
+    for command in (("status",), ("audit",), ("replay", "--at", str(position)), ("serve", "--no-inner")):
+        done = omac.run(*command)
+        assert done.status == 10, (command, done)
+        assert "try: omac journal check" in done.err
+        assert "try: omac journal repair" in done.err
+        assert "Traceback" not in done.err
+    checked = omac.run("journal", "check")
+    assert checked.status == 10
+    assert f"position {position} (setting.changed in settings/" in checked.out
+    (finding,) = json.loads(omac.run("journal", "check", "--json").out)["findings"]
+    assert (finding["position"], finding["kind"], finding["remedy"]) == (position, "setting.changed", "empty")
+    assert f"position {position}" in omac.ok("journal", "repair", "--dry-run")
+    asked = omac.run("journal", "repair", "--position", str(position))
+    assert asked.status == 2
+    assert f"try: omac journal repair --position {position} --yes" in asked.err
+    assert omac.run("journal", "check").status == 10
+    done = omac.run("journal", "repair", "--position", str(position), "--yes")
+    assert done.status == 0, done
+    assert omac.run("journal", "check").status == 0
+    assert "echo" in omac.ok("approvals")
+    skills = omac.serve().activate(project)["skills"]
+    assert [skill["name"] for skill in skills] == ["echo"]
+
+
+def test_a_gap_is_refused_by_every_command(omac: Omac) -> None:
+    """A row that is missing is never passed over, by whichever command comes first."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    omac.ok("settings", "set", "secrets.store", "vault")
+    for statement in (
+        "DELETE FROM event WHERE position = 1",
+        "DELETE FROM event WHERE position = 2",
+        "UPDATE head SET position = position + 2",
+    ):
+        spoil(omac, statement)
+        for command in (("status",), ("audit",), ("approve", "echo", "--revoke", "--workdir", str(project))):
+            done = omac.run(*command)
+            assert done.status == 10, (statement, command, done)
+            assert "try: omac journal check" in done.err
+        assert omac.run("journal", "repair", "--yes").status == 0
+        assert omac.run("journal", "check").status == 0
+        assert omac.run("status").status == 0
+
+
+def test_nothing_to_check(omac: Omac) -> None:
+    """Without a journal there is nothing to check or to repair, and none is made."""
+    for command in (("check",), ("repair", "--yes")):
+        done = omac.run("journal", *command)
+        assert done.status == 5, done
+        assert "no journal" in done.err
+    assert not (omac.state / "journal.db").exists()
+
+
+def test_a_sound_journal_is_not_repaired(omac: Omac) -> None:
+    """Nothing damaged: nothing is done; a position that is sound is refused."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    assert "nothing in" in omac.ok("journal", "repair", "--yes")
+    done = omac.run("journal", "repair", "--position", "1", "--yes")
+    assert done.status == 2
+    assert "position 1 is sound" in done.err

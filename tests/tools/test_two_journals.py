@@ -1,0 +1,47 @@
+"""Two servers with two journals in one state directory: each takes in what was launched for its own."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from types import MappingProxyType
+
+from contract.media import needs_bubblewrap
+from real_omac import Omac, eventually
+
+LAUNCHES = 4
+ENTRY = (sys.executable, "-c", "from omac.tools.entry import main; main()")
+
+
+def launches(path: Path) -> int:
+    """How many launches a journal holds from beginning to end."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        query = "SELECT count(*) FROM event JOIN name ON name.id = kind WHERE text IN (?, ?)"
+        (count,) = connection.execute(query, ("sandbox.launch-requested", "sandbox.exited")).fetchone()
+    return int(count) // 2
+
+
+def launch(omac: Omac, project: Path, extra: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Run a command in a sandbox."""
+    subprocess.run([*ENTRY, "sandbox", "run", "--", "true"], cwd=project, env=omac.environment | extra, check=True)
+
+
+@needs_bubblewrap
+def test_launches_are_recorded_where_commands_look(omac: Omac, tmp_path: Path) -> None:
+    """Every launch is in the journal that is in use, and none in the other; what names the other goes there."""
+    project = omac.project("shop", "echo")
+    omac.serve()
+    other = tmp_path / "other.db"
+    omac.start("serve", "--no-inner", "--json", "--root", str(omac.root), "--journal", str(other)).await_ready()
+    for _ in range(LAUNCHES):
+        launch(omac, project)
+    eventually(lambda: launches(other) == LAUNCHES, 10, "all launches in the journal in use")
+    assert launches(omac.state / "journal.db") == 0
+    rows = omac.ok("audit", "--kind", "sandbox", "--json").splitlines()
+    assert len([json.loads(row) for row in rows]) == LAUNCHES
+    launch(omac, project, {"OMAC_JOURNAL": str(omac.state / "journal.db")})
+    eventually(lambda: launches(omac.state / "journal.db") == 1, 10, "the launch that named the first journal")
+    assert launches(other) == LAUNCHES

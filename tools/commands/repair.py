@@ -1,0 +1,102 @@
+"""omac journal check and omac journal repair: what is damaged in the journal, and setting that aside."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from omac.adapters.linux import birth
+from omac.adapters.linux.state import StateDir
+from omac.domain.refusal import Refusal
+from omac.journal.check import Finding
+from omac.journal.check import check as findings_of
+from omac.journal.repair import Repair
+from omac.projections.system import System
+from omac.tools.invocation import current, print_data
+from omac.tools.prompting import can_ask, confirm
+from omac.tools.render import say
+
+DAMAGED = 10
+ACTIONS = {
+    "empty": "set it aside",
+    "fill": "put an emptied position there",
+    "retime": "keep the event, at the time of the one before",
+    "remove": "set it aside",
+    "head": "set the head to the last event",
+    "reindex": "make the index again",
+    "none": "no repair is possible",
+}
+
+
+class Asked(NamedTuple):
+    """A command line of `omac journal repair`; no positions mean all that are damaged."""
+
+    positions: tuple[int, ...]
+    journal: str | None
+    dry_run: bool
+    yes: bool
+
+
+def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Print each finding; 10 when there is one. Raises Refusal."""
+    path = StateDir.of(environment).journal_in_use(environment, journal_path)
+    system = System()
+    findings = findings_of(path, system.apply)
+    if as_json:
+        print_data(
+            msgspec.json.encode({"path": path, "position": system.position, "findings": _data(findings)}).decode()
+        )
+    elif findings:
+        _show(findings)
+        say(f"{len(findings)} findings in {path}", current().stderr)
+        say("  try: omac journal repair --dry-run", current().stderr)
+    else:
+        say(f"{path}: {system.position} positions, nothing is damaged")
+    return DAMAGED if findings else 0
+
+
+def repair(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show what is damaged, ask, and set it aside. Raises Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, asked.journal)
+    host = state.host_id(lambda: secrets.token_hex(8))
+    state.hold_server(path)  # no server begins meanwhile
+    run = secrets.token_hex(6)
+    work = Repair(path, host, run, clock, lambda: System().apply, birth.is_living)
+    planned = work.plan(asked.positions)
+    if not planned:
+        say(f"nothing in {path} is damaged")
+        return 0
+    _show(planned)
+    if asked.dry_run:
+        return 0
+    if not _confirmed(asked, len(planned)):
+        say("nothing was changed", current().stderr)
+        return 1
+    done = work.perform(asked.positions)
+    say(f"{len(done)} findings mended in {path}; what was replaced is kept in its table set_aside")
+    return 0
+
+
+def _confirmed(asked: Asked, count: int) -> bool:
+    if asked.yes:
+        return True
+    if not can_ask():
+        again = ["omac journal repair", *(f"--position {position}" for position in asked.positions), "--yes"]
+        raise Refusal("misuse", "there is no terminal to ask at", fix=[" ".join(again)])
+    return confirm(f"Do this for {count} findings?")
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        where = f"position {finding.position}" if finding.position else "journal"
+        if finding.kind or finding.stream:
+            version = f", version {finding.version}" if finding.version is not None else ""
+            where += f" ({finding.kind or 'unknown kind'} in {finding.stream or 'unknown stream'}{version})"
+        say(f"{where}: {finding.problem}; repair: {ACTIONS[finding.remedy]}")
+
+
+def _data(findings: Sequence[Finding]) -> list[dict[str, object]]:
+    shown = ("position", "stream", "version", "kind", "problem", "remedy")
+    return [{name: getattr(finding, name) for name in shown} for finding in findings]
