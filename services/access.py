@@ -38,7 +38,7 @@ class AccessGate:
         self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a way
         self._stopping = False
         engine.observe(lambda recorded: self._cut_ended(recorded.stream))
-        engine.observe_revocations(self._cut_ended)
+        engine.observe_revocations(lambda stream, _: self._cut_ended(stream))
 
     def stop(self) -> None:
         """omac ends: no more ways, and those in use end as `stopping`."""

@@ -72,11 +72,12 @@ class Activation:
                     self._revoke(target, cause)
                 self._owners.also(self._reload, changed, self._state(changed).generation, cause)
 
-    def _notice_revocation(self, stream: StreamId) -> None:
+    def _notice_revocation(self, stream: StreamId, cause: Cause | None) -> None:
         """A directory goes offline while that cannot be recorded: what runs in it ends all the same."""
         if stream in self._owners:
             for target in self._live(stream):
-                self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop(OFFLINE), self._cause(stream))
+                stop, why = sidecar.RequestStop(OFFLINE), cause or self._cause(stream)
+                self._engine.revoke(sidecar.AGGREGATE, target, stop, why)
 
     async def _own(self, stream: StreamId) -> None:
         retries = Retries(stream)

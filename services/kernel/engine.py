@@ -3,7 +3,7 @@
 The carrier of a server: commands are decided on the projected state, appended by the group-commit writer, and continue
 when their events are durable and folded. A task that waits for a change waits for a stream to move.
 
-What revokes, stops or kills does not wait for a journal that is away: its stream is marked as revoked at once, which
+What revokes, stops or kills does not wait for a journal that is slow or away: its stream is marked as revoked, which
 closes routes and ends processes, and the command is tried again until it is recorded.
 """
 
@@ -29,8 +29,10 @@ State = TypeVar("State")
 Command = TypeVar("Command")
 Result = TypeVar("Result")
 Observer = Callable[[Recorded], None]
+RevocationObserver = Callable[[StreamId, Cause | None], None]
 
 SETTLE_S = 0.02  # after a change of the journal's files, for those that follow at once
+REVOCATION_S = 0.25  # for the record of what takes away, before it holds without
 RETRY_S = 0.5  # between two tries to record what was revoked
 JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")  # reasons to try again
 
@@ -54,7 +56,7 @@ class Engine(Execution):
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
         self._revoked: dict[StreamId, int] = {}  # by streams: how many commands that take away are not recorded yet
-        self._revocation_observers: list[Callable[[StreamId], None]] = []
+        self._revocation_observers: list[RevocationObserver] = []
         self._tasks: trio.Nursery | None = None
         self._locks: weakref.WeakValueDictionary[StreamId, trio.Lock] = weakref.WeakValueDictionary()
 
@@ -82,7 +84,7 @@ class Engine(Execution):
             await changed()
             await trio.sleep(SETTLE_S)
 
-    def observe_revocations(self, observer: Callable[[StreamId], None]) -> None:
+    def observe_revocations(self, observer: RevocationObserver) -> None:
         """Have `observer` called with each stream that is revoked before that is recorded. It must not fail."""
         self._revocation_observers.append(observer)
 
@@ -99,39 +101,55 @@ class Engine(Execution):
         *,
         beside: Sequence[Addressed[Any, Any]] = (),
     ) -> trio.Event:
-        """Have a command that takes away hold at once, and record it as soon as the journal takes it.
+        """Execute a command that takes away. It holds within `REVOCATION_S`, whether or not it is recorded by then.
 
         The event is set when it is recorded, when it turned out to change nothing, or when omac ends.
         """
-        recorded = trio.Event()
-        self._revoked[stream] = self._revoked.get(stream, 0) + 1
-        self._wake(stream)
-        for observer in self._revocation_observers:
-            observer(stream)
+        ended = trio.Event()
         work = partial(self.execute, aggregate, stream, command, cause, beside=beside)
         if self._tasks is not None:  # else omac has ended, and the next start settles it
-            self._tasks.start_soon(self._record_revocation, stream, work, recorded)
-        return recorded
+            self._tasks.start_soon(self._revoke, stream, work, cause, ended)
+        return ended
 
-    async def _record_revocation(
-        self, stream: StreamId, work: Callable[[], Awaitable[object]], recorded: trio.Event
+    async def _revoke(
+        self, stream: StreamId, work: Callable[[], Awaitable[object]], cause: Cause | None, ended: trio.Event
     ) -> None:
-        try:
-            while not recorded.is_set():
-                try:
-                    await work()
-                    recorded.set()
-                except Refusal as refusal:
-                    if refusal.reason not in JOURNAL_AWAY:
-                        return
-                    _log.error("%s is revoked, and that is not recorded yet: %s", stream, refusal.message)
-                    await trio.sleep(RETRY_S)
-        finally:
-            recorded.set()
-            self._revoked[stream] -= 1
-            if not self._revoked[stream]:
-                del self._revoked[stream]
+        """Try until it is recorded; what is not within a moment is marked as revoked meanwhile."""
+        marked = False
+
+        async def mark() -> None:
+            nonlocal marked
+            await trio.sleep(REVOCATION_S)
+            marked = True
+            self._revoked[stream] = self._revoked.get(stream, 0) + 1
             self._wake(stream)
+            for observer in self._revocation_observers:
+                observer(stream, cause)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(mark)
+                await self._record_revocation(stream, work)
+                nursery.cancel_scope.cancel()
+        finally:
+            ended.set()
+            if marked:
+                self._revoked[stream] -= 1
+                if not self._revoked[stream]:
+                    del self._revoked[stream]
+                self._wake(stream)
+
+    async def _record_revocation(self, stream: StreamId, work: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            try:
+                await work()
+            except Refusal as refusal:
+                if refusal.reason not in JOURNAL_AWAY:
+                    return
+                _log.error("%s: what was revoked is not recorded yet: %s", stream, refusal.message)
+                await trio.sleep(RETRY_S)
+            else:
+                return
 
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process. Raises Refusal."""

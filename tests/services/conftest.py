@@ -351,7 +351,7 @@ class World:
         return await self.directories.activate(path, self.caller, session)
 
     async def deactivate(self, path: str = "/w/shop") -> str:
-        return await self.directories.deactivate(path, self.caller)
+        return (await self.directories.deactivate(path, self.caller)).dir
 
     async def reload(self, path: str = "/w/shop") -> Any:
         return await self.directories.reload(path, self.caller)

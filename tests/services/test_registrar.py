@@ -392,7 +392,7 @@ async def test_unlocking_looks_again_at_what_waits(serving: Serving, skill: Make
         await omac.activate("/w/a")
         await omac.activate("/w/b")
         omac.secrets.problem = None
-        assert await omac.directories.unlocked(omac.caller) == ["/w/a"]
+        assert await omac.directories.unlock(omac.caller, lambda: None) == ["/w/a"]
         await omac.until(lambda: omac.directory("/w/a").status == "active")
         assert omac.directory("/w/b").generation == 1
 

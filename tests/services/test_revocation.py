@@ -1,0 +1,158 @@
+"""What takes away holds at once and is recorded as soon as the journal returns; what grants is recorded first."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import trio
+
+from omac.domain import registration
+from omac.domain.refusal import Refusal
+from omac.domain.skill import FoundSkill
+from omac.services.gate import Request
+
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
+MakeSkill = Callable[..., FoundSkill]
+Kinds = Callable[..., list[str]]
+
+
+async def online(omac: Any, skill: FoundSkill) -> str:
+    """A directory with one skill that runs; its token."""
+    omac.folders.put("/w/shop", skill)
+    omac.approve("/w/shop", skill)
+    token: str = (await omac.activate()).dir_token
+    return token
+
+
+async def away(omac: Any, *kinds: str) -> Callable[[], None]:
+    """The store refuses these kinds until what is returned is called."""
+    insert = omac.journal.store.insert_events
+
+    def refuse(events: Any, **groups: Any) -> Any:
+        if any(event.topic in kinds for event in events):
+            raise Refusal("journal-unavailable", "the disk is full")
+        return insert(events, **groups)
+
+    omac.journal.store.insert_events = refuse
+
+    def back() -> None:
+        omac.journal.store.insert_events = insert
+
+    await trio.lowlevel.checkpoint()
+    return back
+
+
+async def test_a_revoked_skill_stops_while_the_journal_is_away(
+    serving: Serving, skill: MakeSkill, kinds: Kinds
+) -> None:
+    """Its process ends though that cannot be recorded; once it can, it is, and once."""
+    async with serving() as omac:
+        await online(omac, echo := skill("echo"))
+        back = await away(omac, "sidecar.stop-requested", "directory.reload-requested")
+        omac.decide("/w/shop", echo, registration.Revoke("a person revoked it"))
+        await omac.until(lambda: not omac.host.running())
+        assert omac.sidecar("echo").status == "healthy", "nothing of it is recorded yet"
+        back()
+        await omac.until(lambda: omac.sidecar("echo").status == "idle")
+        await omac.until(lambda: omac.directory().status == "active_partial")
+    assert kinds(omac.path, "sidecar.stop", "sidecar.exited") == [
+        "sidecar.stop-requested", "sidecar.exited", "sidecar.stopped",
+    ]  # fmt: skip
+
+
+async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
+    serving: Serving, skill: MakeSkill, kinds: Kinds
+) -> None:
+    """Its tokens are dead and its sidecars end; the caller hears that it is not recorded; later it is."""
+    async with serving() as omac:
+        token = await online(omac, skill("echo"))
+        way = omac.gate.resolve(token, "echo")
+        cuts: list[str] = []
+        back = await away(omac, "directory.deactivation-requested", "sidecar.stop-requested")
+        with omac.gate.while_valid(way, lambda refusal: cuts.append(refusal.reason)):
+            done = await omac.directories.deactivate("/w/shop", omac.caller)
+        assert (done.dir, done.recorded) == ("/w/shop", False)
+        assert cuts
+        with pytest.raises(Refusal, match="unknown skill mount"):
+            omac.gate.resolve(token, "echo")
+        with pytest.raises(Refusal, match="unknown skill mount"):
+            await omac.gate.admit(way, Request("GET", "/"))
+        await omac.until(lambda: not omac.host.running())
+        assert omac.directory().status == "active"
+        back()
+        await omac.until(lambda: omac.directory().status == "offline")
+    assert kinds(omac.path, "directory.deactivat") == ["directory.deactivation-requested", "directory.deactivated"]
+
+
+async def test_a_revocation_is_tried_again_for_as_long_as_it_takes(
+    serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by recursion, which ended a server after some minutes: more often than there are frames."""
+    monkeypatch.setattr("omac.services.kernel.engine.RETRY_S", 0.0)
+    async with serving() as omac:
+        await online(omac, skill("echo"))
+        omac.journal_fails(1_500, "directory.deactivation-requested")
+        await omac.directories.deactivate("/w/shop", omac.caller)
+        await omac.until(lambda: omac.directory().status == "offline")
+
+
+async def test_a_store_is_unlocked_after_that_is_recorded(serving: Serving, kinds: Kinds) -> None:
+    """What grants waits for its record: without one the store stays locked."""
+    opened: list[int] = []
+    async with serving() as omac:
+        back = await away(omac, "control.called")
+        with pytest.raises(Refusal) as refused:
+            await omac.directories.unlock(omac.caller, lambda: opened.append(omac.journal.store.head()))
+        assert refused.value.reason == "journal-unavailable"
+        assert not opened
+        back()
+        await omac.directories.unlock(omac.caller, lambda: opened.append(omac.journal.store.head()))
+        called = kinds(omac.path).index("control.called") + 1
+        assert opened[0] >= called
+
+
+async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, skill: MakeSkill) -> None:
+    """An activation is answered within a bound; what is not ready yet says so, and becomes ready by itself."""
+    async with serving() as omac:
+        fast, slow = skill("fast"), skill("slow")
+        omac.folders.put("/w/shop", fast, slow)
+        omac.approve("/w/shop", fast, slow)
+        omac.host.silent.add("slow")
+        began = trio.current_time()
+        manifest = await omac.activate()
+        assert trio.current_time() - began < 6.0
+        states = {one["name"]: one["state"] for one in manifest.skills}
+        assert (manifest.state, states) == ("activating", {"fast": "ready", "slow": "restarting"})
+        assert omac.gate.resolve(manifest.dir_token, "fast").skill == "fast"
+        omac.host.let(omac.host.silent, "slow")
+        await omac.until(lambda: omac.directory().status == "active")
+
+
+async def test_an_admission_does_not_wait_for_a_stalled_journal(
+    serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused within a bound, and what becomes durable all the same gets its outcome."""
+    monkeypatch.setattr("omac.services.access.RECORD_S", 0.05)
+    async with serving() as omac:
+        token = await online(omac, skill("echo"))
+        insert = omac.journal.store.insert_events
+        stalled, go_on = trio.Event(), threading.Event()
+        loop = trio.lowlevel.current_trio_token()
+
+        def stall(events: Any, **groups: Any) -> Any:
+            if any(event.topic == "access.requested" for event in events):
+                loop.run_sync_soon(stalled.set)
+                assert go_on.wait(20)
+            return insert(events, **groups)
+
+        omac.journal.store.insert_events = stall
+        with pytest.raises(Refusal) as refused:
+            await omac.gate.admit(omac.gate.resolve(token, "echo"), Request("GET", "/"))
+        assert refused.value.reason == "journal-unavailable"
+        await stalled.wait()
+        go_on.set()
+        await omac.caught_up()
+        await omac.until(lambda: omac.engine.system.accesses.aborted == 1)
+        assert not omac.engine.system.accesses.open
