@@ -16,12 +16,13 @@ ALLOWED = {
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
     ("backup.py", "_sync"): "a folder",
     ("recorder.py", "__enter__"): "a pooled connection",
+    ("recorder.py", "changed_by_others"): "a pooled connection",
     ("mark.py", "read"): "a mark",
     ("mark.py", "write"): "a mark",
     ("spool.py", "_write"): "a record of the spool",
     ("spool.py", "open_folder"): "a folder",
     ("spool.py", "_create"): "a folder",
-    ("ingestion.py", "_content"): "a record of the spool",
+    ("inbox.py", "_content"): "a record of the spool",
 }
 
 
