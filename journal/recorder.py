@@ -242,11 +242,6 @@ class SqlRecorder(ApplicationRecorder):
         with self._read() as connection:
             return str(connection.execute(sa.select(JOURNAL.c.id)).scalar_one())
 
-    def has_recorded(self, spooled: Spooled) -> bool:
-        """Whether this file of a spool is in the journal, as far as that is remembered: while the file lies there."""
-        with self._read() as connection:
-            return _is_remembered(connection, spooled)
-
     def select_events(
         self,
         originator_id: Any,

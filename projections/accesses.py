@@ -125,7 +125,7 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
 
 def _changed(recorded: Recorded, change: Change) -> AuditRow:
     return AuditRow(
-        recorded.position, recorded.at, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
+        recorded.position, recorded.moment, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
         "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ class Launches:
         match event:
             case LaunchRequested():
                 detail = f"{shlex.join(event.argv)}; {_how(event)}"
-                self._open[stream] = Launch(recorded.position, recorded.at, recorded.actor, event.workdir, detail)
+                self._open[stream] = Launch(recorded.position, recorded.moment, recorded.actor, event.workdir, detail)
                 return None
             case Exited(status, findings, lost):
                 begun = self._open.pop(stream, None)
@@ -53,13 +53,13 @@ class Launches:
                 return begun._replace(
                     outcome="aborted" if status is None else "completed",
                     status=status,
-                    duration_s=None if status is None else max(0, recorded.at - begun.at) / 10**9,
+                    duration_s=None if status is None else max(0, recorded.moment - begun.at) / 10**9,
                     reason=lost or None,
                     detail=begun.detail + found,
                 )
             case Denied():
                 begun = self._open.pop(stream, None) or Launch(
-                    recorded.position, recorded.at, recorded.actor, event.workdir, shlex.join(event.argv)
+                    recorded.position, recorded.moment, recorded.actor, event.workdir, shlex.join(event.argv)
                 )
                 return begun._replace(outcome="refused", reason=event.reason, detail=f"{begun.detail}; {event.message}")
             case _:

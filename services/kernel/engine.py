@@ -172,9 +172,6 @@ class Engine(Execution):
     ) -> Sequence[Recorded]:
         return await self._writer.submit(drafts, cause, spooled, late)
 
-    def _is_recorded(self, spooled: Spooled) -> bool:
-        return self._journal.store.has_recorded(spooled)
-
     async def _catch_up(self) -> None:
         await self._writer.catch_up()
 

@@ -82,12 +82,7 @@ class Execution(ABC):
         async with self._turn(aggregate, stream):
             for _ in range(DECISIONS_MAX):
                 entry = self.entry(aggregate, stream)
-                try:
-                    drafts = self._decided(aggregate, stream, command_now(), entry)
-                except Refusal:
-                    if spooled is not None and self._is_recorded(spooled):  # so it cannot follow itself
-                        raise AlreadyRecorded(f"{spooled.name} is recorded already") from None
-                    raise
+                drafts = self._decided(aggregate, stream, command_now(), entry)
                 if not drafts:
                     return ()
                 try:
@@ -138,10 +133,6 @@ class Execution(ABC):
 
         Raises Conflict when others were first, Refusal when the journal cannot be written.
         """
-
-    @abstractmethod
-    def _is_recorded(self, spooled: Spooled) -> bool:
-        """Whether the journal has this file of a spool already. Raises Refusal."""
 
     @abstractmethod
     async def _catch_up(self) -> None:

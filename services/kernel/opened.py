@@ -65,9 +65,6 @@ class OpenedJournal(Execution):
                     slot.result = outcome.Error(error)
             slot.done.set()
 
-    def _is_recorded(self, spooled: Spooled) -> bool:
-        return self._journal.store.has_recorded(spooled)
-
     async def _catch_up(self) -> None:
         await trio.lowlevel.checkpoint()  # every look reads the journal
 

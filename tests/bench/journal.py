@@ -74,7 +74,7 @@ async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
 
             async def append() -> None:
                 while (start := time.perf_counter()) < began + SECONDS:
-                    await ours.append((draft,), Cause("agent"))
+                    await ours.submit((draft,), Cause("agent"))
                     waits.append(time.perf_counter() - start)
 
             for _ in range(TASKS):

@@ -69,6 +69,15 @@ def test_a_clock_that_was_set_back_makes_no_negative_time(history: Any) -> None:
     assert row.duration == 0
 
 
+def test_what_was_spooled_has_the_times_it_happened_at(history: Any) -> None:
+    """Not those at which it was recorded, which may be long after; so has a denial of the guard."""
+    history.append(STREAM, REQUESTED, Launched(7), Exited(0))
+    history.log(ids.guard_stream(HOST), GuardDenied("claude", "Write", "/repo/x", "/repo/tree"))
+    records = [msgspec.structs.replace(one, at=9_000 * 10**9, happened=one.at) for one in history.records]
+    launch, denial = audit_rows(records)
+    assert (launch.at, launch.duration, denial.at) == (10**9, 2.0, 4 * 10**9)
+
+
 def reversed_times(records: list[Any]) -> list[Any]:
     return [msgspec.structs.replace(one, at=100 - one.position) for one in records]
 

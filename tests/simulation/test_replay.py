@@ -21,17 +21,20 @@ COMPARED_BY_CLI = 10 if everything() else 3
 # and then the true code again.
 APPROVER = """
 import sys, time
+import trio
 from omac.domain import ids, registration
 from omac.domain.recorded import Cause
 from omac.journal.opening import open_journal
+from omac.services.kernel.opened import OpenedJournal
 journal = open_journal(sys.argv[1], "other", time.time_ns)
+execution = OpenedJournal(journal, ids.HostId(sys.argv[2]))
 for number in range(20):
     for skill in ("one", "two"):
         stream = ids.registration_stream(ids.HostId(sys.argv[2]), sys.argv[3], "agents", skill)
-        state, _ = journal.load(stream, registration.Registration(), registration.evolve)
+        state = execution.entry(registration.AGGREGATE, stream).state
         for code in (registration.Code(f"/elsewhere/{skill}", f"sha256:{number:064x}"), state.approved):
-            decide = lambda state: registration.decide(registration.Approve(code, sys.argv[4]), state)
-            journal.execute(stream, registration.Registration(), registration.evolve, decide, Cause("person"))
+            approve = registration.Approve(code, sys.argv[4])
+            trio.run(execution.execute, registration.AGGREGATE, stream, approve, Cause("person"))
             time.sleep(0.03)
 journal.close()
 """

@@ -82,13 +82,13 @@ ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Teller).serv
 BROKEN = """\
 import sys, traceback
 from omac.adapters.sidecars.host import LinuxSidecarHost
-from omac.services.credentials import JournalLedger
+from omac.services.kernel.opened import OpenedJournal
 from omac.tools.entry import main
 
 def show(kind, error, trace):
     print("".join(traceback.TracebackException(kind, error, trace, capture_locals=True).format()), file=sys.stderr)
 
-def broken(*_):
+def broken(*_, **__):
     raise RuntimeError("a fault")
 
 sys.excepthook = show
@@ -99,7 +99,7 @@ if sys.argv[1] == "serve":
         return broken() if program.argv[-1] == "broken" else await whole(self, isolated, program, log)
     LinuxSidecarHost._start = start
 else:
-    JournalLedger.execute = broken
+    OpenedJournal.execute = broken
 main()
 """
 WITH_FAULT = (sys.executable, "-c", BROKEN)

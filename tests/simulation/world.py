@@ -20,8 +20,9 @@ from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain.harness import DEFAULT_HARNESS
 from omac.domain.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
-from omac.services.credentials import Credentials, JournalLedger
+from omac.services.credentials import Credentials
 from omac.services.finding import Search, find
+from omac.services.kernel.opened import OpenedJournal
 from omac.services.registering import Registering
 from omac.tools.ready import Ready
 from omac.tools.serving import ServeOptions, Server
@@ -85,11 +86,11 @@ class World:
         """The same as `omac approve`, without a process of its own: for fifty of them."""
         found = await find(DiskSkillFolders(), Search(str(project), DEFAULT_HARNESS), skill, "omac approve")
         journal = open_journal(self.ready.journal, "approver", time.time_ns)
-        host = self.server.engine.host
         try:
-            credentials = Credentials(JournalLedger(journal), host, self.server.secrets, bytes(32))
+            execution = OpenedJournal(journal, self.server.engine.host)
+            credentials = Credentials(execution, self.server.secrets, bytes(32))
             frozen = DiskFrozenSkills(self.server.state.frozen(journal.store.path, journal.store.journal_id()))
-            await Registering(journal, host, frozen, credentials).approve(found)
+            await Registering(execution, frozen, credentials).approve(found)
         finally:
             journal.close()
 

@@ -20,7 +20,7 @@ from omac.domain import credential, ids
 from omac.domain.credential import DEFAULTS, RequestSecrets, Stored
 from omac.domain.hidden import Hidden
 from omac.domain.registration import Deregistered
-from omac.services.credentials import JournalLedger
+from omac.services.kernel.opened import OpenedJournal
 from omac.services.registering import PERSON
 from omac.tools.opened import opened
 
@@ -139,7 +139,8 @@ def test_a_default_that_was_cut_short(omac: Omac, shop: Path) -> None:
         service = credential.service(DEFAULTS, "slack")
         stream = ids.credential_stream(everything.host, DEFAULTS, "slack")
         request = RequestSecrets({"TOKEN": Stored("hmac:0", "vault")})
-        trio.run(JournalLedger(everything.journal).execute, stream, request, PERSON)
+        execution = OpenedJournal(everything.journal, everything.host)
+        trio.run(execution.execute, credential.AGGREGATE, stream, request, PERSON)
         trio.run(everything.stores.write, "vault", service, {"TOKEN": Hidden(SECRET)})
     assert kept(omac, DEFAULTS)
     done = deregister(omac, *where)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from omac.adapters.settings.files import user_path
+from omac.domain.ids import StreamId, key_of
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
-from omac.domain.settings import SETTINGS, SettingChanged
+from omac.domain.setting import SettingChanged, SettingChangeRequested
+from omac.domain.settings import SETTINGS
 from omac.journal.reader import ReadJournal
 from omac.tools.commands.settings import set_, show, unset
 
@@ -51,6 +53,11 @@ def recorded(environment: Environment) -> list[Recorded]:
         return list(journal.records())
     finally:
         journal.close()
+
+
+def streams(records: list[Recorded]) -> list[StreamId]:
+    """Of each record."""
+    return [record.stream for record in records]
 
 
 def shown(capsys: pytest.CaptureFixture[str], project: Path, environment: Environment) -> dict[str, dict[str, Any]]:
@@ -113,19 +120,20 @@ def test_as_data(environment: Environment, project: Path, capsys: pytest.Capture
 
 
 def test_changes_are_recorded(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each change is one event of a log without versions; what changes nothing is none."""
+    """Each change is requested before the file is touched, and done after it; what changes nothing is none."""
     for value in ("refuse", "refuse", "allow", None, None):
         assert change(environment, "serve.unapproved", value) == 0
         assert shown(capsys, project, environment)["serve.unapproved"]["value"] == value or "refuse"
     records = recorded(environment)
     origin = f"user {user_path(environment)}"
     assert [record.event for record in records] == [
-        SettingChanged("serve.unapproved", "refuse", origin),
-        SettingChanged("serve.unapproved", "allow", origin),
-        SettingChanged("serve.unapproved", None, origin),
+        event("serve.unapproved", value, origin)
+        for value in ("refuse", "allow", None)
+        for event in (SettingChangeRequested, SettingChanged)
     ]
-    assert {(record.version, record.actor, record.at) for record in records} == {(None, "person", 7)}
-    assert {record.stream.partition("/")[0] for record in records} == {"settings"}
+    assert [record.version for record in records] == [1, 2, 3, 4, 5, 6]
+    assert {(record.actor, record.at) for record in records} == {("person", 7)}
+    assert {(key.aggregate, key.name) for key in map(key_of, streams(records))} == {("setting", "serve.unapproved")}
 
 
 def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,10 @@ import pytest
 import trio
 from contract.journals import decide_now
 
-from omac.domain import control, directory, ids, registration, sandbox
+from omac.domain import control, directory, ids, registration
 from omac.domain.control import ControlCalled
 from omac.domain.directory import Activated
-from omac.domain.ids import HostId, LaunchId, RunId
+from omac.domain.ids import HostId, RunId
 from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.scrub import SCRUBBED
 from omac.domain.recorded import Cause, Entry, Event, Recorded, Spooled
@@ -267,19 +267,13 @@ async def test_a_file_of_a_spool_is_recorded_once(carrier: Carrier, path: str, o
         assert len(records(path)) == 2
 
 
-async def test_a_file_that_is_there_is_told_from_one_that_cannot_follow(carrier: Carrier, path: str) -> None:
-    """What it led to keeps it from following again: that is no fault of the file."""
-    launch = ids.sandbox_stream(HOST, LaunchId("aa"))
-    requested = sandbox.LaunchRequested("/w", "claude", "bubblewrap", "ab", ("x",), "host", 42, 7, "boot")
-    report = sandbox.Report(requested)
+async def test_the_files_that_are_recorded_are_known(carrier: Carrier) -> None:
+    """By host: so that what they led to, which keeps them from following again, is no fault of theirs."""
     async with carrier() as execution:
-        await execution.execute(sandbox.AGGREGATE, launch, report, PERSON, spooled=file("f"))
-        with pytest.raises(AlreadyRecorded):
-            await execution.execute(sandbox.AGGREGATE, launch, report, PERSON, spooled=file("f"))
-        with pytest.raises(Refusal) as refused:
-            await execution.execute(sandbox.AGGREGATE, launch, report, PERSON, spooled=file("g"))
-        assert refused.value.reason == "out-of-order"
-        assert len(records(path)) == 1
+        assert execution.recorded_files(HOST) == frozenset()
+        await execution.execute(REGISTRATION, STREAM, found(1), PERSON, spooled=file("f"))
+        assert execution.recorded_files(HOST) == {"f"}
+        assert execution.recorded_files(HostId("host0002")) == frozenset()
 
 
 async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> None:

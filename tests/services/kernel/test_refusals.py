@@ -1,0 +1,123 @@
+"""services/kernel/refusals.py: what strangers are refused is recorded, in bounded form."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from contract.journals import lock, until
+
+from omac.domain import access, ids
+from omac.domain.access import AccessRefused
+from omac.domain.ids import HostId
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.recorded import Cause
+from omac.services.kernel import refusals as module
+
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
+LOG = ids.access_stream(HostId("host0001"))
+AGENT = Cause("agent")
+
+
+def refused(path: str = "/") -> Addressed[Any, Any]:
+    """A call that a stranger made."""
+    return Addressed(access.AGGREGATE, LOG, AccessRefused(None, None, "", None, "GET", path, 404, "unknown-mount"))
+
+
+def counts(omac: Any) -> list[tuple[str, int]]:
+    """The path of the first and the number of calls, of each record."""
+    events = [record.event for record in omac.journal.records()]
+    return [(event.path, event.count) for event in events if isinstance(event, AccessRefused)]
+
+
+async def test_the_first_is_recorded_at_once_and_the_rest_together(serving: Serving) -> None:
+    """One event for each kind and interval; what was counted says how many, and what the first was."""
+    async with serving(reactors=False) as omac:
+        await omac.refusals.note(refused("/first"), AGENT, "a")
+        assert counts(omac) == [("/first", 1)]
+        for number in range(1_000):
+            await omac.refusals.note(refused(f"/{number}"), AGENT, "a")
+        assert counts(omac) == [("/first", 1)]
+        await omac.refusals.flush()
+        assert counts(omac) == [("/first", 1), ("/first", 1_000)]
+        assert omac.status().accesses["refused"] == 1_001
+
+
+async def test_kinds_are_told_apart(serving: Serving) -> None:
+    """Each has a first, and a count of its own."""
+    async with serving(reactors=False) as omac:
+        for kind in "abab":
+            await omac.refusals.note(refused(f"/{kind}"), AGENT, kind)
+        assert counts(omac) == [("/a", 1), ("/b", 1)]
+        await omac.refusals.flush()
+        assert counts(omac)[2:] == [("/a", 1), ("/b", 1)]
+
+
+async def test_an_interval_without_any_ends_the_count(serving: Serving) -> None:
+    """The next is a first again; nothing is recorded where nothing was refused."""
+    async with serving(reactors=False) as omac:
+        await omac.refusals.note(refused("/old"), AGENT, "a")
+        for _ in range(3):
+            await omac.refusals.flush()
+        await omac.refusals.note(refused("/new"), AGENT, "a")
+        assert counts(omac) == [("/old", 1), ("/new", 1)]
+
+
+async def test_each_interval_records_what_it_counted(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without anybody asking for it."""
+    monkeypatch.setattr(module, "INTERVAL_S", 0.05)
+    async with serving(reactors=False) as omac, trio.open_nursery() as nursery:
+        await omac.refusals.note(refused(), AGENT, "a")
+        await omac.refusals.note(refused(), AGENT, "a")
+        nursery.start_soon(omac.refusals.run)
+        await until(lambda: len(counts(omac)) == 2)
+        assert counts(omac) == [("/", 1), ("/", 1)]
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_cannot_be_recorded_is_kept(serving: Serving) -> None:
+    """While the journal is away they are counted on; then all are recorded, each once."""
+    async with serving(reactors=False) as omac:
+        omac.journal_fails(2, "access.refused")
+        for _ in range(5):
+            await omac.refusals.note(refused(), AGENT, "a")
+        assert counts(omac) == []
+        await omac.refusals.flush()
+        assert counts(omac) == []
+        await omac.refusals.note(refused(), AGENT, "a")
+        await omac.refusals.flush()
+        assert counts(omac) == [("/", 6)]
+        await omac.refusals.flush()
+        assert counts(omac) == [("/", 6)]
+
+
+async def test_a_refusal_waits_for_no_slow_journal(
+    serving: Serving, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller is answered in time; what the journal takes after all is counted once."""
+    monkeypatch.setattr(module, "FIRST_S", 0.02)
+    async with serving(reactors=False) as omac:
+        other = lock(path)  # type: ignore[arg-type]  # a text does as well
+        try:
+            with trio.fail_after(2):
+                await omac.refusals.note(refused(), AGENT, "a")
+                await omac.refusals.note(refused(), AGENT, "a")
+        finally:
+            other.close()
+        await omac.caught_up()
+        assert counts(omac) == [("/", 1)]
+        await omac.refusals.flush()
+        assert counts(omac) == [("/", 1), ("/", 1)]
+        await omac.refusals.flush()
+        assert sum(count for _, count in counts(omac)) == 2
+
+
+async def test_the_kinds_are_bounded(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, memory is not."""
+    monkeypatch.setattr(module, "KINDS_MAX", 3)
+    async with serving(reactors=False) as omac:
+        for kind in range(10):
+            await omac.refusals.note(refused(), AGENT, kind)
+        assert len(counts(omac)) == 3
