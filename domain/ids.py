@@ -69,20 +69,25 @@ class StreamKey(NamedTuple):
 
 
 def key_of(stream: StreamId) -> StreamKey:
-    """Take a stream id apart. Raises ValueError for one that no function here made."""
-    aggregate, host, *rest = stream.split("/")
-    seat = Seat(HostId(host))
-    match aggregate, rest:
-        case "directory", [scope]:
-            return StreamKey(aggregate, seat, scope)
-        case "sidecar" | "credential", [scope, skill]:
-            return StreamKey(aggregate, seat, scope, "", skill)
-        case "registration", [scope, base, skill]:
-            return StreamKey(aggregate, seat, scope, base, skill)
-        case "run" | "sandbox" | "setting", [name]:
-            return StreamKey(aggregate, seat, name=name)
-        case _, []:
-            return StreamKey(aggregate, seat)
+    """Take a stream id apart. Raises ValueError for one that no function here made.
+
+    The name of a skill comes last and may hold anything: a folder that is no skill is listed by its path.
+    """
+    aggregate, seat, rest = (*stream.split("/", 2), "")[:3]
+    own = Seat(HostId(seat))
+    match aggregate:
+        case "directory" if rest and "/" not in rest:
+            return StreamKey(aggregate, own, rest)
+        case "sidecar" | "credential" if rest.count("/") >= 1:
+            scope, name = rest.split("/", 1)
+            return StreamKey(aggregate, own, scope, "", name)
+        case "registration" if rest.count("/") >= 2:
+            scope, base, name = rest.split("/", 2)
+            return StreamKey(aggregate, own, scope, base, name)
+        case "run" | "sandbox" | "setting" if rest and "/" not in rest:
+            return StreamKey(aggregate, own, name=rest)
+        case _ if seat and not rest:
+            return StreamKey(aggregate, own)
         case _:
             raise ValueError(f"no stream of omac: {stream}")
 

@@ -307,7 +307,8 @@ class _Call:
             path = self._path[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
             event = ControlRefused(self._action, path, self._caller.listener, reason)
             fact = Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event)
-            await self._refusals.note(fact, self.cause(), (self._action, self._caller.listener, reason))
+            kind = self._action, self._caller.listener, reason
+            await self._refusals.note(fact, self.cause(), kind, stranger=False)
             if offline:
                 raise stopping() from None
 

@@ -1,7 +1,8 @@
-"""Refusals of strangers, recorded in bounded form: one event for each kind and interval, with a count.
+"""Refusals, those of strangers recorded in bounded form: one event for each kind and interval, with a count.
 
 A caller without a token can ask as often as it likes. So the first refusal of a kind is recorded at once, those that
-follow within `INTERVAL_S` are counted and recorded together. A refusal never waits for a journal that is slow or away.
+follow within `INTERVAL_S` are counted and recorded together. Known callers' refusals are recorded one by one, and
+counted only while the journal is slow or away, for which no refusal waits.
 """
 
 import logging
@@ -44,28 +45,32 @@ class Refusals:
             await trio.sleep(INTERVAL_S)
             await self.flush()
 
-    async def note(self, fact: Addressed[Any, Any], cause: Cause, kind: Hashable) -> None:
-        """Count a refusal; the first of its kind within an interval is recorded before this returns, if it can be."""
+    async def note(self, fact: Addressed[Any, Any], cause: Cause, kind: Hashable, *, stranger: bool = True) -> None:
+        """Record a refusal before this returns, if that can be; count it if it cannot, and where it is one more of a
+        stranger's of this kind within the interval."""
         key = (fact.aggregate.name, kind)
-        if key in self._windows:
-            self._windows[key].unrecorded += 1
-        elif len(self._windows) < KINDS_MAX:
-            self._windows[key] = _Window(fact, cause, 1)
-            with trio.move_on_after(FIRST_S):
-                await self._record(self._windows[key])
+        window = self._windows.get(key)
+        if window is None:
+            if len(self._windows) >= KINDS_MAX:
+                return
+            window = self._windows[key] = _Window(fact, cause, 0)
+        elif stranger or window.unrecorded:
+            window.unrecorded += 1
+            return
+        with trio.move_on_after(FIRST_S):
+            await self._record(window, fact, 1)
 
     async def flush(self) -> None:
         """Record what is counted and begin again; what cannot be recorded is kept for the next time."""
         for key, window in list(self._windows.items()):
             if window.unrecorded:
-                await self._record(window)
+                count, window.unrecorded = window.unrecorded, 0
+                command = msgspec.structs.replace(window.fact.command, count=count)
+                await self._record(window, window.fact._replace(command=command), count)
             elif self._windows.get(key) is window:
                 del self._windows[key]
 
-    async def _record(self, window: _Window) -> None:
-        count, window.unrecorded = window.unrecorded, 0
-        fact = window.fact._replace(command=msgspec.structs.replace(window.fact.command, count=count))
-
+    async def _record(self, window: _Window, fact: Addressed[Any, Any], count: int) -> None:
         def late(_: Sequence[Recorded]) -> None:
             window.unrecorded -= count
 

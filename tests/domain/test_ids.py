@@ -7,6 +7,7 @@ import pytest
 from omac.domain import ids
 from omac.domain.ids import GLOBAL, HostId, LaunchId, RunId, StreamId, StreamKey, WorkdirId
 
+WORKDIR = ids.workdir_id("/w")
 HOST = HostId("h1")
 SEAT = ids.seat_of_server(HOST)
 
@@ -76,3 +77,13 @@ def test_what_is_no_stream_is_not_taken_apart(stream: str) -> None:
     """Nothing is guessed."""
     with pytest.raises(ValueError, match=r"no stream of omac|not enough values"):
         ids.key_of(StreamId(stream))
+
+
+def test_a_skill_may_be_called_by_a_path() -> None:
+    """A folder that is no skill is listed by its path, and its streams are taken apart all the same."""
+    for stream in (
+        ids.sidecar_stream(ids.seat_of_server(HOST), WORKDIR, ".agents/skills"),
+        ids.credential_stream(HOST, WORKDIR, ".agents/skills"),
+        ids.registration_stream(HOST, WORKDIR, "agents", ".agents/skills"),
+    ):
+        assert (ids.key_of(stream).scope, ids.key_of(stream).name) == (WORKDIR, ".agents/skills")

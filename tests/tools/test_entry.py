@@ -7,10 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contract.journals import called, journal_at
-
-from omac.domain.recorded import Cause
-from omac.journal.codec import Versioned
+from contract.journals import called, commit_now, journal_at
 
 SANDBOX = ("sandbox", "run")
 HOOK = ("hook", "pre-tool-use")
@@ -116,7 +113,7 @@ def journal(project: Path) -> Path:
     """A journal with one event, where the commands of `project` look for it."""
     path = project.parents[1] / "state" / "journal.db"
     with closing(journal_at(path)) as opened:
-        opened.save(Versioned("control/test", None, called("x").event), meta=opened.meta(Cause("person")))
+        commit_now(opened, [called("x")])
     return path
 
 

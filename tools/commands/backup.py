@@ -11,7 +11,7 @@ from omac.domain.refusal import Refusal
 from omac.journal.backup import Copy, back_up, inspect
 from omac.journal.backup import restore as put_back
 from omac.journal.format import require_unused
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, expanded, print_data
 from omac.tools.journals import mark_of
 from omac.tools.prompting import can_ask, confirm
 from omac.tools.render import say
@@ -20,7 +20,7 @@ from omac.tools.render import say
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Copy the journal to a new file. Raises Refusal."""
     path = StateDir.of(environment).journal_in_use(environment, journal_path)
-    copy = back_up(path, os.path.abspath(os.path.expanduser(target)))
+    copy = back_up(path, os.path.abspath(expanded(target)))
     if as_json:
         print_data(msgspec.json.encode(copy._asdict()).decode())
     else:
@@ -32,7 +32,7 @@ def restore(source: str, journal_path: str | None, yes: bool, environment: Mappi
     """Put a backup in the place of the journal; what is there is kept beside it. Raises Refusal."""
     state = StateDir.of(environment)
     path = state.journal(environment, journal_path)
-    copy = inspect(os.path.abspath(os.path.expanduser(source)))
+    copy = inspect(os.path.abspath(expanded(source)))
     server = state.hold_server(path)  # no server begins meanwhile
     try:
         return _restore(copy, source, path, state, yes=yes)
