@@ -21,9 +21,10 @@ from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
 from omac.domain.refusal import Refusal
 from omac.domain.set_aside import PositionEmptied
 from omac.journal.codec import Versioned
+from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
 from omac.journal.reader import PAGE, Row, recorded, records
-from omac.journal.recorder import Conflict, Conflicts, Envelope, SqlRecorder
+from omac.journal.recorder import SqlRecorder
 
 State = TypeVar("State")
 Evolve = Callable[[State, Event], State]

@@ -24,7 +24,7 @@ from omac.domain.recorded import Cause, Draft, Recorded, Spooled
 from omac.domain.refusal import Refusal
 from omac.journal.application import Group, Journal
 from omac.journal.feed import Feed
-from omac.journal.recorder import Conflict
+from omac.journal.judgement import Conflict
 
 BATCH_MAX = 4_096  # callers in one transaction
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused

@@ -39,7 +39,7 @@ class RunNamespaces:
         """Fold one event that begins or ends a run's directory or sidecar, or the run."""
         stream, event = recorded.stream, recorded.event
         if isinstance(event, RunStopped | RunRecovered):
-            seat = ids.seat_beside(ids.key_of(stream).host, RunId(stream.split("/")[2]))
+            seat = ids.seat_beside(ids.key_of(stream).host, RunId(ids.key_of(stream).name))
             if seat in self._streams:
                 self._ended.add(seat)
         else:

@@ -25,7 +25,7 @@ from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.scrub import scrub
 from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
 from omac.domain.refusal import Refusal
-from omac.journal.recorder import Conflict
+from omac.journal.judgement import Conflict
 from omac.journal.writer import Late
 
 State = TypeVar("State")

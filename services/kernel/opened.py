@@ -14,7 +14,7 @@ from omac.domain.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
 from omac.journal.application import Group, Journal
-from omac.journal.recorder import Conflict
+from omac.journal.judgement import Conflict
 from omac.journal.writer import Late
 from omac.projections.tokens import TokenIndex
 from omac.services.kernel.execution import Execution

@@ -21,9 +21,10 @@ from omac.domain.ids import StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Cause, Draft, Recorded
 from omac.journal.application import Journal
+from omac.journal.judgement import Conflict, Envelope
 from omac.journal.opening import open_journal
 from omac.journal.reader import Reader
-from omac.journal.recorder import Conflict, Envelope, SqlRecorder
+from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
 
 LOG = StreamId("control/test")

@@ -17,7 +17,8 @@ from uuid import uuid4
 
 from eventsourcing.persistence import StoredEvent
 
-from omac.journal.recorder import Envelope, SqlRecorder
+from omac.journal.judgement import Envelope
+from omac.journal.recorder import SqlRecorder
 
 
 class LibraryRecorder(SqlRecorder):

@@ -14,8 +14,9 @@ import pytest
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from omac.domain.recorded import Spooled
+from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.reader import Row
-from omac.journal.recorder import Conflict, Conflicts, Envelope, SqlRecorder
+from omac.journal.recorder import SqlRecorder
 
 AT = 1_700_000_000_000_000_000
 HAMMERS = 2  # processes

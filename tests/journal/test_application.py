@@ -14,7 +14,7 @@ from omac.domain.ids import StreamId
 from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
 from omac.domain.refusal import Refusal
 from omac.journal.application import PAGE, Group, Journal
-from omac.journal.recorder import Conflict
+from omac.journal.judgement import Conflict
 
 STREAM = StreamId("directory/host/w")
 CAUSE = Cause("person", "conversation", 3)

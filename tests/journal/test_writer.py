@@ -32,7 +32,7 @@ from omac.domain.recorded import Cause, Draft, Recorded
 from omac.domain.refusal import Refusal
 from omac.journal import writer as writer_module
 from omac.journal.application import Journal
-from omac.journal.recorder import Conflict
+from omac.journal.judgement import Conflict
 
 CAUSE = Cause("agent", "conversation", 7)
 

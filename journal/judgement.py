@@ -1,0 +1,113 @@
+"""The judgement of an append, inside its transaction: whether each caller's events may follow what is recorded.
+
+Rules
+
+1. A caller's first version of a stream is the next one there. Nobody can come between: the transaction has the write
+   lock.
+2. The file of a spool is recorded once. Its name is remembered for as long as the file lies in the spool.
+3. Recorded time never runs back, whatever a clock says.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from eventsourcing.persistence import IntegrityError, StoredEvent
+
+from omac.domain.recorded import Spooled
+from omac.journal.schema import EVENT, SPOOLED
+
+
+class Envelope(msgspec.Struct):
+    """What is recorded beside the events of one caller: who, in which run, after what, and when.
+
+    `at` and `happened` in nanoseconds since 1970 UTC. The recorder raises `at` where the last record is later: recorded
+    time never runs back. `spooled` names the file of a spool that they come from; it is remembered with them.
+    """
+
+    at: int
+    run: str
+    actor: str
+    correlation: str | None = None
+    causation: int | None = None
+    happened: int | None = None
+    spooled: Spooled | None = None
+
+
+Groups = Sequence[tuple[int, Envelope]]  # of each caller: how many events, and what is recorded beside them
+
+
+class Conflict(Exception):
+    """Why events may not be appended. `known`: they are in the journal already, from this very file of a spool."""
+
+    def __init__(self, why: str, *, known: bool = False) -> None:
+        super().__init__(why)
+        self.known = known
+
+
+class Conflicts(IntegrityError):
+    """Nothing was appended: the callers `of_groups`, by number, were in conflict with what is recorded."""
+
+    def __init__(self, of_groups: dict[int, Conflict]) -> None:
+        super().__init__("; ".join(map(str, of_groups.values())))
+        self.of_groups = of_groups
+
+
+def conflicts_of(
+    connection: sa.Connection, stored_events: Sequence[StoredEvent], groups: Groups, ids: dict[str, int]
+) -> dict[int, Conflict]:
+    """What keeps callers from appending, by their number: judged here, where nobody can come between."""
+    found: dict[int, Conflict] = {}
+    heads: dict[Any, int] = {}
+    files: set[tuple[str, str]] = set()
+    events = iter(stored_events)
+    for number, (size, meta) in enumerate(groups):
+        own = list(itertools.islice(events, size))
+        file = (meta.spooled.host, meta.spooled.name) if meta.spooled else None
+        if meta.spooled is not None and (file in files or _is_remembered(connection, meta.spooled)):
+            found[number] = Conflict(f"{meta.spooled.name} is recorded already", known=True)
+            continue
+        after = dict(heads)
+        for event in own:
+            stream, version = event.originator_id, event.originator_version
+            if version is None:
+                continue
+            if stream not in after:
+                after[stream] = _last_version(connection, ids[stream])  # type: ignore[index]  # our ids are texts
+            if version != after[stream] + 1:
+                found[number] = Conflict(f"version {version} of {stream} comes after version {after[stream]}")
+                break
+            after[stream] = version
+        else:
+            heads = after
+            if file is not None:
+                files.add(file)
+    return found
+
+
+def _last_version(connection: sa.Connection, stream: int) -> int:
+    query = sa.select(sa.func.max(EVENT.c.version)).where(EVENT.c.stream == stream, EVENT.c.version.is_not(None))
+    return int(connection.execute(query).scalar() or 0)
+
+
+def raise_times(connection: sa.Connection, top: int, groups: Groups) -> None:
+    """Recorded time never runs back, whatever a clock says."""
+    latest = int(connection.execute(sa.select(EVENT.c.at).where(EVENT.c.position == top)).scalar() or 0)
+    for _, meta in groups:
+        meta.at = latest = max(latest, meta.at)
+
+
+def remember(connection: sa.Connection, spooled: Spooled) -> None:
+    """That this file is in the journal; that of files which are gone is forgotten."""
+    known = connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == spooled.host)).scalars().all()
+    if gone := [id_ for id_ in known if id_ not in spooled.present]:
+        this = sa.and_(SPOOLED.c.host == spooled.host, SPOOLED.c.id == sa.bindparam("gone"))
+        connection.execute(sa.delete(SPOOLED).where(this), [{"gone": id_} for id_ in gone])
+    connection.execute(sa.insert(SPOOLED).values(host=spooled.host, id=spooled.name))
+
+
+def _is_remembered(connection: sa.Connection, spooled: Spooled) -> bool:
+    query = sa.select(SPOOLED.c.id).where(SPOOLED.c.host == spooled.host, SPOOLED.c.id == spooled.name)
+    return connection.execute(query).first() is not None
