@@ -20,7 +20,8 @@ from functools import partial
 import msgspec
 import trio
 
-from omac.adapters.control.app import CALLS, ROOT, control_app
+from omac.adapters.control.contract import CALLS, ROOT
+from omac.adapters.control.late import LateApp
 from omac.adapters.control.server import ControlListener, serve_control
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
@@ -269,7 +270,7 @@ class Server:
             lambda: secrets.token_hex(16),
             self._refusals,
         )
-        app = control_app(
+        app = LateApp(
             directories,
             self._status,
             lambda: secrets.token_hex(8),
@@ -299,6 +300,7 @@ class Server:
                     if manifest is not None:
                         activated(manifest)
                     ready(told)
+                    surfaces.start_soon(app.load)
                     status = await self._run_inner(told, manifest)
                 elif options.launch is not None:  # it was not even begun
                     status = 128 + self._stopped_by

@@ -9,14 +9,11 @@ from quart import Response, request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from omac.adapters.control.contract import ROOT, SCOPE_LISTENER, refusal_body
 from omac.domain import ids
 from omac.domain.control import Listener
 from omac.domain.refusal import Reason, Refusal
 from omac.services.directories import Caller, Directories
-
-ROOT = "/__omac__/"
-CALLS = ("activate", "deactivate", "reload", "unlock", "dirs", "global", "status")
-SCOPE_LISTENER = "omac.listener"  # in the ASGI scope: which listener a request came in by
 
 _log = logging.getLogger("omac.control")
 
@@ -112,11 +109,6 @@ def control_app(
 def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
     """A refusal as an answer."""
     return _json(refusal_body(refusal), refusal.status, {"X-Omac-Reason": refusal.reason, **(headers or {})})
-
-
-def refusal_body(refusal: Refusal) -> dict[str, object]:
-    """A refusal as the control plane says it: `error` is for people, `reason` for programs, `fix` can be pasted."""
-    return {"error": refusal.message, "reason": refusal.reason, "fix": refusal.fix}
 
 
 def _arguments(body: bytes) -> tuple[str, str | None]:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 import trio
 
-from omac.adapters.control.app import SCOPE_LISTENER, refusal_body
+from omac.adapters.control.contract import SCOPE_LISTENER, refusal_body
 from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
 from omac.adapters.http.bodies import bad_request, decoder_for

@@ -1,0 +1,12 @@
+"""What both sides of the control plane's listeners know: its paths, its calls, and a refusal as JSON."""
+
+from omac.domain.refusal import Refusal
+
+ROOT = "/__omac__/"
+CALLS = ("activate", "deactivate", "reload", "unlock", "dirs", "global", "status")
+SCOPE_LISTENER = "omac.listener"  # in the ASGI scope: which listener a request came in by
+
+
+def refusal_body(refusal: Refusal) -> dict[str, object]:
+    """A refusal as the control plane says it: `error` is for people, `reason` for programs, `fix` can be pasted."""
+    return {"error": refusal.message, "reason": refusal.reason, "fix": refusal.fix}

@@ -1,0 +1,46 @@
+"""The control plane's application, loaded once omac is ready: its framework takes a third of a server's start to load.
+
+Connections are accepted from the start; the first call waits for the application.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from omac.domain.control import Listener
+from omac.services.directories import Directories
+
+
+class LateApp:
+    """An ASGI application that loads itself at its first call, or when `load` is called; see `control_app`."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        status: Callable[[Listener], object],
+        correlate: Callable[[], str],
+        give_vault_key: Callable[[bytes], None],
+    ) -> None:
+        self._parts = (directories, status, correlate, give_vault_key)
+        self._loading = trio.Lock()
+        self._app: Any = None  # an ASGI application
+
+    async def load(self) -> None:
+        """Return when it is loaded; whatever else omac does goes on meanwhile."""
+        async with self._loading:
+            if self._app is None:
+                control_app = await trio.to_thread.run_sync(_control_app)
+                self._app = control_app(*self._parts)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Carry out one call."""
+        if self._app is None:
+            await self.load()
+        await self._app(scope, receive, send)
+
+
+def _control_app() -> Callable[..., object]:
+    from omac.adapters.control.app import control_app
+
+    return control_app
