@@ -3,6 +3,7 @@
 The attacks on it are in tests/escape.
 """
 
+import contextlib
 import json
 import os
 import pty
@@ -341,6 +342,14 @@ class Typed:
         """Send it as a keyboard would."""
         os.write(self.terminal, text.encode())
 
+    def stop_job(self) -> None:
+        """Type ^Z until the shell says that its job stopped: one that comes while a job's child is born can be lost."""
+        for _ in range(4):
+            self.type("\x1a")
+            with contextlib.suppress(AssertionError):
+                return self.expect("Stopped", 3.0)
+        raise AssertionError(f"the job does not stop: {self.seen!r}")
+
     def expect(self, text: str, seconds: float = 20.0) -> None:
         """Read on until `text` is seen; what came before it is forgotten."""
         deadline = time.monotonic() + seconds
@@ -437,8 +446,7 @@ def test_a_shell_inside_has_its_own_jobs(mine: Box, typed: Typed) -> None:
     typed.expect("inside")
     typed.type("""sh -c 'trap "echo ag""ain" CONT; echo ru""nning; while :; do sleep 0.02; done'\n""")
     typed.expect("running")
-    typed.type("\x1a")
-    typed.expect("Stopped")
+    typed.stop_job()
     typed.expect("bash-")  # its prompt
     typed.type("fg\n")
     typed.expect("again")

@@ -20,9 +20,9 @@ from omac.domain.refusal import Refusal
 from omac.domain.skill import FoundSkill
 from omac.services.credentials import Values
 from omac.services.finding import Candidate
+from omac.tools.choosing import Where
 from omac.tools.commands.secrets import set_
 from omac.tools.one_skill import Asked, tell_besides
-from omac.tools.opened import Where
 from omac.tools.prompting import BYTES_MAX
 
 SECRET = "xoxb-7f3a9c"
