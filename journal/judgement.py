@@ -9,8 +9,7 @@ Rules
 """
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Container, Sequence
 
 import msgspec
 import sqlalchemy as sa
@@ -56,11 +55,15 @@ class Conflicts(IntegrityError):
 
 
 def conflicts_of(
-    connection: sa.Connection, stored_events: Sequence[StoredEvent], groups: Groups, ids: dict[str, int]
+    connection: sa.Connection,
+    stored_events: Sequence[StoredEvent],
+    groups: Groups,
+    ids: dict[str, int],
+    unheard: Container[str],
 ) -> dict[int, Conflict]:
-    """What keeps callers from appending, by their number: judged here, where nobody can come between."""
+    """What keeps callers from appending, by their number; `unheard` are names that no event has yet."""
     found: dict[int, Conflict] = {}
-    heads: dict[Any, int] = {}
+    heads: dict[str, int] = {}
     files: set[tuple[str, str]] = set()
     events = iter(stored_events)
     for number, (size, meta) in enumerate(groups):
@@ -69,19 +72,20 @@ def conflicts_of(
         if meta.spooled is not None and (file in files or _is_remembered(connection, meta.spooled)):
             found[number] = Conflict(f"{meta.spooled.name} is recorded already", known=True)
             continue
-        after = dict(heads)
+        after: dict[str, int] = {}
         for event in own:
-            stream, version = event.originator_id, event.originator_version
+            stream, version = str(event.originator_id), event.originator_version
             if version is None:
                 continue
-            if stream not in after:
-                after[stream] = _last_version(connection, ids[stream])  # type: ignore[index]  # our ids are texts
-            if version != after[stream] + 1:
-                found[number] = Conflict(f"version {version} of {stream} comes after version {after[stream]}")
+            if stream not in after and stream not in heads:
+                heads[stream] = 0 if stream in unheard else _last_version(connection, ids[stream])
+            last = after[stream] if stream in after else heads[stream]
+            if version != last + 1:
+                found[number] = Conflict(f"version {version} of {stream} comes after version {last}")
                 break
             after[stream] = version
         else:
-            heads = after
+            heads |= after
             if file is not None:
                 files.add(file)
     return found

@@ -81,9 +81,9 @@ class SqlRecorder(ApplicationRecorder):
             with self._writer.begin() as connection:
                 kinds = {event.topic for event in stored_events}
                 top = next_top(connection, kinds, self.path, self._is_living)
-                self._intern(connection, stored_events, groups, new)
+                unheard = self._intern(connection, stored_events, groups, new)
                 ids = self._ids | new if new else self._ids
-                if conflicts := conflicts_of(connection, stored_events, groups, ids):
+                if conflicts := conflicts_of(connection, stored_events, groups, ids, unheard):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
                 self._insert(connection, top, stored_events, groups, ids)
@@ -119,7 +119,8 @@ class SqlRecorder(ApplicationRecorder):
 
     def _intern(
         self, connection: sa.Connection, stored_events: Sequence[StoredEvent], groups: Groups, new: dict[str, int]
-    ) -> None:
+    ) -> set[str]:
+        """Add to `new` the ids of names that this process has not met; returns those that nobody had."""
         wanted: set[str] = set()
         for _, meta in groups:
             wanted.add(meta.run)
@@ -132,9 +133,10 @@ class SqlRecorder(ApplicationRecorder):
             part = missing[start : start + 500]
             known = connection.execute(sa.select(NAME.c.text, NAME.c.id).where(NAME.c.text.in_(part)))
             new.update((text, id_) for text, id_ in known)
-        for text in missing:
-            if text not in new:
-                new[text] = connection.execute(sa.insert(NAME).values(text=text).returning(NAME.c.id)).scalar_one()
+        unheard = {text for text in missing if text not in new}
+        for text in sorted(unheard):
+            new[text] = connection.execute(sa.insert(NAME).values(text=text).returning(NAME.c.id)).scalar_one()
+        return unheard
 
     def changed_by_others(self) -> bool:
         """Whether another connection committed since the last call; at the first call, yes.
