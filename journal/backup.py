@@ -75,11 +75,10 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
     copy = back_up(source, draft)
     kept = ""
     try:
-        if os.path.lexists(path):
-            kept = _free(path, "before-restore")
-            for suffix in _WITH:
-                with contextlib.suppress(FileNotFoundError):
-                    os.rename(path + suffix, kept + suffix)
+        if present := [suffix for suffix in _WITH if os.path.lexists(path + suffix)]:
+            kept = _free(path, "before-restore")  # a log beside a journal that is lost would be applied to the copy
+            for suffix in present:
+                os.rename(path + suffix, kept + suffix)
         os.rename(draft, path)
         _sync(os.path.dirname(path))
     except OSError as error:
@@ -113,7 +112,7 @@ def _has_opened(connection: sqlite3.Connection) -> bool:
 
 def _free(path: str, why: str) -> str:
     number = 1
-    while os.path.lexists(f"{path}.{why}-{number}"):
+    while any(os.path.lexists(f"{path}.{why}-{number}{suffix}") for suffix in _WITH):
         number += 1
     return f"{path}.{why}-{number}"
 

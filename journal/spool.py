@@ -25,6 +25,8 @@ FORM = 1  # of the files: a later form is not guessed at
 RECORD_MAX = 65_536  # bytes of one file
 ID_MAX = 64
 TEXT_MAX = 4_096  # characters of one text: the longest path there can be
+TOKEN_CHARS = "0123456789abcdefABCDEF%"
+TOKEN_CHARS_MAX = 288  # that one takes, percent-encoded twice
 DRAFT = "."  # a name that begins so is not there yet
 REJECTED = "rejected"  # the folder of what could not be taken
 
@@ -153,12 +155,18 @@ def open_folder(folder: str, *, create: bool = False) -> int:
 def bounded(value: object) -> object:
     """The same with long texts cut, and saying so."""
     if isinstance(value, str):
-        return value if len(value) <= TEXT_MAX else value[: TEXT_MAX - 3] + "..."
+        return value if len(value) <= TEXT_MAX else _cut(value)
     if isinstance(value, list | tuple):
         return [bounded(item) for item in value]
     if isinstance(value, dict):
         return {name: bounded(item) for name, item in value.items()}
     return value
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, without a token's first digits at its end: half a token could not be recognised."""
+    kept = text[: TEXT_MAX - 3]
+    return kept[:-TOKEN_CHARS_MAX] + kept[-TOKEN_CHARS_MAX:].rstrip(TOKEN_CHARS) + "..."
 
 
 def encoded(value: object) -> str:

@@ -52,7 +52,9 @@ class AccessGate:
 
     async def admit(self, way: Way, request: Request) -> int:
         """See Gate. What changed while the record was made durable counts: the way is looked up again."""
-        event = AccessRequested(way.dir, way.skill, way.mount, way.session, request.method, request.path[:PATH_MAX])
+        event = AccessRequested(
+            way.dir, way.skill, way.mount, way.session, request.method, self._recorded(request.path)
+        )
         recorded = await self._admitted(event)
         try:
             now = self._find_way(way.digest, way.mount)
@@ -140,7 +142,7 @@ class AccessGate:
             mount if skill else "",  # what is no mount may be anything, even a token
             directory.tokens.get(digest),
             request.method,
-            request.path[:PATH_MAX] if directory.path else "",
+            self._recorded(request.path) if directory.path else "",
             status,
             reason,
         )
@@ -152,6 +154,10 @@ class AccessGate:
             raise _slow()
         # a stranger: any number of them may come
         await self._refusals.note(fact, Cause("agent"), (reason,))
+
+    def _recorded(self, path: str) -> str:
+        """As much of a path as is recorded: tokens are replaced before it is cut, or half of one could stay."""
+        return path if len(path) <= PATH_MAX else self._engine.scrubbed(path)[:PATH_MAX]
 
     def _soon(self, request: int, event: Event) -> None:
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))

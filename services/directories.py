@@ -304,7 +304,7 @@ class _Call:
         if isinstance(error, Refusal):
             offline = error.reason == "directory-offline" and self._directories._stopping
             reason = "stopping" if offline else error.reason  # it is not the caller's fault that the directory is gone
-            path = self._path[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
+            path = self._engine.scrubbed(self._path)[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
             event = ControlRefused(self._action, path, self._caller.listener, reason)
             fact = Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event)
             kind = self._action, self._caller.listener, reason

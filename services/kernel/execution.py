@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from omac.domain.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed, Aggregate
-from omac.domain.kernel.scrub import scrub
+from omac.domain.kernel.scrub import scrub, scrub_text
 from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
 from omac.domain.refusal import Refusal
 from omac.journal.judgement import Conflict
@@ -101,6 +101,10 @@ class Execution(ABC):
         Raises Refusal when the journal cannot be written.
         """
         return await self._append(self._facts(facts), cause, None, late)
+
+    def scrubbed(self, text: str) -> str:
+        """A text without living tokens, for a caller that cuts it before it is recorded."""
+        return scrub_text(text, self._living())
 
     @abstractmethod
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:

@@ -144,3 +144,18 @@ def test_restored_where_there_is_none(path: Path, tmp_path: Path) -> None:
     restored, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
     assert (restored.position, kept) == (1, "")
     assert read(path) == ["a"]
+
+
+def test_a_log_beside_a_lost_journal_is_not_applied_to_the_copy(path: Path, tmp_path: Path) -> None:
+    """The journal is gone and its write-ahead log stays behind: it is kept aside, and the copy is whole."""
+    journal = journal_at(path)
+    append(journal, "a")
+    back_up(str(path), str(tmp_path / "copy.db"))
+    append(journal, *(str(number) * 100 for number in range(60)))
+    log = Path(f"{path}-wal").read_bytes()
+    journal.close()
+    os.unlink(path)
+    Path(f"{path}-wal").write_bytes(log)
+    _, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
+    assert Path(f"{kept}-wal").read_bytes() == log
+    assert read(path) == ["a"]

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.refusal import Refusal
-from omac.journal.spool import RECORD_MAX, TEXT_MAX, Spool, encoded
+from omac.journal.spool import RECORD_MAX, TEXT_MAX, Spool, bounded, encoded
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65_534
@@ -255,3 +255,10 @@ def test_it_loads_nothing_that_costs_time() -> None:
     code += "import omac.journal.spool; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert {name for name in done.stdout.split() if not name.startswith("omac")} == {"__future__"}
+
+
+def test_a_cut_leaves_no_half_of_a_token() -> None:
+    """A token that lies across the cut goes as a whole: with half of it nobody could tell what it was."""
+    token, before = "c0ffee" * 5 + "42", "z" * (TEXT_MAX - 20) + "/"
+    assert bounded(before + token + "y" * 100) == before + "..."
+    assert bounded("f" * 5_000) == "f" * (TEXT_MAX - 3 - 288) + "..."

@@ -14,6 +14,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.sidecar import Exit
 from omac.domain.skill import FoundSkill
 from omac.projections.accesses import audit_rows
+from omac.services.access import PATH_MAX
 from omac.services.gate import Answer, Request
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
@@ -179,3 +180,16 @@ async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online:
         late: list[str] = []
         with omac.gate.while_valid(target, lambda refusal: late.append(refusal.reason)):
             assert late == [reason]
+
+
+async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Serving, online: Any) -> None:
+    """Nor half of it: a path is scrubbed before it is cut, in what is forwarded and in what is refused."""
+    async with serving() as omac:
+        omac.directories._mint = lambda: "c0ffee" * 5 + "42"
+        token = await online(omac)
+        path = "/" + "z" * (PATH_MAX - 18) + "/" + token
+        await omac.gate.admit(omac.gate.resolve(token, "echo"), Request("GET", path))
+        await omac.gate.refused(token, "nope", Request("GET", path), 404, "unknown-mount")
+        texts = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
+        assert len(texts) == 2
+        assert not [text for text in texts if token[:12] in text]
