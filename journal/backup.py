@@ -75,10 +75,14 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
     copy = back_up(source, draft)
     kept = ""
     try:
-        if present := [suffix for suffix in _WITH if os.path.lexists(path + suffix)]:
-            kept = _free(path, "before-restore")  # a log beside a journal that is lost would be applied to the copy
-            for suffix in present:
-                os.rename(path + suffix, kept + suffix)
+        if os.path.lexists(path) or _holds_anything(path + "-wal"):
+            kept = _free(path, "before-restore")
+        for suffix in _WITH:  # a log that stays beside a journal which is lost would be applied to the copy
+            with contextlib.suppress(FileNotFoundError):
+                if kept:
+                    os.rename(path + suffix, kept + suffix)
+                else:
+                    os.unlink(path + suffix)
         os.rename(draft, path)
         _sync(os.path.dirname(path))
     except OSError as error:
@@ -108,6 +112,13 @@ def _copy(path: str, target: str) -> None:
 
 def _has_opened(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'opened'").fetchone() is not None
+
+
+def _holds_anything(path: str) -> bool:
+    try:
+        return os.lstat(path).st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _free(path: str, why: str) -> str:

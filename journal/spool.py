@@ -25,7 +25,7 @@ FORM = 1  # of the files: a later form is not guessed at
 RECORD_MAX = 65_536  # bytes of one file
 ID_MAX = 64
 TEXT_MAX = 4_096  # characters of one text: the longest path there can be
-TOKEN_CHARS = "0123456789abcdefABCDEF%"
+HEX_DIGITS = "0123456789abcdefABCDEF%"  # also percent-encoded
 TOKEN_CHARS_MAX = 288  # that one takes, percent-encoded twice
 DRAFT = "."  # a name that begins so is not there yet
 REJECTED = "rejected"  # the folder of what could not be taken
@@ -166,7 +166,7 @@ def bounded(value: object) -> object:
 def _cut(text: str) -> str:
     """The beginning of a text, without a token's first digits at its end: half a token could not be recognised."""
     kept = text[: TEXT_MAX - 3]
-    return kept[:-TOKEN_CHARS_MAX] + kept[-TOKEN_CHARS_MAX:].rstrip(TOKEN_CHARS) + "..."
+    return kept[:-TOKEN_CHARS_MAX] + kept[-TOKEN_CHARS_MAX:].rstrip(HEX_DIGITS) + "..."
 
 
 def encoded(value: object) -> str:
