@@ -94,11 +94,16 @@ class Directories:
                 if self._stopping:
                     raise stopping()
                 if status == "deactivating":
-                    await self._engine.moved([stream])
+                    with trio.move_on_after(OFFLINE_S) as waited:
+                        await self._engine.moved([stream])
+                    if waited.cancelled_caught:
+                        raise _still_going(canonical)
                 else:
                     await self._grant(
                         stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
                     )
+            if self._engine.is_revoked(stream):
+                raise _still_going(canonical)
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
                 await self._settled(stream, self._state(stream).generation)
             with trio.move_on_after(SHARED_S):
@@ -311,6 +316,11 @@ class _Call:
             await self._refusals.note(fact, self.cause(), kind, stranger=False)
             if offline:
                 raise stopping() from None
+
+
+def _still_going(path: str) -> Refusal:
+    message = f"{path} is being taken offline, and that is not recorded yet; try again"
+    return Refusal("directory-offline", message, fix=["omac status", "omac journal path  # is its disk slow, or full?"])
 
 
 def _check_session(session: str | None) -> None:

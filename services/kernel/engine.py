@@ -56,6 +56,7 @@ class Engine(Execution):
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
         self._revoked: dict[StreamId, int] = {}  # by streams: how many commands that take away are not recorded yet
+        self._revoking: dict[tuple[StreamId, type], trio.Event] = {}
         self._revocation_observers: list[RevocationObserver] = []
         self._tasks: trio.Nursery | None = None
         self._locks: weakref.WeakValueDictionary[StreamId, trio.Lock] = weakref.WeakValueDictionary()
@@ -103,19 +104,26 @@ class Engine(Execution):
     ) -> trio.Event:
         """Execute a command that takes away. It holds within `REVOCATION_S`, whether or not it is recorded by then.
 
-        The event is set when it is recorded, when it turned out to change nothing, or when omac ends.
+        The event is set when it is recorded, when it turned out to change nothing, or when omac ends. While one waits
+        for the journal, others of its kind for the same stream are the same one.
         """
+        kind = (stream, type(command))
+        if kind in self._revoking:
+            return self._revoking[kind]
         ended = trio.Event()
-        work = partial(self.execute, aggregate, stream, command, cause, beside=beside)
-        if self._tasks is not None:  # else omac has ended, and the next start settles it
-            self._tasks.start_soon(self._revoke, stream, work, cause, ended)
+        if self._tasks is None:  # omac has ended, and the next start settles it
+            ended.set()
+        else:
+            self._revoking[kind] = ended
+            work = partial(self.execute, aggregate, stream, command, cause, beside=beside)
+            self._tasks.start_soon(self._revoke, kind, work, cause)
         return ended
 
     async def _revoke(
-        self, stream: StreamId, work: Callable[[], Awaitable[object]], cause: Cause | None, ended: trio.Event
+        self, kind: tuple[StreamId, type], work: Callable[[], Awaitable[object]], cause: Cause | None
     ) -> None:
         """Try until it is recorded; what is not within a moment is marked as revoked meanwhile."""
-        marked = False
+        stream, marked = kind[0], False
 
         async def mark() -> None:
             nonlocal marked
@@ -132,7 +140,7 @@ class Engine(Execution):
                 await self._record_revocation(stream, work)
                 nursery.cancel_scope.cancel()
         finally:
-            ended.set()
+            self._revoking.pop(kind).set()
             if marked:
                 self._revoked[stream] -= 1
                 if not self._revoked[stream]:
@@ -140,13 +148,16 @@ class Engine(Execution):
                 self._wake(stream)
 
     async def _record_revocation(self, stream: StreamId, work: Callable[[], Awaitable[object]]) -> None:
+        problem = ""
         while True:
             try:
                 await work()
             except Refusal as refusal:
                 if refusal.reason not in JOURNAL_AWAY:
                     return
-                _log.error("%s: what was revoked is not recorded yet: %s", stream, refusal.message)
+                if refusal.message != problem:
+                    _log.error("%s: what was revoked is not recorded yet: %s", stream, refusal.message)
+                problem = refusal.message
                 await trio.sleep(RETRY_S)
             else:
                 return

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from omac.domain import registration
+from omac.domain.directory import AGGREGATE, RequestDeactivation
 from omac.domain.refusal import Refusal
 from omac.domain.skill import FoundSkill
 from omac.services.gate import Request
@@ -81,6 +82,12 @@ async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
             await omac.gate.admit(way, Request("GET", "/"))
         await omac.until(lambda: not omac.host.running())
         assert omac.directory().status == "active"
+        with pytest.raises(Refusal, match="is being taken offline"):
+            await omac.activate()
+        tasks = len(omac.engine._tasks.child_tasks)
+        for _ in range(3):  # the same again is the same one
+            assert omac.engine.revoke(AGGREGATE, omac.stream(), RequestDeactivation("again")) is not None
+        assert len(omac.engine._tasks.child_tasks) == tasks
         back()
         await omac.until(lambda: omac.directory().status == "offline")
     assert kinds(omac.path, "directory.deactivat") == ["directory.deactivation-requested", "directory.deactivated"]
