@@ -48,6 +48,8 @@ def inspect(path: str) -> Copy:
 
 def back_up(path: str, target: str) -> Copy:
     """Copy the journal at `path`, which may be in use, to the new file `target`. Raises Refusal."""
+    if target in [path + suffix for suffix in (*_WITH, "-journal")]:
+        raise Refusal("misuse", f"{target} is a name of the journal's own files", fix=["omac journal backup PATH"])
     try:
         os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -77,7 +79,7 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
     try:
         if os.path.lexists(path) or _holds_anything(path + "-wal"):
             kept = _free(path, "before-restore")
-        for suffix in _WITH:  # a log that stays beside a journal which is lost would be applied to the copy
+        for suffix in reversed(_WITH):  # the log first: beside a journal that is lost it would be applied to the copy
             with contextlib.suppress(FileNotFoundError):
                 if kept:
                     os.rename(path + suffix, kept + suffix)
@@ -87,6 +89,10 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
         _sync(os.path.dirname(path))
     except OSError as error:
         raise _unwritable(path, error) from error
+    restored = inspect(path)
+    if (restored.id, restored.position) != (copy.id, copy.position):
+        message = f"{path} is not what was restored: it ends at position {restored.position}, not {copy.position}"
+        raise Refusal("journal-damaged", message, fix=[f"ls -l {shlex.quote(path)}*"])
     mark.write(copy.id, copy.position)
     if mark.read() != (copy.id, copy.position):
         message = f"the journal {path} is restored, but its mark {mark.file} cannot be written"

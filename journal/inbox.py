@@ -22,6 +22,7 @@ import msgspec
 
 from omac.domain import guard_record, ids, sandbox
 from omac.domain.ids import HostId, LaunchId, StreamId
+from omac.domain.printable import printable
 from omac.domain.recorded import Actor, Event
 from omac.domain.refusal import Refusal, look_at
 from omac.journal.registry import KIND_OF, KINDS
@@ -126,9 +127,13 @@ class Pass:
                 target = f"{name}.{number}"
             os.rename(name, f"{REJECTED}/{target}", src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
-            _log.warning("%s in %s is not recorded (%s) and cannot be moved: %s", name, self._path, why, error)
+            _log.warning(
+                "%s in %s is not recorded (%s) and cannot be moved: %s", printable(name), self._path, why, error
+            )
         else:
-            _log.warning("%s is not recorded and is now in %s: %s", name, os.path.join(self._path, REJECTED), why)
+            _log.warning(
+                "%s is not recorded and is now in %s: %s", printable(name), os.path.join(self._path, REJECTED), why
+            )
 
     def _read_all(self) -> Iterator[SpooledRecord]:
         for name in sorted(os.listdir(self._folder)):

@@ -103,13 +103,14 @@ def raise_times(connection: sa.Connection, top: int, groups: Groups) -> None:
         meta.at = latest = max(latest, meta.at)
 
 
-def remember(connection: sa.Connection, spooled: Spooled) -> None:
-    """That this file is in the journal; that of files which are gone is forgotten."""
-    known = connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == spooled.host)).scalars().all()
-    if gone := [id_ for id_ in known if id_ not in spooled.present]:
-        this = sa.and_(SPOOLED.c.host == spooled.host, SPOOLED.c.id == sa.bindparam("gone"))
+def remember(connection: sa.Connection, files: Sequence[Spooled]) -> None:
+    """Note that these files of one host are in the journal, and forget those that are gone from its spool."""
+    host, present = files[0].host, files[0].present
+    known = connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars().all()
+    if gone := [id_ for id_ in known if id_ not in present]:
+        this = sa.and_(SPOOLED.c.host == host, SPOOLED.c.id == sa.bindparam("gone"))
         connection.execute(sa.delete(SPOOLED).where(this), [{"gone": id_} for id_ in gone])
-    connection.execute(sa.insert(SPOOLED).values(host=spooled.host, id=spooled.name))
+    connection.execute(sa.insert(SPOOLED), [{"host": file.host, "id": file.name} for file in files])
 
 
 def _is_remembered(connection: sa.Connection, spooled: Spooled) -> bool:

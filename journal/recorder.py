@@ -112,8 +112,8 @@ class SqlRecorder(ApplicationRecorder):
                     (top, stream, event.originator_version, kind, meta.at, run, actor, meta.correlation,
                      meta.causation, event.state, meta.happened)
                 )  # fmt: skip
-            if meta.spooled is not None:
-                remember(connection, meta.spooled)
+        if files := [meta.spooled for _, meta in groups if meta.spooled is not None]:
+            remember(connection, files)
         if rows:
             connection.exec_driver_sql(self._statement, rows)
 

@@ -227,9 +227,10 @@ def _directories(system: System) -> list[DirectoryStatus]:
 
 def _sidecars(system: System) -> list[SidecarStatus]:
     found = []
-    for entry in system.sidecars.entries.values():
-        sidecar = entry.state
-        if sidecar.spec is not None and sidecar.status != "idle":
+    for stream, entry in system.sidecars.entries.items():
+        sidecar, key = entry.state, ids.key_of(stream)
+        online = system.directories[ids.directory_stream(key.seat, key.workdir)].state.status != "offline"
+        if sidecar.spec is not None and (sidecar.live or (sidecar.status == "gave_up" and online)):
             birth = sidecar.birth
             pid, port, log = (birth.pid, birth.port, birth.log) if birth else (None, None, None)
             spec = sidecar.spec

@@ -82,9 +82,12 @@ class AccessGate:
                     del self._in_use[stream]
 
     def _find_way(self, digest: TokenDigest, mount: str) -> Way:
+        opened = self._engine.system.tokens.streams.get(digest)
+        if opened is not None and self._engine.is_revoked(opened):
+            raise _unknown()
         way = find_way(self._engine.system, self._engine.seat, digest, mount)
         if any(map(self._engine.is_revoked, self._streams(way))):  # rule 1: at once, recorded or not
-            raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
+            raise _unknown()
         return way
 
     def _streams(self, way: Way) -> list[StreamId]:
@@ -161,6 +164,10 @@ class AccessGate:
 
     def _soon(self, request: int, event: Event) -> None:
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
+
+
+def _unknown() -> Refusal:
+    return Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
 
 
 def _slow() -> Refusal:

@@ -65,6 +65,8 @@ class Activation:
         elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
             key = ids.key_of(recorded.stream)
             changed = ids.directory_stream(self._engine.seat, key.workdir)
+            if key.host == self._engine.host and key.workdir == ids.GLOBAL and changed not in self._owners:
+                self.look_at_shared()  # the first of those that all share
             if key.host == self._engine.host and changed in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at

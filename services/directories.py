@@ -88,6 +88,7 @@ class Directories:
         """
         async with _Call(self, "activate", path, caller) as call:
             _check_session(session)
+            self._require_no_token(session or "")
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             while (status := self._state(stream).status) in ("offline", "deactivating"):
@@ -112,6 +113,10 @@ class Directories:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
         raise AssertionError("the block returned or raised")
+
+    def _require_no_token(self, session: str) -> None:
+        if self._engine.scrubbed(session) != session:
+            raise Refusal("bad-request", "a session's name holds a routing token; choose another name")
 
     async def deactivate(self, path: str, caller: Caller) -> Deactivation:
         """Take a directory offline, at once, and record it as soon as the journal takes it. One that is not online

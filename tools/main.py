@@ -109,9 +109,9 @@ def _require_folder() -> None:
         raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None
 
 
-def _report(error: BaseException) -> int:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+def _report(error: Exception) -> int:
+    while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
+        error = error.exceptions[0]  # several refusals at once: the first says enough
     if isinstance(error, Refusal):
         from omac.tools.render import say
 
@@ -123,7 +123,25 @@ def _report(error: BaseException) -> int:
     if show is not None:
         show(file=current().stderr)
         return 2
-    raise error
+    return _report_defect(error)
+
+
+def _report_defect(error: Exception) -> int:
+    """What nobody foresaw is told in a sentence; the trace goes to a file, for whoever mends it."""
+    import tempfile
+    import traceback
+
+    from omac.tools.render import say
+
+    say(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac", current().stderr)
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="omac-failure-", suffix=".txt", delete=False) as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        traceback.print_exception(error, file=current().stderr)
+    else:
+        say(f"  try: less {file.name}  # and report it", current().stderr)
+    return 1
 
 
 running_cli.add_to(app)

@@ -44,7 +44,7 @@ async def keep_folder(
                 state.write_token(path, token)
             for path in _missing(folder, *sockets):
                 await sockets[os.path.basename(path)](listen.unix(path))
-            if current and _missing(os.path.dirname(folder), "current"):
+            if current and not state.leads_to_living():
                 state.point_current(run)
             problem = ""
         except Refusal as refusal:  # it is tried again

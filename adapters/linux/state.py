@@ -168,6 +168,10 @@ class StateDir:
         with self._usable():
             os.symlink(journal, os.path.join(self.run_path(run), "journal"))
 
+    def leads_to_living(self) -> bool:
+        """Return whether run/current leads to a run that lives."""
+        return in_use.is_held(os.path.join(self.path, "run", "current"))
+
     def current_socket(self) -> str:
         """Where the server's control socket is, if a server runs."""
         return os.path.join(self.path, "run", "current", "control.sock")

@@ -153,8 +153,8 @@ class Engine(Execution):
             try:
                 await work()
             except Refusal as refusal:
-                if refusal.reason not in JOURNAL_AWAY:
-                    return
+                if not refusal.reason.startswith(("journal", "contention")):
+                    return  # there is nothing to take away, or omac ends
                 if refusal.message != problem:
                     _log.error("%s: what was revoked is not recorded yet: %s", stream, refusal.message)
                 problem = refusal.message

@@ -21,7 +21,7 @@ from omac.services.kernel.execution import AlreadyRecorded, Execution
 
 WAIT_NS = 24 * 3_600 * 10**9
 REMOVAL_S = 5.0  # for the files of what is recorded, also when omac is stopping
-AT_ONCE = 500  # streams whose records are decided side by side, and so committed together
+AT_ONCE = 100  # streams whose records are decided side by side, and so committed together
 
 _log = logging.getLogger("omac.journal")
 
@@ -74,10 +74,15 @@ class _Ingestion:
                         nursery.start_soon(self._take, turn)
                 if self._problem is not None:
                     raise self._problem
+                await self._remove()
         finally:
             with trio.move_on_after(REMOVAL_S, shield=True):
-                await trio.to_thread.run_sync(self._pass.remove, self._done)
+                await self._remove()
         return self._taken
+
+    async def _remove(self) -> None:
+        done, self._done = self._done, []
+        await trio.to_thread.run_sync(self._pass.remove, done)
 
     async def _take(self, turn: list[SpooledRecord]) -> None:
         for record in turn:

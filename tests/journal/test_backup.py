@@ -159,3 +159,11 @@ def test_a_log_beside_a_lost_journal_is_not_applied_to_the_copy(path: Path, tmp_
     _, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
     assert Path(f"{kept}-wal").read_bytes() == log
     assert read(path) == ["a"]
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+def test_a_backup_takes_no_name_of_the_journals_own(path: Path, suffix: str) -> None:
+    """SQLite would take it for a part of the journal."""
+    journal_at(path).close()
+    with pytest.raises(Refusal, match=r"name of the journal's own files|exists already"):
+        back_up(str(path), str(path) + suffix)

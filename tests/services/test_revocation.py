@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -163,3 +164,48 @@ async def test_an_admission_does_not_wait_for_a_stalled_journal(
         await omac.caught_up()
         await omac.until(lambda: omac.engine.system.accesses.aborted == 1)
         assert not omac.engine.system.accesses.open
+
+
+@pytest.mark.parametrize("reason", ["journal-newer", "journal-damaged", "journal-in-use"])
+async def test_a_deactivation_holds_whatever_keeps_it_from_being_recorded(
+    serving: Serving, skill: MakeSkill, reason: Any
+) -> None:
+    """Not only a full disk: a journal that a later omac has changed, or one that is damaged."""
+    async with serving() as omac:
+        token = await online(omac, skill("echo"))
+        insert = omac.journal.store.insert_events
+
+        def refuse(events: Any, **groups: Any) -> Any:
+            if any(event.topic == "directory.deactivation-requested" for event in events):
+                raise Refusal(reason, "it cannot be appended to")
+            return insert(events, **groups)
+
+        omac.journal.store.insert_events = refuse
+        assert (await omac.directories.deactivate("/w/shop", omac.caller)).recorded is False
+        await omac.until(lambda: not omac.host.running())
+        with pytest.raises(Refusal, match="unknown skill mount"):
+            omac.gate.resolve(token, "echo")
+
+
+async def test_a_session_is_not_called_by_a_token(serving: Serving, skill: MakeSkill) -> None:
+    """It would be scrubbed from the record, and nobody could find the session by its name."""
+    async with serving() as omac:
+        omac.directories._mint = lambda: "c0ffee" * 5 + "42"
+        token = await online(omac, skill("echo"))
+        head = omac.journal.store.head()
+        with pytest.raises(Refusal, match="holds a routing token"):
+            await omac.activate(session=f"a{token}")
+        assert [one.event.reason for one in omac.journal.records(head)] == ["bad-request"]
+
+
+async def test_the_first_shared_skill_is_noticed(serving: Serving, skill: MakeSkill) -> None:
+    """An approval of what all share brings it online, though nothing was shared when omac began."""
+    async with serving() as omac:
+        await omac.activate()
+        source = "/home/u/.agents/skills/echo"
+        shared = msgspec.structs.replace(
+            skill("echo"), source=source, skills_dir="/home/u/.agents/skills", scope="global"
+        )
+        omac.folders.put("", shared)
+        omac.approve("", shared)
+        await omac.until(lambda: [one["name"] for one in omac.directories.global_skills()] == ["echo"])

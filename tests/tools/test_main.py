@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import omac.tools
+from omac.domain.refusal import Refusal
 from omac.tools.main import main
 
 TOOLS = Path(omac.tools.__path__[0])
@@ -140,3 +141,26 @@ def _reaches_for_the_process(node: ast.AST) -> bool:
             return not any(keyword.arg == "file" for keyword in keywords)
         case _:
             return False
+
+
+def test_a_defect_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a trace: that is in a file of its own. Several refusals at once are one."""
+
+    def fail(*_: object) -> int:
+        raise ZeroDivisionError("hunter2")
+
+    monkeypatch.setattr("omac.tools.commands.settings.show", fail)
+    status, out, err = called(house(tmp_path / "a"), "settings", "show")
+    assert (status, out) == (1, "")
+    assert err.startswith("omac: failed unexpectedly (ZeroDivisionError): this is a defect of omac\n  try: less /")
+    assert "hunter2" not in err
+    trace = Path(err.split("less ")[1].split()[0])
+    assert "ZeroDivisionError: hunter2" in trace.read_text()
+    assert trace.stat().st_mode & 0o077 == 0
+    trace.unlink()
+
+    def refuse(*_: object) -> int:
+        raise ExceptionGroup("", [ExceptionGroup("", [Refusal("misuse", "one")]), Refusal("misuse", "two")])
+
+    monkeypatch.setattr("omac.tools.commands.settings.show", refuse)
+    assert called(house(tmp_path / "b"), "settings", "show") == (2, "", "omac: one\n")

@@ -61,7 +61,8 @@ def _loss(path: str, copy: Copy) -> str:
     if present.id != copy.id:
         return f"the backup is of another journal (id {copy.id}, not {present.id})" if present.position else ""
     if present.position > copy.position:
-        return f"{present.position - copy.position} later positions of the present journal are not in the backup"
+        later = present.position - copy.position
+        return f"{later} later positions of the present journal are not in the backup, revocations among them"
     return ""
 
 

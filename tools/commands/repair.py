@@ -16,6 +16,7 @@ from omac.journal.check import check as findings_of
 from omac.journal.repair import Repair
 from omac.projections.system import System
 from omac.tools.invocation import current, print_data
+from omac.tools.journals import mark_of
 from omac.tools.prompting import can_ask, confirm
 from omac.tools.render import say
 
@@ -52,7 +53,10 @@ def positions_of(words: Sequence[str]) -> tuple[int, ...]:
 
 def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Print each finding; 10 when there is one. Raises Refusal."""
-    path = StateDir.of(environment).journal_in_use(environment, journal_path)
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, journal_path)
+    if not os.path.lexists(path):
+        mark_of(state, path).require_unmarked()
     system = System()
     findings = findings_of(path, system.apply)
     if as_json:
