@@ -237,6 +237,8 @@ class Server:
                     await self._record(runs.Stop(self._why))
             raise
         await self._intake.take_in()  # how what was launched ended
+        with trio.move_on_after(STALL_S):
+            await self._refusals.flush()
         await self._record(runs.Stop(self._why or "its agent ended"))
         return status
 
