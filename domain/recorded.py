@@ -33,7 +33,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """An event that happened: durable, at `position` (from 1, gapless), recorded `at` (nanoseconds since 1970, UTC).
 
-    Recorded time never runs back. `happened` is when it happened, where that was told by another program; else None.
+    Recorded time never runs back. `happened` is when it happened, where another program reported that; else None.
     """
 
     position: int

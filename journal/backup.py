@@ -107,7 +107,7 @@ def _copy(path: str, target: str) -> None:
         try:
             source.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, that can be copied as it lies
-            copy.execute("DELETE FROM opened" if _has_opened(copy) else "SELECT 1")  # nobody has the copy open
+            copy.execute("DELETE FROM opened" if _has_opened(copy) else "SELECT 1")  # no process has the copy open
         finally:
             copy.close()
     except sqlite3.Error as error:

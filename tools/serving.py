@@ -36,13 +36,11 @@ from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain import control, ids
 from omac.domain import run as runs
 from omac.domain.control import ControlRefused, Listener
-from omac.domain.harness import Harness
 from omac.domain.ids import RunId
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.recorded import Cause
 from omac.domain.refusal import Refusal
 from omac.domain.run import RunStarted
-from omac.domain.sidecar import RestartPolicy
 from omac.journal.format import Present
 from omac.journal.opening import open_journal
 from omac.projections.status import Status, narrowed, status_of
@@ -60,11 +58,11 @@ from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
 from omac.tools.inner import OF_THE_TERMINAL, Inner
 from omac.tools.journals import inbox_of, mark_of
-from omac.tools.launching import Launch
 from omac.tools.opened import changing_of
 from omac.tools.policies import ServePolicies
 from omac.tools.ready import Ready, flat_variables, inherited, variables
 from omac.tools.run_folder import keep_folder
+from omac.tools.serve_options import ServeOptions
 from omac.tools.version import VERSION
 
 _log = logging.getLogger("omac.serve")
@@ -73,31 +71,6 @@ STOP_S = 15.0  # for directories to go offline in order; after that their proces
 HURRY_S = 2.0  # the same when asked to stop twice
 STALL_S = 1.0  # that one record may take after that
 DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
-
-
-class Address(msgspec.Struct, frozen=True):
-    """A loopback address to listen on; port 0 takes a free one."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-
-
-class ServeOptions(msgspec.Struct, frozen=True):
-    """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and `workdir` is the one directory.
-
-    Roots and workdir are canonical; `launch` None: nothing is launched.
-    """
-
-    harness: Harness
-    roots: tuple[str, ...]
-    workdir: str | None = None
-    launch: Launch | None = None
-    beside: bool = False
-    journal: str | None = None
-    control: Address = Address()
-    facade: Address = Address()
-    settings: dict[str, str | None] = {}  # by name: what was asked by flags
-    restarts: RestartPolicy = RestartPolicy()
 
 
 class Server:

@@ -19,7 +19,7 @@ TURN_WAIT_S = 1.0  # how long a stranger's answer may be put off
 
 
 class SlotLimits(msgspec.Struct, frozen=True):
-    """Bounds of one listener. `strangers_max` 0: whoever may connect to it is known."""
+    """Bounds of one listener. `strangers_max` 0: every caller that can connect is known."""
 
     connections_max: int = CONNECTIONS_MAX
     strangers_max: int = CONNECTIONS_MAX // 2

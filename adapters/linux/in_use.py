@@ -1,4 +1,4 @@
-"""The journal that is in use: which one a program means that was told of none, and the spool that belongs to it.
+"""The journal that is in use: which one a program uses that was given none, and the spool that belongs to it.
 
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """

@@ -43,7 +43,7 @@ class FolderWatch:
                 return
 
     def _drained(self) -> bool:
-        """Read what is there; whether it is about one of the files."""
+        """Read the pending events; return whether one concerns a watched file."""
         concerned = False
         while True:
             try:

@@ -25,7 +25,8 @@ from omac.services.finding import Search, find
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.registering import Registering
 from omac.tools.ready import Ready
-from omac.tools.serving import ServeOptions, Server
+from omac.tools.serve_options import ServeOptions
+from omac.tools.serving import Server
 
 OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]
 MARK = "SIMULATION_MARK"

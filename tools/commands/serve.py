@@ -13,7 +13,8 @@ from omac.domain.refusal import Refusal
 from omac.tools.invocation import current, print_data
 from omac.tools.launching import Launch, directory, launch_of, warn_unsandboxed
 from omac.tools.ready import Ready
-from omac.tools.serving import Address, ServeOptions, Server
+from omac.tools.serve_options import Address, ServeOptions
+from omac.tools.serving import Server
 
 
 class Asked(NamedTuple):

@@ -10,7 +10,8 @@ from omac.services.manifest import Manifest
 from omac.tools.invocation import current
 from omac.tools.launching import directory, launch_of, warn_unsandboxed
 from omac.tools.render import say
-from omac.tools.serving import ServeOptions, Server
+from omac.tools.serve_options import ServeOptions
+from omac.tools.serving import Server
 
 
 class Asked(NamedTuple):

@@ -1,0 +1,32 @@
+"""The options of `omac serve` and `omac start`, as a typed request."""
+
+import msgspec
+
+from omac.domain.harness import Harness
+from omac.domain.sidecar import RestartPolicy
+from omac.tools.launching import Launch
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A loopback address to listen on; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+class ServeOptions(msgspec.Struct, frozen=True):
+    """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and `workdir` is the one directory.
+
+    Roots and workdir are canonical; `launch` None: nothing is launched.
+    """
+
+    harness: Harness
+    roots: tuple[str, ...]
+    workdir: str | None = None
+    launch: Launch | None = None
+    beside: bool = False
+    journal: str | None = None
+    control: Address = Address()
+    facade: Address = Address()
+    settings: dict[str, str | None] = {}  # by name: what was asked by flags
+    restarts: RestartPolicy = RestartPolicy()
