@@ -8,6 +8,7 @@ Rules
 3. A position with a finding counts as emptied (`domain/set_aside.py`) for all that follow it: a finding that only
    follows from an earlier one is found all the same, and nothing is found twice.
 4. A row that is missing may have held the version that a stream lacks: an emptied position takes it over.
+5. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
 
 Records of short-lived programs were once recorded at the time they happened; such rows are no finding.
 """
@@ -16,14 +17,16 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from omac.domain.ids import HostId, StreamId, journal_stream
+from omac.domain.ids import HostId, StreamId, journal_stream, key_of
 from omac.domain.recorded import Event, Recorded
 from omac.domain.refusal import Refusal
 from omac.domain.set_aside import PositionEmptied
 from omac.journal.codec import Codec
-from omac.journal.file import VERSION_INDEX, connect_for_reading, refusal_of
+from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, refusal_of
+from omac.journal.reader import wrong_type
 
 FILL_MAX = 100_000  # missing positions that are taken for rows that were there
+STRAYS_MAX = 100  # rows behind more missing positions than that, which are taken for moved ones
 SOUND_MAX = 20  # findings of SQLite's own check that are shown
 
 Remedy = Literal["empty", "fill", "retime", "remove", "head", "reindex", "none"]
@@ -68,14 +71,17 @@ def check(path: str, fold: Fold) -> list[Finding]:
 
     Raises Refusal: there is no journal, it is of a later omac, or it cannot be read at all.
     """
-    connection = connect_for_reading(path, lenient=True)
     try:
-        connection.execute("BEGIN")
-        return examine(connection, fold)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
-    finally:
-        connection.close()
+        connection = connect_for_reading(path, lenient=True)
+        try:
+            connection.execute("BEGIN")
+            return examine(connection, fold)
+        except sqlite3.Error as error:
+            raise refusal_of(error, path) from error
+        finally:
+            connection.close()
+    except Refusal as refusal:
+        raise beyond_repair(refusal, path) from refusal
 
 
 def examine(connection: sqlite3.Connection, fold: Fold) -> list[Finding]:
@@ -83,6 +89,8 @@ def examine(connection: sqlite3.Connection, fold: Fold) -> list[Finding]:
     connection.text_factory = _text  # a name that is no text is a finding, not the end of the check
     findings = list(_unsound(connection))
     try:
+        if any(not _is_text(id_) or not id_ for (id_,) in connection.execute("SELECT id FROM journal")):
+            findings.append(_of_all("its id is empty or no text", "none"))
         layout = _Layout(connection)
         layout.read()
         findings += layout.findings
@@ -100,6 +108,14 @@ def _text(content: bytes) -> str:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and not any("\udc80" <= character <= "\udcff" for character in value)
+
+
+def _is_stream(text: str) -> bool:
+    try:
+        key_of(StreamId(text))
+    except ValueError:
+        return False
+    return True
 
 
 def _of_all(problem: str, remedy: Remedy) -> Finding:
@@ -124,39 +140,44 @@ class _Layout:
         self.missing: set[int] = set()
         self.claimed: dict[int, tuple[int, int]] = {}  # a missing position: stream (its number) and version
         self.unfit: dict[int, str] = {}  # positions whose version cannot be
+        self.last = 0  # the position of the last row that stands where an event can be
         self.findings: list[Finding] = []
         self._lasts: dict[Any, tuple[int, int]] = {}  # of a stream: version and position
 
     def read(self) -> None:
-        top = 0
         for position, stream, version in self._connection.execute(
             "SELECT position, stream, version FROM event ORDER BY position"
         ):
             if position < 1:
                 self.findings.append(Finding(position, "", None, "", "positions begin at 1", "remove"))
                 continue
-            self._miss(top + 1, position - 1)
+            if position - self.last - 1 > FILL_MAX:
+                if self._is_stray(position):
+                    problem = f"the event before it is at position {self.last}"
+                    self.findings.append(Finding(position, "", None, "", problem, "remove"))
+                    continue
+                problem = f"positions {self.last + 1} to {position - 1} are missing"
+                self.findings.append(Finding(self.last + 1, "", None, "", problem, "none"))
+                return
+            self.missing.update(range(self.last + 1, position))
             if version is not None:
                 self._version(position, stream, version)
-            top = position
+            self.last = position
         heads = [head for (head,) in self._connection.execute("SELECT position FROM head")]
-        if heads != [top]:
-            self._head(heads, top)
+        if heads != [self.last]:
+            self._head(heads, self.last)
+
+    def _is_stray(self, position: int) -> bool:
+        (count,) = self._connection.execute("SELECT count(*) FROM event WHERE position >= ?", (position,)).fetchone()
+        return bool(count <= STRAYS_MAX)
 
     def _head(self, heads: list[Any], top: int) -> None:
         head = heads[0] if len(heads) == 1 and isinstance(heads[0], int) else 0
         if top < head <= top + FILL_MAX:
-            self._miss(top + 1, head)
+            self.missing.update(range(top + 1, head + 1))
         else:
             said = ", ".join(map(str, heads)) or "missing"
             self.findings.append(_of_all(f"its head is {said}, its last event is at position {top}", "head"))
-
-    def _miss(self, first: int, last: int) -> None:
-        if last - first + 1 > FILL_MAX:
-            problem = f"positions {first} to {last} are missing"
-            self.findings.append(Finding(first, "", None, "", problem, "none"))
-        else:
-            self.missing.update(range(first, last + 1))
 
     def _version(self, position: int, stream: Any, version: Any) -> None:
         last, since = self._lasts.get(stream, (0, 0))
@@ -189,7 +210,7 @@ class _Contents:
     def findings(self) -> Iterator[Finding]:
         missing = iter(sorted(self._layout.missing))
         gap = next(missing, None)
-        for row in map(_Row._make, self._connection.execute(_ROWS)):
+        for row in map(_Row._make, self._connection.execute(_ROWS, (self._layout.last,))):
             while gap is not None and gap < row.position:
                 yield self._missing(gap)
                 gap = next(missing, None)
@@ -209,7 +230,12 @@ class _Contents:
         after = self._top_at
         event = self._event(row, stream, kind)
         if isinstance(event, str):
-            sound = stream is not None and row.version is not None and row.position not in self._layout.unfit
+            sound = (
+                stream is not None
+                and _is_stream(stream)
+                and row.version is not None
+                and row.position not in self._layout.unfit
+            )
             kept = self._empty(row.position, (stream or "", row.version) if sound else None)
             version = row.version if isinstance(row.version, int) else None
             yield Finding(row.position, stream or "", version, kind or "", event, "empty", kept, after)
@@ -224,10 +250,12 @@ class _Contents:
         names = {"stream": stream, "kind": kind, "run": self._names.get(row.run), "actor": self._names.get(row.actor)}
         if nameless := [what for what, name in names.items() if name is None]:
             return f"it names a {nameless[0]} that does not exist"
-        if not isinstance(row.at, int):
-            return "its recorded time is no number"
+        if not _is_stream(stream or ""):
+            return f"its stream {stream!r} is none of omac"
+        if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.body):
+            return wrong
         if row.correlation is not None and not _is_text(row.correlation):
-            return "its correlation id is no text"
+            return "the correlation id is no text"
         if row.position in self._layout.unfit:
             return self._layout.unfit[row.position]
         try:
@@ -265,5 +293,5 @@ def _emptied(position: int, stream: str, version: int | None) -> Recorded:
 
 
 _ROWS = f"""
-    SELECT {", ".join(_Row._fields)} FROM event WHERE position >= 1 ORDER BY position
+    SELECT {", ".join(_Row._fields)} FROM event WHERE position BETWEEN 1 AND ? ORDER BY position
 """  # noqa: S608  # its own column names

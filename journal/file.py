@@ -48,8 +48,10 @@ def require_regular(path: str, mode: int) -> None:
         raise Refusal("state-unusable", f"the journal {path} is not a regular file", fix=fix)
 
 
-def require_known(path: str, schema: int) -> None:
-    """Raise Refusal (journal-newer) for a schema of a later omac."""
+def require_known(path: str, schema: object) -> None:
+    """Raise Refusal (journal-newer) for a schema of a later omac; journal-damaged for one that is no number."""
+    if not isinstance(schema, int):
+        raise damaged(path, "its schema is no number")
     if schema > SCHEMA:
         message = f"the journal {path} has schema {schema}; this omac knows {SCHEMA}"
         raise Refusal("journal-newer", message, fix=["omac version  # then install the newer omac"])
@@ -84,6 +86,16 @@ def way_back(path: str) -> list[str]:
     """Return the commands that mend a damaged journal."""
     named = f"--journal {shlex.quote(path)}"
     return [f"omac journal check {named}", f"omac journal repair {named}"]
+
+
+def beyond_repair(refusal: Refusal, path: str) -> Refusal:
+    """Return the refusal as the check and the repair give it: for a damage that they cannot mend, other ways back."""
+    if refusal.reason != "journal-damaged":
+        return refusal
+    named = shlex.quote(path)
+    restore = f"omac journal restore BACKUP --journal {named}  # a copy made by omac journal backup"
+    aside = f"mv {named} {shlex.quote(path + '.damaged')}  # then begin a new journal"
+    return Refusal(refusal.reason, refusal.message, fix=[restore, aside])
 
 
 def none_yet(path: str, mark: Mark | None = None) -> Refusal:

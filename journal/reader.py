@@ -200,16 +200,29 @@ def records(log: NotificationLog, path: str, codec: Codec, after: int, until: in
             yield recorded(path, codec, row)
 
 
+def wrong_type(at: object, happened: object, causation: object, correlation: object, body: object) -> str:
+    """Return which column of an event holds what it never can, "" for none: SQLite keeps any type in any column."""
+    if type(at) is not int:
+        return "the recorded time is no number"
+    if happened is not None and type(happened) is not int:
+        return "the time it happened is no number"
+    if causation is not None and type(causation) is not int:
+        return "the causation is no number"
+    if correlation is not None and type(correlation) is not str:
+        return "the correlation id is no text"
+    return "" if type(body) is bytes else "the body is no bytes"
+
+
 def recorded(path: str, codec: Codec, row: Row) -> Recorded:
     """Return a stored row as the rest of omac sees it. Raises Refusal (journal-newer, journal-damaged)."""
+    if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.state):
+        raise damaged(path, f"{wrong} at position {row.id}")
     try:
         event = codec.decode(row.topic, row.state)
     except Refusal as refusal:
         fix = (*refusal.fix, *way_back(path))
         message = f"the journal {path} at position {row.id}: {refusal.message}"
         raise Refusal(refusal.reason, message, fix=fix) from refusal
-    if type(row.at) is not int:
-        raise damaged(path, f"the recorded time at position {row.id} is no number")
     return Recorded(
         row.id, StreamId(row.originator_id), row.originator_version, row.at, row.run, row.actor,
         row.correlation, row.causation, event, row.happened,

@@ -6,11 +6,11 @@ Rules
    follows from it: later findings of the same stream.
 2. The replaced row is kept whole in `set_aside`, and `position.set-aside` says so, in one transaction with it.
 3. What a repair would do is known before: the same transaction, rolled back.
-4. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
+4. What it says is recorded after the last position that stays, wherever a head or a moved row may stand.
+5. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
 """
 
 import hashlib
-import shlex
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
@@ -21,7 +21,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.set_aside import PositionEmptied, PositionSetAside
 from omac.journal.check import Finding, Fold, examine
 from omac.journal.codec import Codec
-from omac.journal.file import VERSION_INDEX, connect_for_reading, damaged
+from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged
 from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.schema import EVENT, open_for_writing, refusal_of
 
@@ -57,6 +57,7 @@ class Repair:
         self._new_fold = new_fold
         self._is_living = is_living
         self._codec = Codec()
+        self._last = 0  # the last position that stays
 
     def plan(self, positions: Collection[int] = ()) -> list[Finding]:
         """Return what `perform` would mend: all findings, or those at `positions` and what follows from them.
@@ -64,11 +65,17 @@ class Repair:
         Raises Refusal: journal-in-use (a run has it open), journal-damaged (it is beyond repair), misuse (a position
         without a finding), or the journal cannot be written.
         """
-        return self._transact(positions, commit=False)
+        return self._settle(positions, commit=False)
 
     def perform(self, positions: Collection[int] = ()) -> list[Finding]:
         """Mend it, and return what was mended. Raises Refusal as `plan`; then nothing has changed."""
-        return self._transact(positions, commit=True)
+        return self._settle(positions, commit=True)
+
+    def _settle(self, positions: Collection[int], *, commit: bool) -> list[Finding]:
+        try:
+            return self._transact(positions, commit=commit)
+        except Refusal as refusal:
+            raise beyond_repair(refusal, self._path) from refusal
 
     def _transact(self, positions: Collection[int], *, commit: bool) -> list[Finding]:
         connect_for_reading(self._path, lenient=True).close()  # where there is no journal, none is made
@@ -110,7 +117,8 @@ class Repair:
             indexes = any(finding.remedy == "reindex" for finding in chosen)
             if indexes:  # rows that it refuses could not be replaced
                 raw.execute(f"DROP INDEX IF EXISTS {VERSION_INDEX}")
-            for finding in chosen:
+            self._last = _last_that_stays(raw, findings)
+            for finding in sorted(chosen, key=lambda finding: finding.remedy == "fill"):  # a moved row gives way first
                 self._mend(raw, finding)
             if indexes:
                 raw.execute("REINDEX")
@@ -128,14 +136,12 @@ class Repair:
                 raw.execute(f"INSERT INTO event ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._hole(raw, finding))  # noqa: S608  # our columns
             case "head":
                 raw.execute("DELETE FROM head")
-                raw.execute("INSERT INTO head (id, position) SELECT 1, coalesce(max(position), 0) FROM event")
+                raw.execute("INSERT INTO head (id, position) VALUES (1, ?)", (self._last,))
             case "reindex":
                 pass  # around all others
             case "none":
-                copy = "omac journal restore BACKUP  # a copy made by omac journal backup"
-                aside = f"mv {shlex.quote(self._path)} {shlex.quote(self._path)}.damaged  # then begin a new journal"
                 message = f"the journal {self._path} is beyond repair: {finding.problem}; nothing was changed"
-                raise Refusal("journal-damaged", message, fix=[copy, aside])
+                raise Refusal("journal-damaged", message)
 
     def _set_aside(self, raw: sqlite3.Connection, finding: Finding) -> None:
         position = finding.position
@@ -175,19 +181,17 @@ class Repair:
         """Append the event that says so; return its position."""
         event = PositionSetAside(finding.position, finding.kind, finding.stream, finding.problem, digest)
         kind, body = self._codec.encode(event)
-        (last,) = raw.execute("SELECT max(position) FROM event").fetchone()
         (at,) = raw.execute("SELECT max(at) FROM event WHERE typeof(at) = 'integer'").fetchone()
-        (head,) = raw.execute("SELECT coalesce(max(position), 0) FROM head").fetchone()
-        position = max(last or 0, head) + 1
+        self._last += 1
         row = (
-            position, _name(raw, journal_stream(self._host)), _name(raw, kind), max(self._clock(), at or 0),
+            self._last, _name(raw, journal_stream(self._host)), _name(raw, kind), max(self._clock(), at or 0),
             _name(raw, self._run), _name(raw, "person"), body,
         )  # fmt: skip
         raw.execute(
             "INSERT INTO event (position, stream, kind, at, run, actor, body) VALUES (?, ?, ?, ?, ?, ?, ?)", row
         )
-        raw.execute("UPDATE head SET position = ?", (position,))
-        return int(position)
+        raw.execute("UPDATE head SET position = ?", (self._last,))
+        return self._last
 
 
 def _chosen(
@@ -207,8 +211,16 @@ def _chosen(
         finding
         for finding in findings
         if finding.position in (0, *positions)
+        or finding.remedy == "remove"  # no position of the journal: it is in the way of all others
         or (finding.stream and finding.position > since.get(finding.stream, finding.position))
     ]
+
+
+def _last_that_stays(raw: sqlite3.Connection, findings: Sequence[Finding]) -> int:
+    removed = {finding.position for finding in findings if finding.remedy == "remove"}
+    rows = raw.execute("SELECT position FROM event ORDER BY position DESC")
+    last = next((int(position) for (position,) in rows if position not in removed), 0)
+    return max(last, *(finding.position for finding in findings if finding.remedy == "fill"), 0)
 
 
 _CHECK = "omac journal check"

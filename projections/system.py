@@ -103,7 +103,7 @@ class System:
         try:
             for fold in self._folds[type(recorded.event)]:
                 fold(recorded)
-        except KeyError as impossible:
+        except (KeyError, ValueError, TypeError, AttributeError) as impossible:  # no stream of omac, say
             event = type(recorded.event).__name__
             message = (
                 f"the event at position {recorded.position} ({event} in {recorded.stream}) cannot follow: {impossible}"

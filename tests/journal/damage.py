@@ -82,6 +82,27 @@ def _far_head(path: Path) -> None:
     sql(path, "UPDATE head SET position = 4000000000")
 
 
+def _rename(path: Path, old: str, new: str) -> None:
+    sql(path, "UPDATE name SET text = ? WHERE text = ?", new, old)
+
+
+def _move(path: Path, position: int, to: int, head: int | None = None) -> None:
+    sql(path, "UPDATE event SET position = ? WHERE position = ?", to, position)
+    if head is not None:
+        sql(path, "UPDATE head SET position = ?", head)
+
+
+def _far_end(path: Path) -> None:
+    _move(path, append(path, StreamId("control/h"), None, *encoded(called("six").event)), 10**12, head=10**12)
+
+
+BEYOND_REPAIR = {
+    "a schema that is text": "UPDATE journal SET schema = 'x'",
+    "no name of the journal": "DELETE FROM journal",
+    "an empty name of the journal": "UPDATE journal SET id = ''",
+    "a tail far away": "UPDATE event SET position = position + 1000000 WHERE position > 1",
+}
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], set[int]]] = {
     "undecodable bytes": (lambda path: sql(path, "UPDATE event SET body = x'c1' WHERE position = 3"), {3}),
     "undecodable bytes of a run": (lambda path: sql(path, "UPDATE event SET body = x'' WHERE position = 6"), {6}),
@@ -109,5 +130,29 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], set[int]]] = {
     "time that runs back": (lambda path: sql(path, "UPDATE event SET at = 2 WHERE position = 7"), {7}),
     "time that is no number": (lambda path: sql(path, "UPDATE event SET at = 'x' WHERE position = 7"), {7}),
     "a position below 1": (lambda path: sql(path, "UPDATE event SET position = -3 WHERE position = 9"), {-3, 9}),
+    "a stream without a name": (lambda path: _rename(path, stream("a"), ""), {1, 6}),
+    "a stream of the journal": (lambda path: _rename(path, stream("a"), "journal/"), {1, 6}),
+    "a stream of one part": (lambda path: _rename(path, stream("b"), "directory/"), {4, 8}),
+    "a log without a name": (lambda path: _rename(path, "control/test", ""), {2, 3, 5, 7, 9}),
+    "a time of happening that is text": (
+        lambda path: sql(path, "UPDATE event SET happened = 'x' WHERE position = 7"), {7},
+    ),
+    "a time of happening that is bytes": (
+        lambda path: sql(path, "UPDATE event SET happened = x'61' WHERE position = 6"), {6},
+    ),
+    "a time of happening that is no whole number": (
+        lambda path: sql(path, "UPDATE event SET happened = 1.5 WHERE position = 2"), {2},
+    ),
+    "a causation that is text": (lambda path: sql(path, "UPDATE event SET causation = 'x' WHERE position = 3"), {3}),
+    "a correlation that is bytes": (
+        lambda path: sql(path, "UPDATE event SET correlation = x'ff' WHERE position = 3"), {3},
+    ),
+    "a body that is text": (lambda path: sql(path, "UPDATE event SET body = 'x' WHERE position = 3"), {3}),
+    "a last position far away": (lambda path: _move(path, 9, 10**12), {9, 10**12}),
+    "a last position and a head far away": (_far_end, {0, 10**12}),
+    "a position at the end of all numbers": (lambda path: _move(path, 4, 2**63 - 1), {4, 8, 2**63 - 1}),
+    "a head far ahead and a position below 1": (lambda path: _move(path, 3, -3, head=10**9), {-3, 0, 3}),
+    "a last head and a position below 1": (lambda path: _move(path, 3, -3, head=2**63 - 1), {-3, 0, 3}),
+    "an event moved past the end": (lambda path: _move(path, 1, 14), {0, 1, 6, 10, 11, 12, 13, 14}),
     "no index of versions": (lambda path: sql(path, "DROP INDEX event_version"), {0}),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from omac.journal.check import check
 from omac.journal.reader import ReadJournal
 from omac.projections.system import System
 
-from .damage import DAMAGE, journal_of, sql
+from .damage import BEYOND_REPAIR, DAMAGE, journal_of, sql
 
 
 def found(path: Path) -> set[int]:
@@ -53,10 +53,26 @@ def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> No
     except Refusal as refusal:
         found = refusal
     else:
-        assert damage in ("time that runs back", "no index of versions")
+        assert damage in ("time that runs back", "no index of versions", "a log without a name")
         return
     assert found.reason in ("journal-damaged", "journal-newer")
     assert any("omac journal check" in command for command in found.fix), found.fix
+
+
+@pytest.mark.parametrize("damage", BEYOND_REPAIR)
+def test_a_damage_beyond_repair_is_said(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no repair mends is a finding that says so, or a refusal with ways that lead on."""
+    monkeypatch.setattr("omac.journal.check.STRAYS_MAX", 7)
+    journal_of(path)
+    sql(path, BEYOND_REPAIR[damage])
+    try:
+        findings = check(str(path), System().apply)
+    except Refusal as refusal:
+        assert refusal.reason == "journal-damaged"  # noqa: PT017
+        assert refusal.fix[0].startswith(f"omac journal restore BACKUP --journal {path}")  # noqa: PT017
+        assert not any("journal check" in command or "journal repair" in command for command in refusal.fix)  # noqa: PT017
+    else:
+        assert "none" in [finding.remedy for finding in findings]
 
 
 def test_records_of_short_lived_programs(path: Path) -> None:

@@ -16,7 +16,7 @@ from omac.journal.reader import ReadJournal
 from omac.journal.repair import Repair
 from omac.projections.system import System
 
-from .damage import DAMAGE, append, encoded, history, journal_of, sql, stream
+from .damage import BEYOND_REPAIR, DAMAGE, append, encoded, history, journal_of, sql, stream
 
 
 def repair_of(path: Path, living: bool = False) -> Repair:
@@ -134,6 +134,32 @@ def test_no_journal_is_made(path: Path) -> None:
         repair_of(path).plan()
     assert refused.value.reason == "journal-unavailable"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("damage", BEYOND_REPAIR)
+def test_a_damage_beyond_repair(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused with the ways that are left, of which the check and the repair are none; nothing is changed."""
+    monkeypatch.setattr("omac.journal.check.STRAYS_MAX", 7)
+    journal_of(path)
+    sql(path, BEYOND_REPAIR[damage])
+    before = rows(path)
+    with pytest.raises(Refusal) as refused:
+        repair_of(path).perform()
+    assert refused.value.reason == "journal-damaged"
+    assert refused.value.fix[0].startswith(f"omac journal restore BACKUP --journal {path}")
+    assert not any("journal check" in command or "journal repair" in command for command in refused.value.fix)
+    assert rows(path) == before
+
+
+def test_a_moved_row_is_kept_and_gives_way_to_a_named_position(path: Path) -> None:
+    """A row far away is set aside with whatever is mended; what the repair says stands after the last event."""
+    journal_of(path)
+    sql(path, "UPDATE event SET position = 1000000000000 WHERE position = 6")
+    done = repair_of(path).perform([6])
+    assert [finding.position for finding in done] == [6, 10**12]
+    assert sql(path, "SELECT record, position, stream, version FROM set_aside") == [(10, 10**12, stream("a"), 2)]
+    assert sql(path, "SELECT position FROM head") == [(11,)]
+    assert findings(path) == []
 
 
 def test_destroyed_pages(path: Path) -> None:

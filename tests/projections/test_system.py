@@ -176,6 +176,15 @@ def test_an_event_that_cannot_follow_is_damage(shop: Any, host: HostId, event: E
     assert system.position == len(shop.records)
 
 
+def test_a_stream_of_nothing_is_damage(shop: Any) -> None:
+    """An event in a stream that nothing here names is refused with its position, as one that cannot follow."""
+    started = next(record for record in shop.records if record.version == 1 and record.stream.startswith("directory/"))
+    for stream in ("", "journal/", "directory/"):
+        with pytest.raises(Refusal, match="at position 1 ") as caught:
+            System().replay([msgspec.structs.replace(started, position=1, stream=StreamId(stream))])
+        assert caught.value.reason == "journal-damaged"
+
+
 def test_a_missing_position_is_damage(shop: Any) -> None:
     """Positions have no gap and no repetition: whichever record is missing or doubled, the next says so."""
     for index in range(len(shop.records) - 1):

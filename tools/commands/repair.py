@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -66,7 +67,9 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     elif findings:
         _show(findings)
         say(f"{_counted(findings)} in {path}", current().stderr)
-        say("  try: omac journal repair --dry-run", current().stderr)
+        beyond = any(finding.remedy == "none" for finding in findings)
+        way = f"restore BACKUP --journal {shlex.quote(path)}" if beyond else "repair --dry-run"
+        say(f"  try: omac journal {way}", current().stderr)
     else:
         say(f"{path}: {system.position} positions, nothing is damaged")
     return DAMAGED if findings else 0
