@@ -169,8 +169,9 @@ class StateDir:
             os.symlink(journal, os.path.join(self.run_path(run), "journal"))
 
     def leads_to_living(self) -> bool:
-        """Return whether run/current leads to a run that lives."""
-        return in_use.is_held(os.path.join(self.path, "run", "current"))
+        """Return whether run/current leads to a run that lives. Raises Refusal when that cannot be found out."""
+        with self._usable():
+            return in_use.is_held(os.path.join(self.path, "run", "current"))
 
     def current_socket(self) -> str:
         """Where the server's control socket is, if a server runs."""

@@ -317,7 +317,10 @@ def kill(scene: Scene, server: Serving) -> None:
     scene.look(fault, "broken")
     done = piped_with_fault(omac, f"{scene.value('broken')}\n".encode(), *SET, "SPARE", *shop)
     scene.note("broken", done)
-    assert "RuntimeError: a fault" in done.err, done
+    assert "failed unexpectedly (RuntimeError)" in done.err, done
+    trace = Path(done.err.split("less ")[1].split()[0])
+    scene.note("trace", trace.read_bytes())
+    trace.unlink()
     lock(scene, fault)
     assert fault.end() == 0
 
@@ -407,7 +410,7 @@ def test_everything_has_happened(scene: Scene) -> None:
     assert b"it crashes" in logs
     seen = {what: content.decode(errors="replace") for what, content in scene.seen}
     assert "nothing is not there" in seen["in use: manifest"]
-    assert "RuntimeError: a fault" in seen["broken"]
+    assert "RuntimeError: a fault" in seen["trace"]
     assert scene.keyring is None or "pending_credentials" in seen["locked: manifest"]
 
 
