@@ -328,7 +328,7 @@ async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, ski
         else:
             await omac.take("/w/shop", "slack", "TOKEN")
         await omac.until(lambda: not omac.host.running())
-        assert omac.directory().status == "activating"
+        await omac.until(lambda: omac.directory().status == "activating")
         assert omac.host.transcript.count("spawn slack") == 1
         omac.folders.go_on()
         await omac.until(lambda: omac.directory().status == "active_partial")
