@@ -93,14 +93,21 @@ class File:
     origin = "settings.toml"
 
     def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
         self._settings = simulation.settings
-        self.present = self._settings.get("secrets.store")
+        self.present: str | None = None
         self._value: str | None = None
 
     @contextmanager
     def changing(self, _: object, value: str | None) -> Iterator["File"]:
-        self._value = value
-        yield self
+        if self._simulation.settings_locked:  # as the folder's lock refuses it; a kill lets go of it
+            raise Refusal("contention", "another command is changing the settings")
+        self._simulation.settings_locked = True
+        self.present, self._value = self._settings.get("secrets.store"), value
+        try:
+            yield self
+        finally:
+            self._simulation.settings_locked = False
 
     def write(self) -> None:
         self._settings["secrets.store"] = self._value

@@ -57,6 +57,7 @@ class Simulation:
         self.program = Program(self.spool)
         self.secrets = Store()
         self.settings: dict[str, str | None] = {}
+        self.settings_locked = False
         self.changing = trio.Lock()  # credentials.lock in a state directory
         self.recovering = trio.Lock()
         self.now = self.program.at
