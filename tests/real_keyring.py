@@ -72,6 +72,10 @@ class PrivateKeyring(PrivateBus):
         """Lock the default collection."""
         self.call("/org/freedesktop/secrets", "org.freedesktop.Secret.Service", "Lock", "ao", [self.collection])
 
+    def ready(self) -> bool:
+        """Whether the daemon has its name and an open default collection: it takes the name first."""
+        return self.has_secret_service() and self.collection != "/" and not self.locked()
+
     def locked(self) -> bool:
         """Whether the default collection is locked."""
         where = DBusAddress(self.collection, NAME, "org.freedesktop.Secret.Collection")
@@ -133,9 +137,9 @@ def private_keyring(folder: Path) -> Iterator[PrivateKeyring]:
                 daemon.stdin.close()
                 keyring.daemon = daemon
                 deadline = time.monotonic() + START_S
-                while not keyring.has_secret_service():
+                while not keyring.ready():
                     assert daemon.poll() is None, "gnome-keyring-daemon did not start"
-                    assert time.monotonic() < deadline, "gnome-keyring-daemon is not on its bus"
+                    assert time.monotonic() < deadline, "gnome-keyring-daemon has no open keyring"
                     time.sleep(0.005)
                 yield keyring
             finally:
