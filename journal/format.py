@@ -98,7 +98,7 @@ def require_unused(path: str, is_living: IsLiving) -> None:
         finally:
             connection.close()
     except (sqlite3.Error, Refusal):
-        return  # whoever has it open cannot use it either
+        return  # the processes that have it open cannot use it either
     for present in (Present(*row) for row in rows):
         if is_living(present.pid, present.start_ticks, present.boot_id):
             raise in_use(path, present)

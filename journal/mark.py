@@ -75,6 +75,6 @@ class Mark(NamedTuple):
         """Return the refusal, with the ways back."""
         fix = [
             f"omac journal restore BACKUP --journal {shlex.quote(self.path)}  # a copy made by omac journal backup",
-            f"rm {shlex.quote(self.file)}  # goes on with what is there; what was recorded since is lost",
+            f"rm {shlex.quote(self.file)}  # continues with the older journal; records made since are lost",
         ]
         return Refusal("journal-lost", f"the journal {self.path} {what}", fix=fix)

@@ -63,7 +63,7 @@ class NotificationLog(Protocol):
 
 
 class Records(Protocol):
-    """A journal that can be read, whoever else may write to it."""
+    """A journal that can be read while other processes write to it."""
 
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """Return all records above position `after`, up to `until`, in order. Raises Refusal."""

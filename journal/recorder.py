@@ -175,7 +175,7 @@ class SqlRecorder(ApplicationRecorder):
         self._watch.require_same(self._rescue)
 
     def _rescue(self) -> bool:
-        """Move what a log without a name holds to the journal: nobody else has it, and nobody has a new one yet."""
+        """Move the content of an unlinked log to the journal, while no other process has that log or a new one."""
         if self._writer is None:
             return False
         try:

@@ -33,7 +33,7 @@ WATCHED_POLL_S = 1.0  # the same where somebody does
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
-FATAL = ("journal-newer", "journal-damaged")  # what is there cannot be understood: going on would be guessing
+FATAL = ("journal-newer", "journal-damaged")  # this omac cannot read the journal: continuing would be guessing
 QUIET_S = 1.0  # without events, after which even one is worth it
 
 _log = logging.getLogger("omac.journal")

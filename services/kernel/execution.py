@@ -1,4 +1,4 @@
-"""The execution path: the one way in for every change of state, whoever asks for it.
+"""The execution path: the one way in for every change of state, from every caller.
 
     command -> decide -> fold on the decided state -> append, judged in the transaction -> fold
 

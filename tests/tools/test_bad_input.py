@@ -140,7 +140,7 @@ def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> N
     impatient = "  health: {timeout_ms: 150}\n"
     house.skill(project, "mute", GOOD.format(name="mute").replace("python3, sidecar.py", "sleep, '600'") + impatient)
     house.skill(project, "short", GOOD.format(name="short"), "raise SystemExit('no licence')")
-    house.skill(project, "astray", GOOD.format(name="astray") + "  health: {timeout_ms: 1200}\n", SERVER.format(shift=1))
+    house.skill(project, "astray", GOOD.format(name="astray") + "  health: {timeout_ms: 900}\n", SERVER.format(shift=1))
     house.skill(project, "absent", GOOD.format(name="absent").replace("python3", "no-such-program"))
     house.approve(project, "echo", "mute", "short", "astray", "absent")
     manifest = server.activate(project)
