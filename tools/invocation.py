@@ -9,7 +9,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
+
+import msgspec
 
 from omac.adapters.linux.home import home_of
 
@@ -45,6 +47,11 @@ def working_for(invocation: Invocation) -> Iterator[None]:
 def print_data(text: str) -> None:
     """Print a line for programs, as it is."""
     print(text, file=current().stdout)
+
+
+def print_json(value: Any) -> None:  # Any: whatever msgspec encodes
+    """Print a value as one line of JSON."""
+    print_data(msgspec.json.encode(value).decode())
 
 
 def expanded(path: str) -> str:

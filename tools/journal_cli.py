@@ -88,7 +88,7 @@ def journal_restore(
     journal: JournalPath = None,
     yes: Yes = False,
 ) -> int:
-    """Put a backup in the place of the journal; what is there is kept beside it. No server may run.
+    """Replace the journal by a backup, and keep the replaced one beside it. No server may run.
 
     \b
     omac journal restore ~/journal-2026-11-22.db

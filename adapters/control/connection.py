@@ -16,6 +16,7 @@ import trio
 from omac.adapters.control.contract import SCOPE_LISTENER, refusal_body
 from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
+from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.bodies import bad_request, decoder_for
 from omac.adapters.http.http1 import Fields, RequestHead, parse_request_head, request_line, whole_answer
 from omac.adapters.http.slots import Slot
@@ -59,19 +60,8 @@ class Connection:
 
         Returns when what its callers asked has ended, too.
         """
-        limits, wait_s = self._limits, self._limits.head_timeout_s
         async with trio.open_nursery() as self._calls:
-            try:
-                while True:
-                    raw = await self._client.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
-                    if raw is None or not self._slot.serve() or not await self._serve(raw):
-                        break
-                    self._slot.rest()
-                    wait_s = limits.idle_timeout_s
-            except ClientGone:
-                pass
-            finally:
-                self._client.close()
+            await serve_heads(self._client, self._slot, self._limits, self._serve)
 
     async def _serve(self, raw: bytes) -> bool:
         """Answer one request; whether another may follow it."""

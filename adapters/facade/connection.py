@@ -9,9 +9,10 @@ import trio
 from omac.adapters.facade.forward import refusal_answer
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.proxy import Exchange, body_too_large, fate_of_unfinished
+from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, split_target
 from omac.adapters.http.slots import Slot
-from omac.adapters.http.wire import ClientGone, Wire
+from omac.adapters.http.wire import Wire
 from omac.domain.refusal import Refusal
 from omac.projections.routes import Way
 from omac.services.gate import Gate, Request
@@ -37,18 +38,7 @@ class Connection:
 
     async def run(self) -> None:
         """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire."""
-        limits, wait_s = self._limits, self._limits.head_timeout_s
-        try:
-            while True:
-                raw = await self._client.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
-                if raw is None or not self._slot.serve() or not await self._serve(raw):
-                    break
-                self._slot.rest()
-                wait_s = limits.idle_timeout_s
-        except ClientGone:
-            pass  # whatever it had asked for is accounted for by now
-        finally:
-            self._client.close()
+        await serve_heads(self._client, self._slot, self._limits, self._serve)
 
     async def _serve(self, raw: bytes) -> bool:
         """Answer one request; whether another may follow it."""

@@ -1,9 +1,11 @@
-"""The accept loop: a task for each connection of a listener, within bounds, whatever the system runs out of."""
+"""The loops of a listener: a task for each connection, within bounds, whatever the system runs out of; and in a
+connection one request after the other."""
 
 import errno
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
 
 import trio
 
@@ -53,6 +55,41 @@ async def accept_connections(
                 stream.socket.close()
                 raise
             nursery.start_soon(run, stream, slot)
+
+
+class HeadLimits(Protocol):
+    """How long a connection waits for the head of a request, and how many bytes it may have."""
+
+    @property
+    def head_timeout_s(self) -> float:
+        """From the first byte of a head, and from the accept to the first one."""
+
+    @property
+    def idle_timeout_s(self) -> float:
+        """Between two requests."""
+
+    @property
+    def head_bytes_max(self) -> int:
+        """Of one head."""
+
+
+async def serve_heads(wire: Wire, slot: Slot, limits: HeadLimits, serve: Callable[[bytes], Awaitable[bool]]) -> None:
+    """Have `serve` answer each head that arrives, in order, as long as it returns that another may follow.
+
+    Returns when the client leaves or a limit is reached, too; closes the wire.
+    """
+    wait_s = limits.head_timeout_s
+    try:
+        while True:
+            raw = await wire.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
+            if raw is None or not slot.serve() or not await serve(raw):
+                break
+            slot.rest()
+            wait_s = limits.idle_timeout_s
+    except ClientGone:
+        pass  # the caller of `serve` has accounted for what the client had asked
+    finally:
+        wire.close()
 
 
 def _places(error: BaseException) -> Iterator[str]:

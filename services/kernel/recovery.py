@@ -5,8 +5,8 @@ pid; accesses without an outcome get one. Runs whose process lives are left alon
 a stream owned it: not only a run that was killed leaves things open, but also one that could not end everything in
 order, and a recovery that was itself cut short.
 
-One process at a time recovers, and looks only when it is its turn: what another has settled, or has begun anew since,
-is nothing that a dead run left.
+One process at a time recovers, and reads the state once it holds the turn: streams that another process has settled, or
+has started again since, were not left by a dead run.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,7 @@ from omac.services.kernel.engine import Engine
 
 INTERVAL_S = 10.0
 FIRST_S = 1.0  # that the first of a kind waits for its record
-KINDS_MAX = 256  # that are told apart; the kinds are of our making, so there are never as many
+KINDS_MAX = 256  # counted one by one; omac defines the kinds, and has fewer
 
 _log = logging.getLogger("omac.refusals")
 

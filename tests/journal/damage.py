@@ -2,18 +2,21 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from contract.journals import called, commit_now, journal_at
+from contract.journals import called, commit_now, journal_at, texts
 
 from omac.domain.ids import HostId, StreamId, run_stream
 from omac.domain.recorded import Draft, Event
 from omac.domain.run import RunRecovered, RunStarted, RunStopped
+from omac.journal.application import Journal
 from omac.journal.codec import Codec
+from omac.journal.reader import ReadJournal
 
 HOST = HostId("h")
+PAGE_BYTES = 4096
 STARTED = RunStarted("opencode", "0", 1, 1, "boot", ())
 
 
@@ -43,6 +46,26 @@ def journal_of(path: Path) -> None:
     for draft in history():
         commit_now(journal, [draft])
     journal.close()
+
+
+def destroyed(path: Path) -> Iterator[int]:
+    """Overwrite one page after the other, all others being whole; yields where it begins. The first is left alone."""
+    content = path.read_bytes()
+    for start in range(PAGE_BYTES, len(content), PAGE_BYTES):
+        path.write_bytes(content[:start] + b"\xa5" * PAGE_BYTES + content[start + PAGE_BYTES :])
+        yield start
+
+
+def read(path: Path) -> list[str]:
+    """The events of a journal of calls, as another process reads them."""
+    with contextlib.closing(ReadJournal(str(path))) as journal:
+        return texts(list(journal.records()))
+
+
+def append_calls(journal: Journal, *words: str) -> None:
+    """Append one event for each word."""
+    for word in words:
+        commit_now(journal, [called(word)])
 
 
 def sql(path: Path, statement: str, *values: Any) -> list[Any]:

@@ -3,32 +3,16 @@
 import os
 import stat
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contract.journals import called, commit_now, journal_at, texts
+from contract.journals import journal_at
 
 from omac.domain.refusal import Refusal
-from omac.journal.application import Journal
 from omac.journal.backup import back_up, inspect, restore
 from omac.journal.mark import Mark
-from omac.journal.reader import ReadJournal
 
-from .damage import DAMAGE, journal_of
-
-
-def append(journal: Journal, *words: str) -> None:
-    """Append one event for each word."""
-    for word in words:
-        draft = called(word)
-        commit_now(journal, [draft])
-
-
-def read(path: Path) -> list[str]:
-    """The events of a journal of calls."""
-    with closing(ReadJournal(str(path))) as journal:
-        return texts(list(journal.records()))
+from .damage import DAMAGE, append_calls, journal_of, read
 
 
 def mark_of(path: Path) -> Mark:
@@ -39,10 +23,10 @@ def mark_of(path: Path) -> Mark:
 def test_a_backup_beside_a_writer(path: Path, tmp_path: Path) -> None:
     """What was appended before the backup is in it, as one file that only its owner reads."""
     journal = journal_at(path)
-    append(journal, "a", "b")
+    append_calls(journal, "a", "b")
     target = tmp_path / "copy.db"
     copy = back_up(str(path), str(target))
-    append(journal, "c")
+    append_calls(journal, "c")
     journal.close()
     assert (copy.position, copy.id, copy.bytes) == (2, inspect(str(path)).id, target.stat().st_size)
     assert read(target) == ["a", "b"]
@@ -53,12 +37,12 @@ def test_a_backup_beside_a_writer(path: Path, tmp_path: Path) -> None:
 def test_a_backup_is_of_one_moment(path: Path, tmp_path: Path) -> None:
     """While events are appended all the time, each backup is a whole journal."""
     journal = journal_at(path)
-    append(journal, "first")
+    append_calls(journal, "first")
     ended = threading.Event()
 
     def write() -> None:
         for number in range(200):
-            append(journal, f"{number} {'x' * 2_000}")
+            append_calls(journal, f"{number} {'x' * 2_000}")
         ended.set()
 
     writer = threading.Thread(target=write)
@@ -114,9 +98,9 @@ def test_a_gap_is_not_restored(path: Path, tmp_path: Path, damage: str) -> None:
 def test_restored(path: Path, tmp_path: Path) -> None:
     """The journal is as it was at the backup, the mark says so, and what was there since is beside it."""
     journal = journal_at(path)
-    append(journal, "a")
+    append_calls(journal, "a")
     back_up(str(path), str(tmp_path / "copy.db"))
-    append(journal, "b")
+    append_calls(journal, "b")
     journal.close()
     restored, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
     assert (restored.position, restored.path) == (1, str(path))
@@ -125,7 +109,7 @@ def test_restored(path: Path, tmp_path: Path) -> None:
     assert mark_of(path).read() == (restored.id, 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = journal_at(path)
-    append(again, "c")
+    append_calls(again, "c")
     again.close()
     assert read(path) == ["a", "c"]
     _, second = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
@@ -137,7 +121,7 @@ def test_restored(path: Path, tmp_path: Path) -> None:
 def test_restored_where_there_is_none(path: Path, tmp_path: Path) -> None:
     """A journal that was lost comes back."""
     journal = journal_at(path)
-    append(journal, "a")
+    append_calls(journal, "a")
     journal.close()
     back_up(str(path), str(tmp_path / "copy.db"))
     path.unlink()
@@ -149,9 +133,9 @@ def test_restored_where_there_is_none(path: Path, tmp_path: Path) -> None:
 def test_a_log_beside_a_lost_journal_is_not_applied_to_the_copy(path: Path, tmp_path: Path) -> None:
     """The journal is gone and its write-ahead log stays behind: it is kept aside, and the copy is whole."""
     journal = journal_at(path)
-    append(journal, "a")
+    append_calls(journal, "a")
     back_up(str(path), str(tmp_path / "copy.db"))
-    append(journal, *(str(number) * 100 for number in range(60)))
+    append_calls(journal, *(str(number) * 100 for number in range(60)))
     log = Path(f"{path}-wal").read_bytes()
     journal.close()
     os.unlink(path)

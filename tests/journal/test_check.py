@@ -10,7 +10,7 @@ from omac.journal.check import check
 from omac.journal.reader import ReadJournal
 from omac.projections.system import System
 
-from .damage import BEYOND_REPAIR, DAMAGE, journal_of, sql
+from .damage import BEYOND_REPAIR, DAMAGE, destroyed, journal_of, sql
 
 
 def found(path: Path) -> set[int]:
@@ -87,11 +87,7 @@ def test_records_of_short_lived_programs(path: Path) -> None:
 def test_pages_that_are_destroyed(path: Path) -> None:
     """A file whose pages were overwritten is a finding or a refusal, never a traceback."""
     journal_of(path)
-    content = bytearray(path.read_bytes())
-    for start in range(4096, len(content), 4096):
-        spoiled = bytearray(content)
-        spoiled[start : start + 4096] = b"\xa5" * 4096
-        path.write_bytes(spoiled)
+    for start in destroyed(path):
         try:
             assert found(path), f"the page at {start}"
         except Refusal as refusal:

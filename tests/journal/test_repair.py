@@ -16,7 +16,7 @@ from omac.journal.reader import ReadJournal
 from omac.journal.repair import Repair
 from omac.projections.system import System
 
-from .damage import BEYOND_REPAIR, DAMAGE, append, encoded, history, journal_of, sql, stream
+from .damage import BEYOND_REPAIR, DAMAGE, append, destroyed, encoded, history, journal_of, sql, stream
 
 
 def repair_of(path: Path, living: bool = False) -> Repair:
@@ -165,11 +165,7 @@ def test_a_moved_row_is_kept_and_gives_way_to_a_named_position(path: Path) -> No
 def test_destroyed_pages(path: Path) -> None:
     """What cannot be mended is refused with the ways that are left, and is not changed."""
     journal_of(path)
-    content = bytearray(path.read_bytes())
-    for start in range(4096, len(content), 4096):
-        spoiled = bytearray(content)
-        spoiled[start : start + 4096] = b"\xa5" * 4096
-        path.write_bytes(spoiled)
+    for _ in destroyed(path):
         try:
             repair_of(path).perform()
         except Refusal as refusal:

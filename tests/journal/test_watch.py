@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contract.journals import called, commit_now, journal_at, python, texts
+from contract.journals import journal_at, python
 
 from omac.domain.refusal import Refusal
 from omac.journal.application import Journal
@@ -16,24 +16,13 @@ from omac.journal.check import check
 from omac.journal.reader import ReadJournal
 from omac.projections.system import System
 
-
-def append(journal: Journal, *words: str) -> None:
-    """Append one event for each word."""
-    for word in words:
-        draft = called(word)
-        commit_now(journal, [draft])
-
-
-def read(path: Path) -> list[str]:
-    """What another process reads."""
-    with closing(ReadJournal(str(path))) as journal:
-        return texts(list(journal.records()))
+from .damage import append_calls, read
 
 
 def refused(journal: Journal) -> Refusal:
     """Why nothing can be appended."""
     with pytest.raises(Refusal) as caught:
-        append(journal, "lost")
+        append_calls(journal, "lost")
     assert caught.value.reason == "journal-unavailable"
     assert any(command.startswith("omac journal check") for command in caught.value.fix)
     return caught.value
@@ -48,7 +37,7 @@ def log_of(path: Path) -> Path:
 def test_a_log_that_is_removed(path: Path, removed: tuple[str, ...]) -> None:
     """Nothing more is acknowledged, and all that was is in the journal, for the next to read."""
     journal = journal_at(path)
-    append(journal, "a", "b", "c")
+    append_calls(journal, "a", "b", "c")
     for suffix in removed:
         path.with_name(f"{path.name}{suffix}").unlink()
     for _ in range(2):
@@ -58,7 +47,7 @@ def test_a_log_that_is_removed(path: Path, removed: tuple[str, ...]) -> None:
     assert read(path) == ["a", "b", "c"]
     journal.close()
     again = journal_at(path)
-    append(again, "d")
+    append_calls(again, "d")
     again.close()
     assert read(path) == ["a", "b", "c", "d"]
 
@@ -66,7 +55,7 @@ def test_a_log_that_is_removed(path: Path, removed: tuple[str, ...]) -> None:
 def test_a_log_that_is_replaced(path: Path) -> None:
     """A log of another process is not written over by what an older one held."""
     journal = journal_at(path)
-    append(journal, "a")
+    append_calls(journal, "a")
     shutil.copy(log_of(path), log_of(path).with_name("other"))
     os.replace(log_of(path).with_name("other"), log_of(path))
     assert "was replaced" in refused(journal).message
@@ -76,7 +65,7 @@ def test_a_log_that_is_replaced(path: Path) -> None:
 def test_a_log_that_is_cut(path: Path) -> None:
     """A log that shrank has lost what it held: omac does not go on as if nothing had happened."""
     journal = journal_at(path)
-    append(journal, "a", "b")
+    append_calls(journal, "a", "b")
     os.truncate(log_of(path), 0)
     assert "was cut" in refused(journal).message
     with pytest.raises(Refusal):
@@ -86,7 +75,7 @@ def test_a_log_that_is_cut(path: Path) -> None:
 def test_a_journal_that_is_cut(path: Path) -> None:
     """The same for the file itself."""
     journal = journal_at(path)
-    append(journal, "a")
+    append_calls(journal, "a")
     journal.store.checkpoint()
     os.truncate(path, 4096)
     assert "was cut" in refused(journal).message
@@ -95,12 +84,12 @@ def test_a_journal_that_is_cut(path: Path) -> None:
 def test_a_journal_that_comes_back(path: Path) -> None:
     """A journal that was moved away and put back is taken up again: it is the same file."""
     journal = journal_at(path)
-    append(journal, "a")
+    append_calls(journal, "a")
     away = path.with_name("away.db")
     path.rename(away)
     assert "was removed" in refused(journal).message
     away.rename(path)
-    append(journal, "b")
+    append_calls(journal, "b")
     journal.close()
     assert read(path) == ["a", "b"]
 
@@ -109,10 +98,10 @@ def test_checkpoints_and_other_processes_are_no_loss(path: Path) -> None:
     """What SQLite itself does to the files, here and in other processes, is not taken for damage."""
     journal = journal_at(path)
     for number in range(30):
-        append(journal, *(f"{number}-{entry}" for entry in range(5)))
+        append_calls(journal, *(f"{number}-{entry}" for entry in range(5)))
         journal.store.checkpoint()
         other = journal_at(path, "other")
-        append(other, "other")
+        append_calls(other, "other")
         other.close()
         with closing(sqlite3.connect(path)) as beside:
             beside.execute("SELECT count(*) FROM event").fetchone()
@@ -124,7 +113,7 @@ def test_a_copy_of_a_new_journal_is_a_journal(path: Path, tmp_path: Path) -> Non
     """From the moment it is made, the file alone has its tables."""
     journal = journal_at(path)
     shutil.copy(path, tmp_path / "copy.db")
-    append(journal, "a", "b")
+    append_calls(journal, "a", "b")
     journal.store.checkpoint()
     shutil.copy(path, tmp_path / "later.db")
     journal.close()
@@ -163,7 +152,7 @@ def test_a_cut_log_that_others_have_open_is_not_written_over(path: Path) -> None
     assert caught.value.fix[0].startswith("fuser ")
     reader.close()
     journal = journal_at(path)
-    append(journal, "again")
+    append_calls(journal, "again")
     journal.close()
     assert read(path)[-1] == "again"
     assert check(str(path), System().apply) == []

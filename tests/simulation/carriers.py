@@ -37,6 +37,7 @@ from omac.services.kernel.intake import settle_lost
 from omac.services.kernel.recovery import recover, unended_runs
 from omac.services.registering import Registering
 from omac.services.settings import change_setting
+from omac.tools.serving import leaves
 
 LIVES = 2  # servers, one after the other
 COMMANDERS = 2  # people who type commands, side by side
@@ -350,12 +351,3 @@ def _check_spool(simulation: Simulation, records: Sequence[Recorded]) -> None:
     rejected = Counter(path.name for path in folder.iterdir()) if folder.is_dir() else Counter[str]()
     for name, what in simulation.spooled.items():
         assert durable[what] + rejected[name] == 1, (name, what, durable[what], rejected[name])
-
-
-def leaves(problems: BaseException) -> Iterator[BaseException]:
-    """The exceptions in a group of groups."""
-    if isinstance(problems, BaseExceptionGroup):
-        for problem in problems.exceptions:
-            yield from leaves(problem)
-    else:
-        yield problems

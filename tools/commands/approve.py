@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import trio
 
 from omac.adapters.skills.folders import DiskSkillFolders
@@ -16,7 +15,7 @@ from omac.domain.registration import Code
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.finding import Candidate, find
 from omac.tools.choosing import Where, search_of
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_json
 from omac.tools.opened import Opened, opened
 from omac.tools.registry import Registry
 from omac.tools.render import say
@@ -135,7 +134,7 @@ def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], in
             "digest": status.digest,
             "revoked": changed,
         }
-        print_data(msgspec.json.encode(told).decode())
+        print_json(told)
     else:
         say(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {status.source}")
     return 0
@@ -172,7 +171,7 @@ def _tell(asked: Asked, told: Told) -> None:
             "missing": told.missing,
             "new": told.changed,
         }
-        print_data(msgspec.json.encode(fields).decode())
+        print_json(fields)
         return
     again = " again, other code than before" if told.before else ""
     say(f"{f'approved{again}' if told.changed else 'already approved'}: {skill.name} in {skill.source}")

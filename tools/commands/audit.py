@@ -9,7 +9,7 @@ import msgspec
 from omac.domain.refusal import Refusal
 from omac.journal.registry import KINDS
 from omac.projections.accesses import AuditRow, Outcome, audit_rows
-from omac.tools.invocation import expanded, print_data
+from omac.tools.invocation import expanded, print_json
 from omac.tools.journals import to_read
 from omac.tools.moments import SHOWN_NS, parse_moment, rfc3339
 from omac.tools.render import show_audit
@@ -89,4 +89,4 @@ def told(row: AuditRow) -> dict[str, Any]:
 
 def _print_lines(rows: Iterator[dict[str, Any]]) -> None:
     for row in rows:
-        print_data(msgspec.json.encode(row).decode())
+        print_json(row)

@@ -3,15 +3,13 @@
 import os
 from collections.abc import Mapping
 
-import msgspec
-
 from omac.adapters.linux import birth
 from omac.adapters.linux.state import StateDir
 from omac.domain.refusal import Refusal
 from omac.journal.backup import Copy, back_up, inspect
 from omac.journal.backup import restore as put_back
 from omac.journal.format import require_unused
-from omac.tools.invocation import current, expanded, print_data
+from omac.tools.invocation import current, expanded, print_json
 from omac.tools.journals import mark_of
 from omac.tools.prompting import can_ask, confirm
 from omac.tools.render import say
@@ -22,14 +20,14 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     path = StateDir.of(environment).journal_in_use(environment, journal_path)
     copy = back_up(path, os.path.abspath(expanded(target)))
     if as_json:
-        print_data(msgspec.json.encode(copy._asdict()).decode())
+        print_json(copy._asdict())
     else:
         say(f"{copy.path}: {copy.position} positions of {path}, {copy.bytes} bytes")
     return 0
 
 
 def restore(source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str]) -> int:
-    """Put a backup in the place of the journal; what is there is kept beside it. Raises Refusal."""
+    """Replace the journal by a backup, and keep the replaced one beside it. Raises Refusal."""
     state = StateDir.of(environment)
     path = state.journal(environment, journal_path)
     copy = inspect(os.path.abspath(expanded(source)))

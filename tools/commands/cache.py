@@ -14,7 +14,7 @@ from omac.adapters.cache.tree import identity_of
 from omac.domain.cache_stock import Cache, to_go
 from omac.domain.refusal import Refusal
 from omac.domain.sizes import parse_size, shown_size
-from omac.tools.invocation import current, expanded, print_data
+from omac.tools.invocation import current, expanded, print_json
 from omac.tools.moments import parse_moment, rfc3339
 from omac.tools.registry import columns
 from omac.tools.render import say
@@ -178,4 +178,4 @@ def _print(row: Mapping[str, object]) -> None:
         else value
         for name, value in row.items()
     }
-    print_data(msgspec.json.encode(shown).decode())
+    print_json(shown)

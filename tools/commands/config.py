@@ -11,7 +11,7 @@ from omac.domain.values import ValueRefused, check_config, shown
 from omac.services.credentials import Values
 from omac.services.registering import PERSON
 from omac.tools.commands.secrets import INPUT_BYTES_MAX, rows_of, tell_taken, tell_unapproved
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_data, print_json
 from omac.tools.one_skill import Asked, OneSkill, at_terminal, one_skill, text_of
 from omac.tools.render import say
 
@@ -44,7 +44,7 @@ def show(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Cal
                 for row in secrets
             ],
         }
-        print_data(msgspec.json.encode(told).decode())
+        print_json(told)
         return 0
     say(f"{one.name} at /{one.sidecar.mount} for {one.place.shown}")
     if rows or secrets:
@@ -62,7 +62,7 @@ def get(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], 
     with one_skill(asked, "omac config get", [name], environment, clock) as one:
         row = _row(one, one.config(name), environment)
     if as_json:
-        print_data(msgspec.json.encode(row).decode())
+        print_json(row)
     elif row.value is None:
         fix = [one.command("config", "set", name)]
         raise Refusal("not-found", f"{name} of {one.name} for {one.place.shown} has no value", fix=fix, skill=one.name)
@@ -82,7 +82,7 @@ def set_(
         one.give(Values(config={name: checked}))
         row = _row(one, one.config(name), environment)
         if as_json:
-            print_data(msgspec.json.encode({"skill": one.name, "workdir": one.place.workdir, **_fields(row)}).decode())
+            print_json({"skill": one.name, "workdir": one.place.workdir, **_fields(row)})
         else:
             say(f"{name} of {one.name} for {one.place.shown} is {shown(checked)}")
         tell_unapproved(one)

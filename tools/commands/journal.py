@@ -3,11 +3,9 @@
 import os
 from collections.abc import Mapping
 
-import msgspec
-
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
-from omac.tools.invocation import print_data
+from omac.tools.invocation import print_data, print_json
 from omac.tools.journals import inbox_of, to_read
 from omac.tools.moments import rfc3339
 from omac.tools.render import show_stats
@@ -38,7 +36,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     finally:
         journal.close()
     if as_json:
-        print_data(msgspec.json.encode(found).decode())
+        print_json(found)
     else:
         show_stats(found)
     return 0

@@ -11,7 +11,7 @@ from omac.domain.place import Place
 from omac.domain.registration import Registration
 from omac.services.finding import Candidate, Search, every
 from omac.tools.choosing import Where, at_once, search_of
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_json
 from omac.tools.moments import rfc3339
 from omac.tools.registry import Known, Registry, columns
 from omac.tools.render import say
@@ -75,7 +75,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     ]
     if as_json:
         for row in rows:
-            print_data(msgspec.json.encode(row).decode())
+            print_json(row)
     elif rows:
         _show(rows, search.workdir)
     else:
@@ -93,7 +93,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     rows.sort(key=lambda row: (row.scope, row.skill, row.harness))
     if as_json:
         for row in rows:
-            print_data(msgspec.json.encode(row).decode())
+            print_json(row)
     elif rows:
         cells = [APPROVAL_HEADS]
         for row in rows:

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import msgspec
 import trio
 
 from omac.adapters.skills.folders import DiskSkillFolders
@@ -22,7 +21,7 @@ from omac.tools.collecting import Collected, Collecting, Ways, explicit_values, 
 from omac.tools.commands.approve import digest_of, granted, note_guide, recorded, require_meant, show_code, sidecar_of
 from omac.tools.commands.vault import make_usable
 from omac.tools.install_script import install_script, show_install_script
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_json
 from omac.tools.one_skill import tell_besides
 from omac.tools.opened import Opened, opened
 from omac.tools.prompting import can_ask
@@ -106,7 +105,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         vault = everything.stores.vault.path
     done = Done(candidate, approved, approved != before, collected, given, missing, vault, served)
     if asked.json:
-        print_data(msgspec.json.encode(_told(done, environment)).decode())
+        print_json(_told(done, environment))
     else:
         _show(asked, done, environment)
     tell_besides(candidate, values, whoever, problems)

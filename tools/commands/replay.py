@@ -3,14 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
-
 from omac.domain.recorded import Recorded
 from omac.domain.refusal import Refusal
 from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
-from omac.tools.invocation import print_data
+from omac.tools.invocation import print_json
 from omac.tools.journals import to_read
 from omac.tools.moments import SHOWN_NS, parse_moment
 from omac.tools.render import show_registry, show_status, show_timeline
@@ -33,7 +31,7 @@ def run(
     finally:
         journal.close()
     if as_json:
-        print_data(msgspec.json.encode(status_of(system)).decode())
+        print_json(status_of(system))
     else:
         show_status(status_of(system))
         show_registry(status_of(system))

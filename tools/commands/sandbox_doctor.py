@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
 from omac.adapters.sandbox import probes
 from omac.domain.doctor import findings, healthy, report
 from omac.domain.refusal import REASONS
-from omac.tools.invocation import print_data
+from omac.tools.invocation import print_json
 from omac.tools.render import say
 from omac.tools.sandbox_backends import SYSTEM_PATH
 
@@ -16,7 +14,7 @@ def run(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings; 0 when a sandbox can be built, else the status of a sandbox that is not available."""
     found = findings(probes.machine(environment, SYSTEM_PATH))
     if as_json:
-        print_data(msgspec.json.encode({"healthy": healthy(found), "findings": found}).decode())
+        print_json({"healthy": healthy(found), "findings": found})
     else:
         for line in report(found):
             say(line)

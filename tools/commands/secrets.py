@@ -15,7 +15,7 @@ from omac.domain.values import ValueRefused, check_secret
 from omac.services.credentials import Values
 from omac.services.registering import PERSON
 from omac.tools.choosing import Where
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_json
 from omac.tools.one_skill import Asked, OneSkill, at_terminal, one_skill, text_of
 from omac.tools.render import say
 from omac.tools.values_file import read_values, shown_source
@@ -77,7 +77,7 @@ def list_(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Ca
         rows = rows_of(one)
     if as_json:
         for row in rows:
-            print_data(msgspec.json.encode(row).decode())
+            print_json(row)
     elif rows:
         say(FORM.format("name", "required", "given", "store", "fingerprint", "description"))
         for row in rows:
@@ -209,7 +209,7 @@ def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
                 "skill": one.name, "workdir": one.place.workdir, "name": name, "store": store,
                 "fingerprint": given[name].fingerprint,
             }  # fmt: skip
-            print_data(msgspec.json.encode(told).decode())
+            print_json(told)
     else:
         say(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
     tell_unapproved(one)
@@ -225,7 +225,7 @@ def tell_unapproved(one: OneSkill) -> None:
 def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[str], as_json: bool) -> None:
     """What was taken back, and what the skill will miss."""
     if as_json:
-        print_data(msgspec.json.encode({"skill": one.name, "workdir": one.place.workdir, "unset": taken}).decode())
+        print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})
     else:
         for name in asked:
             say(f"{name} {'is no longer' if name in taken else 'was not'} given to {one.name} for {one.place.shown}")

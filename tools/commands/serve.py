@@ -4,13 +4,12 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
 import trio
 
 from omac.adapters.linux.listen import loopback
 from omac.domain.harness import DEFAULT_HARNESS, harness_named
 from omac.domain.refusal import Refusal
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_data, print_json
 from omac.tools.launching import Launch, directory, launch_of, warn_unsandboxed
 from omac.tools.ready import Ready
 from omac.tools.serve_options import Address, ServeOptions
@@ -44,7 +43,7 @@ def run(asked: Asked, environment: Mapping[str, str]) -> int:
 
     def announce(ready: Ready) -> None:
         if asked.json:
-            print_data(msgspec.json.encode(ready).decode())
+            print_json(ready)
         else:
             facade = ready.facade_base.removeprefix("http://")
             print_data(f"omac serve: control plane on {ready.control_base}; facade on {facade}")

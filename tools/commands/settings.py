@@ -13,7 +13,7 @@ from omac.adapters.linux.state import StateDir
 from omac.adapters.settings.files import changing_user, read_project, read_user
 from omac.domain.refusal import Refusal
 from omac.domain.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
-from omac.tools.invocation import current, expanded, print_data
+from omac.tools.invocation import current, expanded, print_json
 from omac.tools.journals import to_write
 from omac.tools.render import say
 
@@ -27,7 +27,7 @@ def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[st
     if as_json:
         for name, found in resolved.items():
             told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
-            print_data(msgspec.json.encode(told).decode())
+            print_json(told)
     else:
         _show_table(resolved, show_origin)
     return 0

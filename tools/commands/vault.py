@@ -19,7 +19,7 @@ from omac.domain.hidden import Hidden
 from omac.domain.refusal import Refusal
 from omac.domain.skill import Secret
 from omac.tools.commands.control import ask_each
-from omac.tools.invocation import current, expanded, print_data
+from omac.tools.invocation import current, expanded, print_data, print_json
 from omac.tools.journals import read_if_any
 from omac.tools.one_skill import at_terminal, text_of
 from omac.tools.opened import stores_of
@@ -93,7 +93,7 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
         if counted is not None:
             told["services"], told["names"] = counted
     if as_json:
-        print_data(msgspec.json.encode(told).decode())
+        print_json(told)
         return 0
     _show_status(told, detail)
     return 0
@@ -114,7 +114,7 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
         looked_at += _tell_server(runs, {}, environment)
     if as_json:
         told = {"stores": sorted(used), "server": runs, "dirs": list(dict.fromkeys(looked_at))}
-        print_data(msgspec.json.encode(told).decode())
+        print_json(told)
         return 0
     names = {VAULT: f"the vault {stores.vault.path}", KEYCHAIN: "the system's keychain"}
     say(f"{' and '.join(names[store] for store in sorted(used))}: open")
