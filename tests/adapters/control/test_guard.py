@@ -128,8 +128,11 @@ def test_no_other_protocol_is_offered(server: Serving, bearer: str, refusals: li
     assert server.call("dirs").status == 200
 
 
-def test_every_refusal_is_counted(house: Omac, refusals: list[str]) -> None:
+def test_every_refusal_is_counted(house: Omac, server: Serving, refusals: list[str]) -> None:
     """However many there were of a kind, all are in the journal, in a few events."""
+    for _ in range(3):
+        denied(server.call_tcp("dirs"), 401, "unauthorized")
+        refusals.append("unauthorized")
 
     def recorded() -> Counter[str]:
         counts: Counter[str] = Counter()
