@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import Omac, Serving, eventually, omac_in
+from real_omac import Omac, Serving, curl, eventually, omac_in
 from streaming_skill import META, PROGRAM
 
 
@@ -104,3 +104,7 @@ def test_a_stream_ends_with_its_approval(scene: Scene) -> None:
         return [(row["outcome"], row["reason"]) for row in rows]
 
     assert eventually(outcomes, 3.0, "the access")[-1] == ("aborted", "revoked")
+    scene.omac.ok("approve", "all", "--global")  # for whichever test comes next
+    token = scene.server.activate(scene.project)["dir_token"]
+    status = f"{scene.server.ready['facade_base']}/{token}/__global__/all/status"
+    eventually(lambda: curl(status).status == 200, 10.0, "the skill to be back")
