@@ -654,7 +654,7 @@ def typed(omac: Omac, project: Path, answer: bytes, out: Path | None = None) -> 
         stdin=inner, stdout=inner, stderr=inner, env=omac.environment, cwd=omac.root, start_new_session=True,
     )  # fmt: skip
     os.close(inner)
-    said = b""
+    said, answered = b"", False
     try:
         while select.select([main], [], [], 30)[0]:
             try:
@@ -662,7 +662,8 @@ def typed(omac: Omac, project: Path, answer: bytes, out: Path | None = None) -> 
             except OSError:
                 break
             said += chunk
-            if b"[y/N] " in chunk:
+            if b"[y/N] " in said and not answered:  # the question may come in pieces
+                answered = True
                 os.write(main, answer)
         return process.wait(30), said.decode()
     finally:
