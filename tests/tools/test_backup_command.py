@@ -61,6 +61,17 @@ def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
     assert json.loads(omac.ok("journal", "check", "--json", "--journal", kept))["position"] == later
 
 
+def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
+    """It is named as such, with the folder to look into, and nothing is changed."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    before = position(omac)
+    done = omac.run("journal", "restore", str(tmp_path / "nope.db"))
+    assert done.status == 5
+    assert f"there is no backup at {tmp_path}/nope.db" in done.err
+    assert f"try: ls -l {tmp_path}" in done.err
+    assert position(omac) == before
+
+
 def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
     """A revocation is not undone by copying a file: the older journal is refused, by reader and writer."""
     project = omac.project("shop", "echo")

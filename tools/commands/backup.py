@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from omac.adapters.linux import birth
 from omac.adapters.linux.state import StateDir
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, quoted
 from omac.journal.backup import Copy, back_up, inspect
 from omac.journal.backup import restore as put_back
 from omac.journal.format import require_unused
@@ -30,7 +30,11 @@ def restore(source: str, journal_path: str | None, yes: bool, environment: Mappi
     """Replace the journal by a backup, and keep the replaced one beside it. Raises Refusal."""
     state = StateDir.of(environment)
     path = state.journal(environment, journal_path)
-    copy = inspect(os.path.abspath(expanded(source)))
+    backup_path = os.path.abspath(expanded(source))
+    if not os.path.exists(backup_path):
+        where = os.path.dirname(backup_path)
+        raise Refusal("journal-unavailable", f"there is no backup at {backup_path}", fix=[f"ls -l {quoted(where)}"])
+    copy = inspect(backup_path)
     server = state.hold_server(path)  # no server begins meanwhile
     try:
         return _restore(copy, source, path, state, yes=yes)
