@@ -6,9 +6,11 @@ moved or replaced while it is bound (EBUSY, rename(2)), whoever may write to the
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
+from omac.adapters.sandbox.identity import status_without_links
 from omac.domain import confinement
 from omac.domain.confinement import DENY, PRIVATE, READ, WRITE, governing
 from omac.domain.refusal import Refusal, look_at
@@ -93,15 +95,13 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
 def bound(policy: Policy) -> dict[str, tuple[int, int]]:
     """Device and inode of everything of the host that the policy mounts, by path. Raises Refusal (path-changed)."""
     found = {}
-    for entry in policy.entries:
-        if entry.access in (READ, WRITE):
-            try:
-                seen = os.lstat(entry.source)
-            except OSError as problem:
-                raise _changed(entry.source, problem.strerror or "gone") from problem
-            if stat.S_ISLNK(seen.st_mode):
-                raise _changed(entry.source, "it is a symbolic link now")
-            found[entry.path] = (seen.st_dev, seen.st_ino)
+    host = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for entry in policy.entries:
+            if entry.access in (READ, WRITE):
+                found[entry.path] = _identity(entry.source, host)
+    finally:
+        os.close(host)
     return found
 
 
@@ -111,13 +111,24 @@ def check(root: str, expected: dict[str, tuple[int, int]]) -> None:
     bubblewrap resolves paths itself: somebody who swaps a folder for a link in between would choose what is mounted.
     Raises Refusal (path-changed).
     """
-    for path, identity in expected.items():
-        try:
-            seen = os.lstat(root + path)
-        except OSError as problem:
-            raise _changed(path, problem.strerror or "gone") from problem
-        if (seen.st_dev, seen.st_ino) != identity:
-            raise _changed(path, "something else lies there now")
+    inside = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path, identity in expected.items():
+            if _identity(path, inside) != identity:
+                raise _changed(path, "something else lies there now")
+    finally:
+        os.close(inside)
+
+
+def _identity(path: str, root: int) -> tuple[int, int]:
+    try:
+        seen = status_without_links(path, root)
+    except OSError as problem:
+        linked = problem.errno == errno.ELOOP
+        raise _changed(path, "a link stands in its way" if linked else problem.strerror or "gone") from problem
+    if stat.S_ISLNK(seen.st_mode):
+        raise _changed(path, "it is a symbolic link now")
+    return (seen.st_dev, seen.st_ino)
 
 
 def _mounts(entry: Entry, policy: Policy, files: Files) -> list[str]:
