@@ -8,23 +8,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _NAME = _LETTERS | frozenset("0123456789-")
 _SPACE = " \t\r"
 _HEADS_MAX = 64  # of one line, which git lets have any number: reading them takes time quadratic in it
-_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
 _ESCAPED = str.maketrans({"\t": "\\t", "\b": "\\b", "\n": "\\n", "\\": "\\\\", '"': '\\"'})
-
-
-def of_git(host: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a git that omac runs: the system's git, where there is one, and not one that lies in a folder
-    of PATH in which a program of a sandbox may write, such as a project's virtual environment."""
-    found = {name: value for name, value in host.items() if not name.startswith("GIT_")}
-    absolute = [folder for folder in host.get("PATH", "").split(":") if folder.startswith("/")]
-    return found | {"PATH": ":".join((_SYSTEM_PATH, *absolute))}
 
 
 def parse(text: str) -> list[tuple[str, str]]:

@@ -1,0 +1,306 @@
+"""A git folder that a sandbox could write, held against the grammar (domain/git/grammar.py)."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git.inspection import DEPTH_MAX, Inspection
+from omac.adapters.git.quarantine import kind_of
+from omac.adapters.git.stamp import node_of, stamp_of
+from omac.domain.confinement import below
+from omac.domain.git import refs
+from omac.domain.git.config import parse
+from omac.domain.git.grammar import ADMIN, AGENT, GRAMMAR, NOBODY, REPORT, WHOLE, Node, Place, Rule
+from omac.domain.git.index import SHA1_BYTES, SHA256_BYTES
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
+_GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
+_LATER = frozenset(("index", "logs", "packed-refs", "FETCH_HEAD"))  # at launch their content is not read: it costs
+_CHUNK_BYTES = 1 << 20
+
+
+class GitPlace(Place):
+    """A git folder on disk, for the judges of its files."""
+
+    def __init__(self, git: str, worktree: str, common: str, projects: tuple[str, ...], oid_bytes: int) -> None:
+        self.git = git
+        self.worktree = worktree
+        self.common = common
+        self.projects = projects
+        self.oid_bytes = oid_bytes
+
+    def holds(self, path: str, *, beside: str = "") -> bool:
+        """As in Place."""
+        real = os.path.realpath(os.path.join(self.git, beside, path)) if "\0" not in path else "/"
+        return any(below(real, project) for project in self.projects)
+
+    def worktree_holds(self, path: str) -> bool:
+        """As in Place."""
+        if not self.worktree or "\0" in path:
+            return False
+        return below(os.path.realpath(os.path.join(self.worktree, path)), os.path.realpath(self.worktree))
+
+    def is_common(self, path: str) -> bool:
+        """As in Place."""
+        return "\0" not in path and os.path.realpath(os.path.join(self.git, path)) == self.common
+
+
+class GitFolder:
+    """One git folder, in one inspection. `role` is WHOLE or ADMIN; `worktree` and `common` are canonical paths."""
+
+    def __init__(self, inspection: Inspection, git: str, role: str, worktree: str, common: str) -> None:
+        self._inspection = inspection
+        self._baseline = inspection.baseline
+        self._git = git
+        self._role = role
+        self._place = GitPlace(git, worktree, common, inspection.projects, SHA1_BYTES)
+
+    def inspect(self, folder: int) -> None:
+        """Judge everything in the open git folder. Raises Exhausted, OSError."""
+        node = node_of(os.fstat(folder))
+        if self._inspection.is_first:
+            self._baseline.nodes[self._git] = node
+        self._place.oid_bytes = self._oid_bytes(folder)
+        self._folder(folder, self._git, "", GRAMMAR[self._role], 0)
+
+    def _oid_bytes(self, folder: int) -> int:
+        """By the settings of the common folder, which for an admin folder were judged before."""
+        content = _content(folder, "config", 1 << 20) if self._role == WHOLE else _content_of(self._place.common)
+        try:
+            pairs = dict(parse((content or b"").decode(errors="surrogateescape")))
+        except ValueError:
+            return SHA1_BYTES
+        return SHA256_BYTES if pairs.get("extensions.objectformat", "").lower() == "sha256" else SHA1_BYTES
+
+    def _folder(self, folder: int, path: str, within: str, node: Node, depth: int) -> None:
+        """Judge what is in an open folder: `within` is its path below the git folder, `node` its place."""
+        with os.scandir(folder) as scan:
+            for entry in scan:
+                self._inspection.budget.spend()
+                self._entry(folder, entry, path, within, node, depth)
+
+    def _entry(
+        self, folder: int, entry: os.DirEntry[str], path: str, within: str, node: Node, depth: int
+    ) -> None:
+        name = entry.name
+        here = f"{within}/{name}" if within else name
+        child = node.child(name)
+        if entry.is_dir(follow_symlinks=False):
+            if here == "worktrees" and self._role == WHOLE:
+                self._each_below(folder, name, f"{path}/{name}", self._admin)
+            elif here == "modules":
+                self._each_below(folder, name, f"{path}/{name}", self._module)
+            elif child is None or not child.is_folder:
+                self._stray(folder, entry, f"{path}/{name}", "is no folder that git keeps there")
+            else:
+                self._enter(folder, entry, path, here, child, depth)
+        elif not entry.is_file(follow_symlinks=False):
+            kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
+            self._stray(folder, entry, f"{path}/{name}", f"is {kind} among git's files")
+        elif child is None or child.rule is None:
+            self._stray(folder, entry, f"{path}/{name}", "is no file that git keeps there")
+        else:
+            self._file(folder, entry, f"{path}/{name}", here, child.rule)
+
+    def _enter(self, folder: int, entry: os.DirEntry[str], path: str, here: str, child: Node, depth: int) -> None:
+        full = f"{path}/{entry.name}"
+        if here in _OPERATIONS:
+            self._operation(full)
+        if depth >= DEPTH_MAX:
+            self._stray(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
+            return
+        try:
+            make_listable(entry.name, folder)
+            opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._stray(folder, entry, full, f"cannot be inspected: {error.strerror}")
+            return
+        try:
+            self._folder(opened, full, here, child, depth + 1)
+        finally:
+            os.close(opened)
+
+    def _each_below(self, folder: int, name: str, path: str, judge: object) -> None:
+        """Judge each folder in `worktrees` or `modules` as a git folder of its own."""
+        make_listable(name, folder)
+        opened = os.open(name, DIRECTORY, dir_fd=folder)
+        try:
+            with os.scandir(opened) as scan:
+                for entry in scan:
+                    self._inspection.budget.spend()
+                    if entry.is_dir(follow_symlinks=False):
+                        judge(opened, entry, f"{path}/{entry.name}")  # type: ignore[operator]
+                    else:
+                        self._stray(opened, entry, f"{path}/{entry.name}", "is no folder, and only folders are there")
+        finally:
+            os.close(opened)
+
+    def _admin(self, folder: int, entry: os.DirEntry[str], path: str) -> None:
+        """The admin folder of a linked worktree."""
+        make_listable(entry.name, folder)
+        opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
+        try:
+            back = (_content(opened, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
+            worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""
+            is_new = not self._inspection.is_first and path not in self._baseline.nodes
+            GitFolder(self._inspection, path, ADMIN, worktree, self._place.common).inspect(opened)
+            if is_new:
+                self._inspection.report(path, "is a new worktree's")
+        finally:
+            os.close(opened)
+
+    def _module(self, folder: int, entry: os.DirEntry[str], path: str) -> None:
+        """The git folder of a submodule, or a folder of such: the name of a submodule may have slashes."""
+        make_listable(entry.name, folder)
+        opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
+        try:
+            if any(_there(opened, name) for name in _GIT_ENTRIES):
+                is_new = not self._inspection.is_first and path not in self._baseline.nodes
+                worktree = os.path.join(path, _worktree(opened) or ".")
+                GitFolder(self._inspection, path, WHOLE, os.path.realpath(worktree), path).inspect(opened)
+                if is_new:
+                    self._inspection.report(path, "is a new submodule")
+            else:
+                self._each_below(folder, entry.name, path, self._module)
+        finally:
+            os.close(opened)
+
+    def _operation(self, path: str) -> None:
+        if self._inspection.is_first:
+            self._baseline.operations.add(path)
+        elif path not in self._baseline.operations:
+            self._inspection.report(path, "is an operation that was begun and not finished")
+
+    def _file(self, folder: int, entry: os.DirEntry[str], path: str, here: str, rule: Rule) -> None:
+        """Judge a regular file by the rule of its place."""
+        if rule.named is not None and (problem := rule.named(here)):
+            self._stray(folder, entry, path, problem)
+            return
+        first = self._inspection.is_first
+        if first and (rule.judge is None or here.partition("/")[0] in _LATER) and rule.writer == AGENT:
+            return
+        if rule.judge is None and rule.writer == AGENT:
+            return
+        content = _content(folder, entry.name, rule.bytes_max)
+        if content is None:
+            self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
+            return
+        if first:
+            self._note(entry, path, here, rule, content)
+            return
+        before = self._baseline.contents.get(path)
+        if before == content and rule.writer == NOBODY:
+            return
+        problem = rule.judge(content, before or b"", self._place) if rule.judge else "is new or changed"
+        if problem:
+            self._act(folder, entry, path, rule, content, before, problem)
+        elif rule.writer != AGENT and before is not None and content.strip() != b"":
+            self._inspection.report(path, "was changed while the program ran")
+        elif rule.otherwise == REPORT and content != (before or b""):
+            self._inspection.report(path, "hides a part of the history; git fetch --unshallow brings it")
+
+    def _note(self, entry: os.DirEntry[str], path: str, here: str, rule: Rule, content: bytes) -> None:
+        """At launch: keep what the end compares with, and what is not as the grammar has it."""
+        if rule.writer != AGENT or rule.otherwise == REPORT or here.partition("/")[0] in _OPERATIONS:
+            self._baseline.keep(path, content)
+        elif rule.judge and rule.judge(content, content, self._place):
+            self._baseline.strays[path] = stamp_of(entry.stat(follow_symlinks=False))
+
+    def _stray(self, folder: int, entry: os.DirEntry[str], path: str, what: str) -> None:
+        """What the grammar does not allow: noted at launch, set aside at the end unless it was there."""
+        status = entry.stat(follow_symlinks=False)
+        if self._inspection.is_first:
+            self._baseline.strays[path] = stamp_of(status)
+        elif not self._was_there(path, status):
+            self._inspection.set_aside(folder, entry.name, path, what)
+
+    def _was_there(self, path: str, status: os.stat_result) -> bool:
+        """Whether it is what was noted at launch; of a folder the change time says nothing."""
+        known = self._baseline.strays.get(path)
+        now = stamp_of(status)
+        return known == now or (known is not None and stat.S_ISDIR(status.st_mode) and known[:3] == now[:3])
+
+    def _act(
+        self, folder: int, entry: os.DirEntry[str], path: str, rule: Rule, content: bytes, before: bytes | None, problem: str
+    ) -> None:
+        """Take from a file what may not be in it, or the file, and put back what was there at launch."""
+        if self._was_there(path, entry.stat(follow_symlinks=False)):
+            return
+        mended = rule.mend(content, before or b"", self._place) if rule.mend else before
+        if self._inspection.set_aside(folder, entry.name, path, problem) and mended is not None:
+            put(folder, entry.name, mended)
+
+
+def put(folder: int, name: str, content: bytes) -> None:
+    """Make a file in an open folder where none is. Raises OSError."""
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
+
+
+def make_listable(name: str, parent: int) -> None:
+    """Give a folder of the user's own its owner's permissions back: git passes through what it cannot list."""
+    folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        found = os.fstat(folder)
+        if found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
+            os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | 0o700)
+    finally:
+        os.close(folder)
+
+
+def replaces_objects(folder: int) -> bool:
+    """Whether packed refs in an open git folder show one object for another."""
+    return refs.packed_replacements(_content(folder, "packed-refs", 64 << 20) or b"")
+
+
+def _worktree(folder: int) -> str:
+    from omac.domain.git.config_allowlist import worktree_of
+
+    return worktree_of(_content(folder, "config", 1 << 20) or b"")
+
+
+def _there(folder: int, name: str) -> bool:
+    try:
+        os.lstat(name, dir_fd=folder)
+    except OSError:
+        return False
+    return True
+
+
+def _content_of(common: str) -> bytes | None:
+    try:
+        folder = os.open(common, DIRECTORY)
+    except OSError:
+        return None
+    try:
+        return _content(folder, "config", 1 << 20)
+    finally:
+        os.close(folder)
+
+
+def _content(folder: int, name: str, bytes_max: int) -> bytes | None:
+    """What a regular file in an open folder holds; None where it cannot be read, or is longer."""
+    try:
+        descriptor = os.open(name, _FILE, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > bytes_max:
+            return None
+        chunks = []
+        while chunk := os.read(descriptor, _CHUNK_BYTES):
+            chunks.append(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(descriptor)

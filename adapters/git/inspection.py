@@ -1,0 +1,130 @@
+"""One inspection of what a sandbox can write: at launch, to know what was there, and at the end, to act on what is new.
+
+Rules
+
+1. The same walk judges by the same grammar both times. At launch nothing is changed: what the grammar does not allow is
+   noted with its stamp, and what only the host may change with its content. At the end, what was noted so is the host's.
+2. Every folder is opened once, relative to the one around it, without following a link; what is judged is read, moved
+   and written relative to that descriptor.
+3. Time, entries and depth have bounds. `Exhausted` ends the inspection; nothing is kept of a folder but its name.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.adapters.git.quarantine import Quarantine
+    from omac.adapters.git.stamp import Stamp
+
+ENTRIES_MAX = 20_000_000
+LOOK_EVERY = 1024  # entries between two looks at the clock
+DEPTH_MAX = 200
+CONTENTS_BYTES_MAX = 16 << 20  # of all that is noted at launch
+FINDINGS_MAX = 10_000
+
+
+class Exhausted(Exception):
+    """The budget is spent; what was not judged before is not judged."""
+
+
+class Budget:
+    """What one inspection may take, from when it is made."""
+
+    def __init__(self, seconds: float, entries_max: int = ENTRIES_MAX) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._entries = entries_max
+        self._until_clock = LOOK_EVERY
+
+    def spend(self, entries: int = 1) -> None:
+        """Count entries that are looked at. Raises Exhausted."""
+        self._until_clock -= entries
+        if self._until_clock <= 0:
+            self._entries -= LOOK_EVERY - self._until_clock
+            self._until_clock = LOOK_EVERY
+            self.check()
+
+    def check(self) -> None:
+        """Raises Exhausted when it is spent."""
+        if self._entries <= 0 or time.monotonic() > self._deadline:
+            raise Exhausted
+
+
+class Baseline:
+    """What was there at launch, by path: stamps of what the grammar does not allow and of files that programs obey,
+    contents of what only the host may change, nodes of repositories, unfinished operations."""
+
+    __slots__ = ("contents", "nodes", "obeyed", "operations", "since_ns", "strays", "_room")
+
+    def __init__(self, since_ns: int) -> None:
+        self.since_ns = since_ns
+        self.strays: dict[str, Stamp] = {}
+        self.obeyed: dict[str, Stamp] = {}
+        self.contents: dict[str, bytes] = {}
+        self.nodes: dict[str, tuple[int, int]] = {}
+        self.operations: set[str] = set()
+        self._room = CONTENTS_BYTES_MAX
+
+    def keep(self, path: str, content: bytes) -> None:
+        """Note the content of a file, while there is room."""
+        self._room -= len(content)
+        if self._room >= 0:
+            self.contents[path] = content
+
+
+class Finding:
+    """`path`, `what` is the matter with it, and where it was put: `moved`, empty for what is reported only."""
+
+    __slots__ = ("moved", "path", "what")
+
+    def __init__(self, path: str, what: str, moved: str = "") -> None:
+        self.path = path
+        self.what = what
+        self.moved = moved
+
+    def __repr__(self) -> str:
+        return f"Finding({self.path!r}, {self.what!r}, {self.moved!r})"
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}" + (f"; set aside as {self.moved}" if self.moved else "")
+
+
+class Inspection:
+    """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`."""
+
+    def __init__(
+        self, projects: tuple[str, ...], baseline: Baseline, budget: Budget, quarantine: Quarantine | None = None
+    ) -> None:
+        self.projects = projects
+        self.baseline = baseline
+        self.budget = budget
+        self.quarantine = quarantine
+        self.findings: list[Finding] = []
+        self.unlisted = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one at launch."""
+        return self.quarantine is None
+
+    def report(self, path: str, what: str, moved: str = "") -> None:
+        """Add a finding."""
+        if len(self.findings) < FINDINGS_MAX or moved:
+            self.findings.append(Finding(path, what, moved))
+        else:
+            self.unlisted += 1
+
+    def set_aside(self, parent: int, name: str, path: str, what: str) -> bool:
+        """Move an entry of an open folder away, and report it; whether that was possible."""
+        assert self.quarantine is not None
+        try:
+            moved = self.quarantine.take(parent, name)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.report(path, f"{what}; it could not be set aside: {error.strerror}")
+            return False
+        self.report(path, what, moved)
+        return True

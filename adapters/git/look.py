@@ -1,0 +1,97 @@
+"""The two inspections around a run: `note` before the program begins, `act` when nothing can write there any more."""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, replaces_objects
+from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.quarantine import Quarantine
+from omac.adapters.git.stamp import node_of
+from omac.adapters.git.worktree_scan import WorktreeScan
+from omac.domain.git.grammar import WHOLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECONDS_MAX = 45.0  # of one inspection at the end, of all projects of a launch
+FIRST_SECONDS_MAX = 5.0  # of the one at launch: what it does not reach counts as new
+
+
+class Folder:
+    """A git folder that is judged by itself: its role, its worktree, its common folder."""
+
+    __slots__ = ("common", "role", "worktree")
+
+    def __init__(self, role: str, worktree: str, common: str) -> None:
+        self.role = role
+        self.worktree = worktree
+        self.common = common
+
+
+def note(projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int) -> Baseline:
+    """Return what is there at launch, in the projects and the git folders that the program will be able to write."""
+    baseline = Baseline(since_ns)
+    _inspect(Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX)), folders)
+    return baseline
+
+
+def act(
+    projects: tuple[str, ...], folders: Mapping[str, Folder], baseline: Baseline, quarantine: Quarantine
+) -> list[Finding]:
+    """Judge what the program left, set aside what the grammar does not allow; what a person should know."""
+    inspection = Inspection(projects, baseline, Budget(SECONDS_MAX), quarantine)
+    try:
+        _inspect(inspection, folders)
+    finally:
+        quarantine.close()
+    if inspection.unlisted:
+        inspection.findings.append(Finding(projects[0], f"{inspection.unlisted} more findings are not listed"))
+    return inspection.findings
+
+
+def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
+    known = frozenset(folders)
+    for path, folder in sorted(folders.items(), key=lambda item: (item[1].role != WHOLE, item[0])):
+        within = any(path.startswith(f"{other}/") for other in known if other != path)
+        if not within:  # the walk through that one judges it
+            _known(inspection, path, folder)
+    for project in inspection.projects:
+        try:
+            WorktreeScan(inspection, project, known).run()
+        except Exhausted:
+            inspection.report(project, "was not inspected as a whole: there is too much in it")
+        except OSError as error:
+            inspection.report(project, f"cannot be inspected: {error.strerror}")
+
+
+def _known(inspection: Inspection, path: str, folder: Folder) -> None:
+    """One git folder that the launch knew."""
+    try:
+        opened = os.open(path, DIRECTORY)
+    except OSError as error:
+        if os.path.lexists(path):
+            inspection.report(path, f"cannot be inspected: {error.strerror}")
+        return
+    try:
+        before = inspection.baseline.nodes.get(path)
+        if before not in (None, node_of(os.fstat(opened))):
+            inspection.report(path, "was replaced by another folder")
+        GitFolder(inspection, path, folder.role, folder.worktree, folder.common).inspect(opened)
+        if folder.role == WHOLE and not inspection.is_first and replaces_objects(opened):
+            what = "names replacements of objects: git log --no-replace-objects shows the real ones"
+            inspection.report(f"{path}/packed-refs", what)
+    except Exhausted:
+        if not inspection.is_first:
+            parent = os.open(os.path.dirname(path), DIRECTORY)
+            try:
+                inspection.set_aside(parent, os.path.basename(path), path, "was not inspected: it takes too long")
+            finally:
+                os.close(parent)
+    except OSError as error:
+        inspection.report(path, f"could not be inspected as a whole: {error.strerror}")
+    finally:
+        os.close(opened)
+
+

@@ -1,0 +1,167 @@
+"""Where things are put that the host's programs must not meet: a folder in the state directory, which no sandbox sees.
+
+Moved there, a program cannot be run by its name, and git takes nothing for a repository: files lose their execute bits,
+a symbolic link becomes a text that says where it led, and in a folder nothing is called `HEAD` or `.git` any more.
+Every move is relative to open folders and follows no link.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+FOLDER = "set-aside"  # in the state directory, with one folder for each launch
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME_CHARACTERS_MAX = 40
+_DEPTH_MAX = 100
+_CHUNK_BYTES = 1 << 20
+_GITS = ("HEAD", ".git")
+
+
+class Quarantine:
+    """The things that one launch left; `path` is their folder, made when the first one comes."""
+
+    def __init__(self, state: str, launch: str) -> None:
+        self.path = f"{state}/{FOLDER}/{launch}"
+        self._folder = -1
+        self._number = 0
+
+    def close(self) -> None:
+        """Close the folder."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def take(self, parent: int, name: str) -> str:
+        """Move an entry of an open folder here; return its new path. Raises OSError."""
+        target = self._open()
+        seen = os.lstat(name, dir_fd=parent)
+        kept = self._free_name(target, name)
+        if stat.S_ISDIR(seen.st_mode) or stat.S_ISREG(seen.st_mode):
+            try:
+                os.rename(name, kept, src_dir_fd=parent, dst_dir_fd=target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                _carry(parent, name, target, kept, 0)
+            else:
+                _defuse(target, kept, 0)
+        else:
+            _describe(parent, name, seen.st_mode, target, kept)
+            os.unlink(name, dir_fd=parent)
+        return f"{self.path}/{kept}"
+
+    def keep(self, name: str, content: bytes) -> str:
+        """Write a copy of a content here; return its path. Raises OSError."""
+        target = self._open()
+        kept = self._free_name(target, name)
+        _write(target, kept, content)
+        return f"{self.path}/{kept}"
+
+    def _open(self) -> int:
+        if self._folder < 0:
+            os.makedirs(self.path, 0o700, exist_ok=True)
+            self._folder = os.open(self.path, _DIRECTORY)
+            self._number = len(os.listdir(self._folder))
+        return self._folder
+
+    def _free_name(self, target: int, name: str) -> str:
+        """A name nothing has yet: numbers do not run out."""
+        shown = "".join(character if character.isalnum() or character in "._-" else "_" for character in name)
+        while True:
+            self._number += 1
+            kept = f"{self._number}-{shown[:_NAME_CHARACTERS_MAX].lstrip('.')}"
+            try:
+                os.lstat(kept, dir_fd=target)
+            except FileNotFoundError:
+                return kept
+
+
+def _defuse(parent: int, name: str, depth: int) -> None:
+    """Take from what was moved what makes it run."""
+    seen = os.lstat(name, dir_fd=parent)
+    if stat.S_ISREG(seen.st_mode):
+        if seen.st_mode & 0o7111 and seen.st_nlink == 1:
+            os.chmod(name, 0o600, dir_fd=parent)
+        return
+    if not stat.S_ISDIR(seen.st_mode):
+        return
+    os.chmod(name, 0o700, dir_fd=parent)
+    if depth > _DEPTH_MAX:
+        os.chmod(name, 0, dir_fd=parent)
+        return
+    folder = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        with os.scandir(folder) as scan:
+            for entry in scan:
+                kept = entry.name
+                if kept in _GITS:
+                    kept = f"was-{kept.lstrip('.')}-{os.urandom(4).hex()}"
+                    os.rename(entry.name, kept, src_dir_fd=folder, dst_dir_fd=folder)
+                _defuse(folder, kept, depth + 1)
+    finally:
+        os.close(folder)
+
+
+def _carry(parent: int, name: str, target: int, kept: str, depth: int) -> None:
+    """Move to another file system, entry by entry."""
+    seen = os.lstat(name, dir_fd=parent)
+    if not stat.S_ISDIR(seen.st_mode):
+        if stat.S_ISREG(seen.st_mode):
+            _copy(parent, name, target, kept)
+        else:
+            _describe(parent, name, seen.st_mode, target, kept)
+        os.unlink(name, dir_fd=parent)
+        return
+    if depth > _DEPTH_MAX:
+        raise OSError(errno.ELOOP, "a folder is too deep to be moved to another file system", name)
+    os.mkdir(kept, 0o700, dir_fd=target)
+    source, copy = os.open(name, _DIRECTORY, dir_fd=parent), os.open(kept, _DIRECTORY, dir_fd=target)
+    try:
+        for entry in os.listdir(source):
+            _carry(source, entry, copy, f"was-{entry.lstrip('.')}" if entry in _GITS else entry, depth + 1)
+    finally:
+        os.close(source)
+        os.close(copy)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _copy(parent: int, name: str, target: int, kept: str) -> None:
+    source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        copy = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
+        try:
+            while os.sendfile(copy, source, None, _CHUNK_BYTES):
+                pass
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)
+
+
+def _describe(parent: int, name: str, mode: int, target: int, kept: str) -> None:
+    """A text in place of what is neither a file nor a folder."""
+    if stat.S_ISLNK(mode):
+        _write(target, kept, b"a symbolic link to " + os.fsencode(os.readlink(name, dir_fd=parent)) + b"\n")
+    else:
+        _write(target, kept, f"{kind_of(mode)}\n".encode())
+
+
+def kind_of(mode: int) -> str:
+    """Return what a file is that is neither a regular one nor a folder."""
+    if stat.S_ISLNK(mode):
+        return "a symbolic link"
+    if stat.S_ISFIFO(mode):
+        return "a FIFO"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def _write(target: int, name: str, content: bytes) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)

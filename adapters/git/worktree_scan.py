@@ -1,0 +1,209 @@
+"""Everything in a project but git's own folders: repositories in it, files that programs of the host obey, odd files.
+
+The walk keeps an open descriptor and a listing for each folder on the way down, and nothing of a folder that it has
+left. What git takes for a repository is judged as one: a `.git` entry, and a folder with `HEAD` and what goes for
+`objects` and `refs`, of any kind (is_git_directory in git's setup.c).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import pointers
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, make_listable, put
+from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
+from omac.adapters.git.quarantine import kind_of
+from omac.adapters.git.stamp import node_of, stamp_of
+from omac.adapters.git.watched import FILES, FOLDERS
+from omac.domain.confinement import below
+from omac.domain.git.grammar import ADMIN, WHOLE
+from omac.domain.git.paths import is_git_name
+from omac.domain.refusal import Refusal
+
+NO_REPOSITORY = b"gitdir: /dev/null/set-aside-by-omac\n"  # git stops here, and does not go on to a repository around it
+_MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}  # all three bits: git may take the folder for its own
+_ALL_MARKS = 7
+
+_Listing = "os._ScandirIterator[str]"
+
+
+class _Level:
+    """A folder on the way down."""
+
+    __slots__ = ("folder", "marks", "obeyed", "path", "scan")
+
+    def __init__(self, folder: int, path: str, obeyed: tuple[str, ...]) -> None:
+        self.folder = folder
+        self.path = path
+        self.obeyed = obeyed
+        self.marks = 0
+        self.scan = os.scandir(folder)
+
+    def close(self) -> None:
+        self.scan.close()
+        os.close(self.folder)
+
+
+class WorktreeScan:
+    """The walk through one project, in one inspection. `known`: git folders that are judged by themselves."""
+
+    def __init__(self, inspection: Inspection, project: str, known: frozenset[str]) -> None:
+        self._inspection = inspection
+        self._baseline = inspection.baseline
+        self._project = project
+        self._known = known
+        self._levels: list[_Level] = []
+
+    def run(self) -> None:
+        """Walk. Raises Exhausted, when what was not reached has been set aside; OSError for the project itself."""
+        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, ())]
+        try:
+            while self._levels:
+                level = self._levels[-1]
+                entry = next(level.scan, None)
+                if entry is None:
+                    self._leave(level)
+                else:
+                    self._inspection.budget.spend()
+                    self._entry(level, entry)
+        except Exhausted:
+            if not self._inspection.is_first:
+                self._set_rest_aside()
+            raise
+        finally:
+            for level in self._levels:
+                level.close()
+
+    def _leave(self, level: _Level) -> None:
+        if level.marks == _ALL_MARKS and level.path not in self._known:
+            self._bare(level)
+        self._levels.pop()
+        level.close()
+
+    def _entry(self, level: _Level, entry: os.DirEntry[str]) -> None:
+        name = entry.name
+        level.marks |= _MARKS.get(name, 0)
+        if name[:4].lower() == ".git" and is_git_name(os.fsencode(name)):
+            self._dot(level, entry)
+        elif entry.is_dir(follow_symlinks=False):
+            self._enter(level, entry)
+        elif name in FILES or level.obeyed or not entry.is_file(follow_symlinks=False):
+            self._file(level, entry)
+
+    def _enter(self, level: _Level, entry: os.DirEntry[str]) -> None:
+        name, path = entry.name, f"{level.path}/{entry.name}"
+        if path in self._known:
+            return
+        if len(self._levels) >= DEPTH_MAX:
+            if not self._inspection.is_first:
+                what = f"lies deeper than {DEPTH_MAX} folders, and was not inspected"
+                self._inspection.set_aside(level.folder, name, path, what)
+            return
+        try:
+            make_listable(name, level.folder)
+            folder = os.open(name, DIRECTORY, dir_fd=level.folder)
+        except OSError as error:
+            if not self._inspection.is_first:
+                self._inspection.report(path, f"cannot be inspected: {error.strerror}")
+            return
+        obeyed = FOLDERS.get(name) or (("",) if level.obeyed and name.startswith(level.obeyed) else ())
+        self._levels.append(_Level(folder, path, obeyed))
+
+    def _file(self, level: _Level, entry: os.DirEntry[str]) -> None:
+        """A file that programs obey, or that is none."""
+        name, path = entry.name, f"{level.path}/{entry.name}"
+        is_file = entry.is_file(follow_symlinks=False)
+        if is_file and name not in FILES and not name.startswith(level.obeyed):
+            return
+        status = entry.stat(follow_symlinks=False)
+        if not is_file and (stat.S_ISLNK(status.st_mode) and name not in FILES):
+            return
+        stamp = stamp_of(status)
+        if self._inspection.is_first:
+            self._baseline.obeyed[path] = stamp
+        elif self._baseline.obeyed.get(path) != stamp:
+            if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+                what = f"is {kind_of(status.st_mode)}, which can keep a program waiting that opens it"
+            else:
+                what = "is new or changed, and programs of the host may obey it"
+            self._inspection.report(path, what)
+
+    def _dot(self, level: _Level, entry: os.DirEntry[str]) -> None:
+        """A `.git`, by any spelling."""
+        path = f"{level.path}/{entry.name}"
+        if path in self._known:
+            return
+        if entry.is_dir(follow_symlinks=False):
+            self._repository(level, entry, path)
+        elif entry.is_file(follow_symlinks=False):
+            self._pointer(level, entry, path)
+        else:
+            kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
+            self._disable(level, entry, path, f"is {kind} in place of a git folder")
+
+    def _repository(self, level: _Level, entry: os.DirEntry[str], path: str) -> None:
+        try:
+            make_listable(entry.name, level.folder)
+            folder = os.open(entry.name, DIRECTORY, dir_fd=level.folder)
+        except OSError as error:
+            self._disable(level, entry, path, f"cannot be inspected: {error.strerror}")
+            return
+        try:
+            known = self._baseline.nodes.get(path)
+            GitFolder(self._inspection, path, WHOLE, level.path, path).inspect(folder)
+            if not self._inspection.is_first and known != node_of(os.fstat(folder)):
+                self._inspection.report(path, "is a nested repository that is new")
+        except Exhausted:
+            if not self._inspection.is_first:
+                self._disable(level, entry, path, "was not inspected: it takes too long")
+            raise
+        finally:
+            os.close(folder)
+
+    def _pointer(self, level: _Level, entry: os.DirEntry[str], path: str) -> None:
+        """A `.git` file: it leads to a git folder that is judged by itself, or nowhere."""
+        status = entry.stat(follow_symlinks=False)
+        if self._inspection.is_first:
+            self._baseline.strays[path] = stamp_of(status)
+            return
+        if self._baseline.strays.get(path) == stamp_of(status):
+            return
+        try:
+            target = os.path.realpath(pointers.target(path))
+        except Refusal:
+            self._disable(level, entry, path, "is new, and names no git folder in a way that git writes")
+            return
+        if not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
+            self._disable(level, entry, path, f"is new, and leads out of the project: {target}")
+            return
+        self._inspection.report(path, f"is new, and leads to {target}")
+
+    def _bare(self, level: _Level) -> None:
+        """A folder that git takes for its own when it is run there."""
+        known = self._baseline.nodes.get(level.path)
+        role = ADMIN if not os.path.lexists(f"{level.path}/objects") else WHOLE
+        GitFolder(self._inspection, level.path, role, level.path, level.path).inspect(level.folder)
+        if not self._inspection.is_first and known != node_of(os.fstat(level.folder)):
+            self._inspection.report(level.path, "is a repository without a worktree, and new")
+
+    def _disable(self, level: _Level, entry: os.DirEntry[str], path: str, what: str) -> None:
+        """Set a `.git` aside and leave one that leads nowhere, so that git there finds no repository around it."""
+        status = entry.stat(follow_symlinks=False)
+        if self._inspection.is_first:
+            self._baseline.strays[path] = stamp_of(status)
+        elif self._baseline.strays.get(path) != stamp_of(status):
+            if self._inspection.set_aside(level.folder, entry.name, path, what):
+                put(level.folder, entry.name, NO_REPOSITORY)
+
+    def _set_rest_aside(self) -> None:
+        """The budget is spent: what was not reached is moved away unjudged, the folder that took so long first."""
+        what = "was not inspected: there was too much in the project"
+        if len(self._levels) > 1:
+            name = self._levels[1].path.rpartition("/")[2]
+            self._inspection.set_aside(self._levels[0].folder, name, self._levels[1].path, what)
+        first = self._levels[0]
+        for entry in first.scan:
+            path = f"{first.path}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False) and path not in self._known:
+                self._inspection.set_aside(first.folder, entry.name, path, what)

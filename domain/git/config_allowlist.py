@@ -1,0 +1,183 @@
+"""Settings of a repository that name no program and no place: what anybody may set without having the host's git run
+something, or read, write or connect elsewhere (git-config(1)).
+
+A setting that is not in the table is not allowed. `core.worktree` is not either: where it leads is for the caller.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from omac.domain.git.config import parse
+
+Allowed = Callable[[str], bool]
+_BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
+
+
+def _boolean(value: str) -> bool:
+    return value.lower() in _BOOLEANS
+
+
+def _one_of(*values: str) -> Allowed:
+    return lambda value: value in values
+
+
+def _matching(pattern: str) -> Allowed:
+    compiled = re.compile(pattern)
+    return lambda value: compiled.fullmatch(value) is not None
+
+
+_url = _matching(r"(?!.*::)(?!-)[^\x00-\x1f]*")  # "NAME::..." has git run git-remote-NAME
+_word = _matching(r"[A-Za-z0-9][A-Za-z0-9._/+-]*|\.")
+_remote = _matching(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.")  # the name of a remote: git takes anything else for a URL
+_branch = _matching(r"refs/heads/[^\s:]+")
+_ALIAS_COMMANDS = (
+    "add|blame|branch|checkout|cherry-pick|commit|describe|diff|log|merge|reflog|reset|restore|rev-parse|shortlog|show"
+    "|stash|status|switch|tag|worktree"
+)
+_ALIAS_OPTIONS = (
+    r"-[0-9]+|-n ?[0-9]+|-[abcdmpsuvwADM]{1,3}|--(?:abbrev-commit|all|amend|branch|branches|cached|color|date=[a-z-]+"
+    r"|date-order|decorate|first-parent|force-with-lease|graph|hard|soft|mixed|name-only|name-status|no-edit|no-ff"
+    r"|no-merges|oneline|patch|pretty=[^-\s][^\s]*|format=[^\s]+|reverse|short|show-current|staged|stat|tags|topo-order"
+    r"|word-diff)"
+)
+_alias = _matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
+
+# By section; "*." before a name is any subsection. These take any value.
+_NAMES: dict[str, str] = {
+    "add": "ignoreerrors",
+    "am": "keepcr threeway",
+    "apply": "ignorewhitespace whitespace",
+    "author": "email name",
+    "blame": "blankboundary coloring date ignorerevsfile markignoredlines markunblamablelines showemail showroot",
+    "branch": "autosetupmerge autosetuprebase sort *.description *.gh-merge-base *.vscode-merge-base",
+    "checkout": "defaultremote guess thresholdforparallelism workers",
+    "column": "branch clean status tag ui",
+    "commit": "cleanup gpgsign status verbose",
+    "committer": "email name",
+    "core": "abbrev autocrlf bare bigfilethreshold checkstat commentchar commitgraph compression createobject"
+    " deltabasecachelimit eol filemode fscache hidedotfiles ignorecase logallrefupdates longpaths loosecompression"
+    " maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex quotepath"
+    " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks"
+    " trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
+    "diff": "algorithm autorefreshindex colormoved colormovedws context dirstat ignoresubmodules indentheuristic"
+    " interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth submodule suppressblankempty"
+    " worderegex wserrorhighlight",
+    "difftool": "prompt trustexitcode",
+    "extensions": "compatobjectformat noop objectformat preciousobjects refstorage relativeworktrees worktreeconfig",
+    "feature": "experimental manyfiles",
+    "fetch": "fsckobjects negotiationalgorithm output parallel prune prunetags recursesubmodules showforcedupdates"
+    " unpacklimit writecommitgraph",
+    "format": "pretty",
+    "gc": "auto autodetach autopacklimit bigpackthreshold cruftpacks logexpiry packrefs pruneexpire reflogexpire"
+    " reflogexpireunreachable rerereresolved rerereunresolved worktreepruneexpire writecommitgraph",
+    "grep": "column extendedregexp fullname linenumber patterntype threads",
+    "gui": "geometry wmstate",
+    "index": "recordendofindexentries recordoffsettable skiphash sparse threads version",
+    "init": "defaultbranch defaultobjectformat defaultrefformat",
+    "interactive": "singlekey",
+    "lfs": "*.access *.locksverify allowincompletepush concurrenttransfers locksverify repositoryformatversion",
+    "log": "abbrevcommit date decorate diffmerges excludedecoration follow graphcolors initialdecorationset showroot",
+    "maintenance": "*.enabled *.schedule auto autodetach strategy",
+    "merge": "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff log renamelimit renames"
+    " renormalize stat suppressdest verbosity verifysignatures",
+    "mergetool": "hideresolved keepbackup keeptemporaries prompt writetotemp",
+    "notes": "displayref mergestrategy rewriteref rewritemode",
+    "pack": "allowpackreuse compression deltacachelimit deltacachesize depth indexversion packsizelimit threads usebitmaps"
+    " usepathwalk usesparse window windowmemory writebitmaphashcache writebitmaplookuptable writereverseindex",
+    "protocol": "version",
+    "pull": "ff rebase",
+    "push": "autosetupremote default followtags gpgsign negotiate recursesubmodules useforceifincludes",
+    "rebase": "abbreviatecommands autosquash autostash forkpoint instructionformat maxlabellength missingcommitscheck"
+    " rebasemerges reschedulefailedexec stat updaterefs",
+    "receive": "advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent denydeletes"
+    " denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit updateserverinfo",
+    "remote": "*.fetch *.followremotehead *.gh-resolved *.mirror *.prune *.prunetags *.push *.skipdefaultupdate"
+    " *.skipfetchall *.tagopt pushdefault",
+    "rerere": "autoupdate enabled",
+    "reset": "quiet",
+    "showbranch": "default",
+    "sparse": "expectfilesoutsideofpatterns",
+    "stash": "showincludeuntracked showpatch showstat",
+    "status": "aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash"
+    " showuntrackedfiles submodulesummary",
+    "submodule": "*.active *.branch *.fetchrecursesubmodules *.ignore *.shallow active alternateerrorstrategy fetchjobs"
+    " propagatebranches recurse",
+    "switch": "guess",
+    "tag": "gpgsign sort",
+    "transfer": "advertisesid fsckobjects hiderefs unpacklimit",
+    "uploadpack": "allowanysha1inwant allowfilter allowreachablesha1inwant allowrefinwant allowtipsha1inwant hiderefs"
+    " keepalive",
+    "user": "email name useconfigonly",
+    "versionsort": "suffix",
+    "worktree": "guessremote userelativepaths",
+}
+_SECTIONS = {section: frozenset(names.split()) for section, names in _NAMES.items()}
+_COLOR = re.compile(r"color\.(?:[a-z]+\.)?[a-z]+")
+# By whole key, for settings of which only some values are allowed.
+_VALUES: dict[str, Allowed] = {
+    "branch.*.merge": _branch,
+    "branch.*.pushremote": _remote,
+    "branch.*.rebase": _one_of("true", "false", "merges", "interactive"),
+    "branch.*.remote": _remote,
+    "core.fsmonitor": _boolean,
+    "core.protecthfs": _one_of("true", "1"),
+    "core.protectntfs": _one_of("true", "1"),
+    "filter.lfs.clean": _one_of("git-lfs clean -- %f"),
+    "filter.lfs.process": _one_of("git-lfs filter-process"),
+    "filter.lfs.required": _boolean,
+    "filter.lfs.smudge": _one_of("git-lfs smudge -- %f"),
+    "http.getanyfile": _boolean,
+    "http.receivepack": _boolean,
+    "http.uploadpack": _boolean,
+    "merge.tool": _one_of("meld", "vimdiff", "nvimdiff", "vscode", "kdiff3", "opendiff", "p4merge"),
+    "remote.*.pushurl": _url,
+    "remote.*.url": _url,
+    "submodule.*.update": _one_of("checkout", "rebase", "merge", "none"),
+    "submodule.*.url": _url,
+}
+
+
+def problems(content: bytes, before: bytes = b"") -> list[str]:
+    """Return the keys of a configuration that may not be set so, and that `before` did not have so.
+
+    A text that git could not read is one problem of its own.
+    """
+    try:
+        pairs = parse(content.decode(errors="surrogateescape"))
+        had = set(parse(before.decode(errors="surrogateescape")))
+    except ValueError:
+        return ["a text that is not a configuration"]
+    return [key for key, value in pairs if (key, value) not in had and not allowed(key, value)]
+
+
+def worktree_of(content: bytes) -> str:
+    """Return what `core.worktree` says, or an empty text."""
+    try:
+        pairs = dict(parse(content.decode(errors="surrogateescape")))
+    except ValueError:
+        return ""
+    return pairs.get("core.worktree", "")
+
+
+def allowed(key: str, value: str) -> bool:
+    """Return whether a setting names no program and no place; `key` as `config.parse` gives it."""
+    general = general_key(key)
+    judge = _VALUES.get(key) or _VALUES.get(general)
+    if judge is not None:
+        return judge(value)
+    section, _, name = general.partition(".")
+    if section == "alias":
+        return _alias(value)
+    if section == "pretty" or _COLOR.fullmatch(key):
+        return True
+    if section == "receive" and name.startswith("*.") and key.startswith("receive.fsck."):
+        return True
+    return name in _SECTIONS.get(section, ())
+
+
+def general_key(key: str) -> str:
+    """Return `filter.*.clean` for `filter.lfs.clean`: a key without its subsection."""
+    first, last = key.find("."), key.rfind(".")
+    return key if first == last else f"{key[:first]}.*{key[last:]}"

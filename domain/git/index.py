@@ -1,0 +1,221 @@
+"""The index: whether each path in it is one that git would have put there (gitformat-index(5), versions 2 to 4).
+
+Rules
+
+1. Header, entries, extensions and checksum fill the file, and nothing is left over. The checksum itself is not
+   compared: git does not compare it either, and whoever can write the file can compute it.
+2. The name of an entry is as long as its flags say, and passes `path_problem`. No entry lies below a symbolic link or
+   a submodule that is an entry itself.
+3. An empty name stands for an entry of the shared index (extension `link`), a name that ends in "/" for a folder that
+   a sparse index leaves out (`sdir`): neither occurs without its extension.
+4. Where git may read the entries in blocks (`EOIE`, `IEOT`), each block begins where an entry begins, with a whole
+   name, so that both ways of reading find the same names.
+5. An extension whose name begins with a small letter must be known, or git refuses the file.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from omac.domain.git.paths import is_modules_name, path_problem
+
+SHA1_BYTES = 20
+SHA256_BYTES = 32
+BYTES_MAX = 96 << 20
+_HEADER_BYTES = 12
+_STAT_BYTES = 40  # ctime, mtime, dev, ino, mode, uid, gid, size
+_NAME_MASK = 0x0FFF
+_EXTENDED = 0x4000
+_LINK, _GITLINK, _FOLDER = 0xA000, 0xE000, 0x4000
+_FILE = 0x8000
+_KNOWN = (b"link", b"sdir")
+
+
+class _Broken(Exception):
+    """The file is not one that git writes; the text says why."""
+
+
+def index_problem(content: bytes, oid_bytes: int = SHA1_BYTES) -> str:
+    """Return why an index is not one that git writes, or an empty text; `oid_bytes`: of the repository's object ids."""
+    try:
+        entries = _Entries(content, oid_bytes)
+        extensions = _extensions(content, entries.end, oid_bytes)
+        _require_known(entries, extensions)
+        _require_blocks(content, entries, extensions, oid_bytes)
+        _require_resolved(extensions.get(b"REUC", b""), oid_bytes)
+    except _Broken as broken:
+        return str(broken)
+    except IndexError:
+        return "it ends in the middle of an entry"
+    return ""
+
+
+class _Entries:
+    """The entries: offsets of each, whether its name is whole, and the offset of their `end`."""
+
+    def __init__(self, content: bytes, oid_bytes: int) -> None:
+        if len(content) < _HEADER_BYTES + oid_bytes or content[:4] != b"DIRC":
+            raise _Broken("it has no header of an index")
+        version = int.from_bytes(content[4:8], "big")
+        if version not in (2, 3, 4):
+            raise _Broken(f"its version is {version}")
+        self.starts = array("Q")
+        self.whole = bytearray()
+        self.empty = 0
+        self.folders = 0
+        self._links: set[bytes] = set()
+        self.end = self._read(content, int.from_bytes(content[8:12], "big"), oid_bytes, packed=version == 4)
+        if self._links:
+            self._require_nothing_below_links(content, oid_bytes, packed=version == 4)
+
+    def _read(self, content: bytes, count: int, oid_bytes: int, *, packed: bool) -> int:
+        at = _HEADER_BYTES
+        last = len(content) - oid_bytes
+        name = b""
+        fixed = _STAT_BYTES + oid_bytes + 2
+        for _ in range(count):
+            if at + fixed > last:
+                raise _Broken("it ends before its last entry")
+            flags = content[at + fixed - 2] << 8 | content[at + fixed - 1]
+            start = at + fixed + (2 if flags & _EXTENDED else 0)
+            self.starts.append(at)
+            kept = 0
+            if packed:
+                stripped, start = _varint(content, start)
+                kept = len(name) - stripped
+                if kept < 0:
+                    raise _Broken("a name strips more than there was")
+            end = content.find(b"\0", start, last)
+            if end < 0:
+                raise _Broken("a name does not end")
+            name = name[:kept] + content[start:end]
+            if min(len(name), _NAME_MASK) != flags & _NAME_MASK:
+                raise _Broken("the length of a name is not what its flags say")
+            self.whole.append(kept == 0)
+            self._judge(name, content[at + 24 : at + 28])
+            at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
+        if at > last:
+            raise _Broken("it ends before its last entry")
+        return at
+
+    def _judge(self, name: bytes, mode: bytes) -> None:
+        kind = mode[2] << 8 & 0xF000
+        if mode[:2] != b"\0\0" or kind not in (_FILE, _LINK, _GITLINK, _FOLDER):
+            raise _Broken("an entry is neither a file, a link, a submodule nor a folder")
+        if not name:
+            self.empty += 1
+            return
+        if kind == _FOLDER:
+            self.folders += 1
+            if not name.endswith(b"/"):
+                raise _Broken("the name of a folder does not end in '/'")
+            name = name[:-1]
+        elif kind != _FILE:
+            self._links.add(name)
+            if kind == _LINK and is_modules_name(name.rpartition(b"/")[2]):
+                raise _Broken("a link is named .gitmodules")
+        if problem := path_problem(name):
+            raise _Broken(f"the path {name[:200].decode(errors='replace')!r} {problem}")
+
+    def _require_nothing_below_links(self, content: bytes, oid_bytes: int, *, packed: bool) -> None:
+        for name in _names(content, self.starts, oid_bytes, packed=packed):
+            above = name.rpartition(b"/")[0]
+            while above:
+                if above in self._links:
+                    raise _Broken(f"the path {name[:200].decode(errors='replace')!r} lies below a link or a submodule")
+                above = above.rpartition(b"/")[0]
+
+
+def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) -> list[bytes]:
+    """The names of entries that were read before without a problem."""
+    found: list[bytes] = []
+    name = b""
+    for at in starts:
+        flags = at + _STAT_BYTES + oid_bytes
+        start = flags + 2 + (2 if content[flags] & (_EXTENDED >> 8) else 0)
+        kept = 0
+        if packed:
+            stripped, start = _varint(content, start)
+            kept = len(name) - stripped
+        name = name[:kept] + content[start : content.index(b"\0", start)]
+        found.append(name)
+    return found
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """An integer in the encoding of pack offsets (git's varint.c), and what follows."""
+    byte = content[at]
+    value = byte & 0x7F
+    at += 1
+    while byte & 0x80:
+        byte = content[at]
+        value = ((value + 1) << 7) | (byte & 0x7F)
+        at += 1
+        if value > 1 << 32:
+            raise _Broken("a name strips more than there was")
+    return value, at
+
+
+def _extensions(content: bytes, at: int, oid_bytes: int) -> dict[bytes, bytes]:
+    """The extensions by name; they end where the checksum begins."""
+    found: dict[bytes, bytes] = {}
+    last = len(content) - oid_bytes
+    while at + 8 <= last:
+        name, size = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
+        if name in found:
+            raise _Broken("it has an extension twice")
+        found[name] = content[at + 8 : at + 8 + size]
+        at += 8 + size
+    if at != last:
+        raise _Broken("its extensions do not end where its checksum begins")
+    return found
+
+
+def _require_known(entries: _Entries, extensions: dict[bytes, bytes]) -> None:
+    """Rules 3 and 5."""
+    for name in extensions:
+        if not b"A" <= name[:1] <= b"Z" and name not in _KNOWN:
+            raise _Broken(f"it needs the extension {name.decode(errors='replace')!r}, which is not known")
+    if entries.empty and b"link" not in extensions:
+        raise _Broken("an entry has no name")
+    if entries.folders and b"sdir" not in extensions:
+        raise _Broken("an entry is a folder")
+
+
+def _require_blocks(content: bytes, entries: _Entries, extensions: dict[bytes, bytes], oid_bytes: int) -> None:
+    """Rule 4. git looks for `EOIE` at a fixed distance from the end, whatever may lie before it."""
+    at = len(content) - oid_bytes - (8 + 4 + oid_bytes)
+    if content[at : at + 8] == b"EOIE" + (4 + oid_bytes).to_bytes(4, "big"):
+        if int.from_bytes(content[at + 8 : at + 12], "big") != entries.end:
+            raise _Broken("its extension EOIE names another end of the entries")
+    table = extensions.get(b"IEOT")
+    if table is None:
+        return
+    if len(table) % 8 != 4 or table[:4] != b"\0\0\0\1":
+        raise _Broken("its extension IEOT is not one that git writes")
+    number = 0
+    for begin in range(4, len(table), 8):
+        offset, count = int.from_bytes(table[begin : begin + 4], "big"), int.from_bytes(table[begin + 4 : begin + 8], "big")
+        if number >= len(entries.starts) or entries.starts[number] != offset or not entries.whole[number]:
+            raise _Broken("its extension IEOT names a place where no entry begins")
+        number += count
+    if number != len(entries.starts):
+        raise _Broken("its extension IEOT does not name all entries")
+
+
+def _require_resolved(content: bytes, oid_bytes: int) -> None:
+    """The paths of resolved conflicts, which `git checkout --merge` puts back (extension `REUC`)."""
+    at = 0
+    while at < len(content):
+        end = content.find(b"\0", at)
+        if end < 0 or (problem := path_problem(content[at:end])):
+            raise _Broken(f"a resolved conflict's path {problem if end >= 0 else 'does not end'}")
+        at = end + 1
+        stages = 0
+        for _ in range(3):
+            end = content.find(b"\0", at)
+            if end < 0 or content[at:end].strip(b"01234567"):
+                raise _Broken("a resolved conflict has no mode")
+            stages += content[at:end].strip(b"0") != b""
+            at = end + 1
+        at += stages * oid_bytes

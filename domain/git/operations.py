@@ -1,0 +1,152 @@
+"""Operations that were begun and not finished: rebase, cherry-pick, revert, am, bisect, and conflicts that git records.
+
+`git rebase --continue` and its like carry out what these files say, so each may say only what git itself writes there.
+Each function takes what is in a file, and what was there when the sandbox was launched, and returns why git would not
+have written it, or an empty text.
+
+Rules
+
+1. A step is one of git's own. A command (`exec`) counts only if the file had it at launch.
+2. A strategy is one of git's own: of another name, git runs the program `git-merge-NAME`, also one in the worktree.
+3. Options for a strategy, for `git apply` and for signing are those that name no program and no place.
+"""
+
+from __future__ import annotations
+
+import re
+
+from omac.domain.git.config import parse
+
+STRATEGIES = (b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree")
+TODO_BYTES_MAX = 4 << 20
+_REF = rb"[^\s\x00-\x20~^:?*\[\\\x7f]+"
+_COMMIT = rb"(?:[0-9a-f]{4,64}|%s)" % _REF
+_STEP = re.compile(
+    rb"\s*(?:"
+    rb"(?:pick|p|edit|e|reword|r|squash|s|drop|d|revert)\s+(?:%s)(?:\s[^\n]*)?"
+    rb"|(?:fixup|f)\s+(?:-[cC]\s+)?(?:%s)(?:\s[^\n]*)?"
+    rb"|(?:label|l|reset|t)\s+(?:%s|\[new root\])(?:\s[^\n]*)?"
+    rb"|(?:merge|m)\s+(?:-[cC]\s+%s\s+)?(?:%s)(?:\s[^\n]*)?"
+    rb"|(?:update-ref|u)\s+refs/heads/%s\s*"
+    rb"|(?:noop|break|b)\s*"
+    rb"|[#;][^\n]*"
+    rb"|)" % (_COMMIT, _COMMIT, _COMMIT, _COMMIT, _REF, _REF)
+)
+_EXEC = re.compile(rb"\s*(?:exec|x)(?:\s|$)")
+_AUTHOR = re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^'\x00]|'\\''|'\\!')*'\n?)*")
+_SIGNING = re.compile(rb"(?:-S|--gpg-sign=|--no-gpg-sign)?[0-9A-Za-z@.+_<> -]*\n?")
+_APPLY_WORD = re.compile(
+    rb"-3|--3way|-[pC]\d+|--whitespace=(?:nowarn|warn|fix|error|error-all|strip)|--ignore-(?:space-change|whitespace)"
+    rb"|--keep-cr|--no-keep-cr"
+)
+_CONFLICT = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[0-9]{1,4})?\t([^\0]+)\0")
+_BISECT_TERMS = re.compile(rb"[a-z0-9-]+\n[a-z0-9-]+\n?")
+_QUOTED_WORDS = re.compile(rb"(?:[ \t]*'(?:[^']|'\\''|'\\!')*')*\s*")
+_REF_LINE = re.compile(rb"%s\n?" % _REF)
+_OPTIONS = frozenset(
+    "no-commit edit allow-empty allow-empty-message drop-redundant-commits keep-redundant-commits signoff record-origin"  # noqa: SIM905
+    " allow-ff mainline gpg-sign allow-rerere-auto default-msg-cleanup commit-use-reference strategy".split()
+)
+
+
+def todo_problem(content: bytes, before: bytes) -> str:
+    """A list of steps: `rebase-merge/git-rebase-todo`, `sequencer/todo`."""
+    allowed = {line.strip() for line in before.split(b"\n") if _EXEC.match(line)}
+    for line in content.split(b"\n"):
+        if _EXEC.match(line):
+            if line.strip() not in allowed:
+                return "would run a command"
+        elif _STEP.fullmatch(line) is None:
+            return "has a step that git does not write"
+    return ""
+
+
+def without_commands(content: bytes, before: bytes) -> bytes:
+    """Return a list of steps in which each command that was not there at launch is a comment."""
+    allowed = {line.strip() for line in before.split(b"\n") if _EXEC.match(line)}
+    lines = content.split(b"\n")
+    return b"\n".join(b"# " + line if _EXEC.match(line) and line.strip() not in allowed else line for line in lines)
+
+
+def strategy_problem(content: bytes, before: bytes) -> str:
+    """The name of a merge strategy."""
+    return "" if content.strip() in STRATEGIES or content == before else "names a strategy that is not git's own"
+
+
+def strategy_options_problem(content: bytes, before: bytes) -> str:
+    """Options for a strategy: none, or those that were there."""
+    return "" if not content.strip() or content == before else "has options for a strategy"
+
+
+def author_problem(content: bytes, before: bytes) -> str:
+    """The author of a commit, as assignments of a shell."""
+    return "" if _AUTHOR.fullmatch(content) or content == before else "has more than an author"
+
+
+def signing_problem(content: bytes, before: bytes) -> str:
+    """How a commit is signed."""
+    return "" if _SIGNING.fullmatch(content) or content == before else "has more than an option for signing"
+
+
+def apply_problem(content: bytes, before: bytes) -> str:
+    """Options of `git apply`, each quoted for a shell."""
+    words = [word.strip(b"'") for word in content.split()]
+    return "" if content == before or all(_APPLY_WORD.fullmatch(word) for word in words) else "has other options"
+
+
+def options_problem(content: bytes, before: bytes) -> str:
+    """`sequencer/opts`, in the form of a configuration file."""
+    if content == before:
+        return ""
+    try:
+        pairs = parse(content.decode(errors="surrogateescape"))
+    except ValueError:
+        return "is not a configuration that git reads"
+    for key, value in pairs:
+        section, _, name = key.partition(".")
+        if section != "options" or name not in _OPTIONS:
+            return f"sets {key[:100]}"
+        if name == "strategy" and value.encode(errors="surrogateescape") not in STRATEGIES:
+            return "names a strategy that is not git's own"
+        if name == "gpg-sign" and not _SIGNING.fullmatch(value.encode(errors="surrogateescape")):
+            return "has more than an option for signing"
+    return ""
+
+
+def conflicts_problem(content: bytes, before: bytes) -> str:
+    """`MERGE_RR`: conflicts by number, and the file of each. Where the files lie is judged with the worktree at hand."""
+    if content == before or b"".join(match[0] for match in _CONFLICT.finditer(content)) == content:
+        return ""
+    return "is not a record of conflicts that git writes"
+
+
+def conflict_paths(content: bytes) -> list[bytes]:
+    """The paths that `MERGE_RR` names, relative to the worktree."""
+    return [match[1] for match in _CONFLICT.finditer(content)]
+
+
+def terms_problem(content: bytes, before: bytes) -> str:
+    """`BISECT_TERMS`: two words."""
+    return "" if _BISECT_TERMS.fullmatch(content) or content == before else "has more than two words"
+
+
+def quoted_problem(content: bytes, before: bytes) -> str:
+    """`BISECT_NAMES`: words, each quoted for a shell."""
+    return "" if _QUOTED_WORDS.fullmatch(content) or content == before else "has more than quoted words"
+
+
+def name_problem(content: bytes, before: bytes) -> str:
+    """A file that holds the name of a ref or of a commit, like `BISECT_START` and `head-name`."""
+    fine = _REF_LINE.fullmatch(content) or content.strip() in (b"", b"detached HEAD") or content == before
+    return "" if fine else "does not hold a name"
+
+
+def names_problem(content: bytes, before: bytes) -> str:
+    """A file that holds names of refs and object ids, one a line, like `update-refs`."""
+    fine = content == before or all(not line or _REF_LINE.fullmatch(line) for line in content.split(b"\n"))
+    return "" if fine else "does not hold names alone"
+
+
+def number_problem(content: bytes, before: bytes) -> str:
+    """A file that holds a number, like `msgnum`."""
+    return "" if content.strip().isdigit() or content == before else "does not hold a number"
