@@ -82,9 +82,7 @@ class GitFolder:
                 self._inspection.budget.spend()
                 self._entry(folder, entry, path, within, node, depth)
 
-    def _entry(
-        self, folder: int, entry: os.DirEntry[str], path: str, within: str, node: Node, depth: int
-    ) -> None:
+    def _entry(self, folder: int, entry: os.DirEntry[str], path: str, within: str, node: Node, depth: int) -> None:
         name = entry.name
         here = f"{within}/{name}" if within else name
         child = node.child(name)
@@ -226,7 +224,14 @@ class GitFolder:
         return known == now or (known is not None and stat.S_ISDIR(status.st_mode) and known[:3] == now[:3])
 
     def _act(
-        self, folder: int, entry: os.DirEntry[str], path: str, rule: Rule, content: bytes, before: bytes | None, problem: str
+        self,
+        folder: int,
+        entry: os.DirEntry[str],
+        path: str,
+        rule: Rule,
+        content: bytes,
+        before: bytes | None,
+        problem: str,
     ) -> None:
         """Take from a file what may not be in it, or the file, and put back what was there at launch."""
         if self._was_there(path, entry.stat(follow_symlinks=False)):
@@ -238,7 +243,9 @@ class GitFolder:
 
 def put(folder: int, name: str, content: bytes) -> None:
     """Make a file in an open folder where none is. Raises OSError."""
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    descriptor = os.open(
+        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
+    )
     try:
         view = memoryview(content)
         while view:

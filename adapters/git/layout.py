@@ -35,41 +35,25 @@ class GitChoices:
         self.objects = objects
 
 
-class Known:
-    """A git folder that the sandbox can write, as it was before: what the sweep compares with.
+class Narrowed:
+    """The refs of a git folder at launch, with `git.refs = branch`, and `own`, the branch that may change."""
 
-    `config`: content by path, None where there was no file; `node`: (device, inode) of the folder; `todos`: the
-    unfinished operations that were there. Only with `git.refs = branch`, and where the sandbox has the refs themselves:
-    `refs`, and `own`, the branch that may change.
-    """
+    __slots__ = ("own", "refs")
 
-    __slots__ = ("config", "git", "node", "own", "refs", "todos")
-
-    def __init__(self, git: str) -> None:
-        self.git = git
-        self.node = node_of(git)
-        self.todos = frozenset(name for name in TODOS if mode_of(f"{git}/{name}"))
-        self.config = {
-            path: pointers.read(path, pointers.CONFIG_BYTES_MAX)
-            for path in (f"{git}/config", f"{git}/config.worktree", f"{git}/commondir")
-        }
-        self.refs: dict[str, str] | None = None
-        self.own = ""
-
-
-TODOS = ("rebase-merge", "rebase-apply", "sequencer")
+    def __init__(self, refs_then: dict[str, str], own: str) -> None:
+        self.refs = refs_then
+        self.own = own
 
 
 class Layout:
     """The git part of a policy.
 
     `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
-    are for a person. The rest is for `prepare` and `sweep`: `repositories` that were found, the `known` git folders by
-    path, the `sessions` of refs, `pointers`: content of the `.git` files that were there, and `seen`: (device, inode)
-    of every `.git` and bare repository.
+    are for a person. The rest is for `prepare` and the inspection at the end: `repositories` that were found, the git
+    `folders` that the program can write, by path, those `narrowed` to one branch, and the `sessions` of refs.
     """
 
-    __slots__ = ("entries", "fence", "known", "pointers", "repositories", "seen", "sessions", "warnings", "workdir")
+    __slots__ = ("entries", "fence", "folders", "narrowed", "repositories", "sessions", "warnings", "workdir")
 
     def __init__(self, workdir: str) -> None:
         self.workdir = workdir
@@ -77,10 +61,9 @@ class Layout:
         self.fence: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self.repositories: list[Repository] = []
-        self.known: dict[str, Known] = {}
+        self.folders: dict[str, Folder] = {}
+        self.narrowed: dict[str, Narrowed] = {}
         self.sessions: list[refs.Session] = []
-        self.pointers: dict[str, bytes | None] = {}
-        self.seen: dict[str, tuple[int, int]] = {}
 
 
 def look(workdir: str, choices: GitChoices, home: str) -> Layout:

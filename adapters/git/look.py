@@ -93,5 +93,3 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
         inspection.report(path, f"could not be inspected as a whole: {error.strerror}")
     finally:
         os.close(opened)
-
-

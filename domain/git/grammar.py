@@ -228,7 +228,9 @@ _OF_A_WORKTREE = [
     Rule("rebase-apply/git-rebase-todo", _todo, bytes_max=operations.TODO_BYTES_MAX, mend=_todo_without_commands),
     Rule("rebase-apply/{number}"),
     *_texts("rebase-apply/", "abort-safety final-commit info keep msg msg-clean messageid no-message-id patch quiet"),
-    *_texts("rebase-apply/", "rebasing applying scissors sign threeway utf8 dirtyindex quoted-cr empty original-commit"),
+    *_texts(
+        "rebase-apply/", "rebasing applying scissors sign threeway utf8 dirtyindex quoted-cr empty original-commit"
+    ),
     *_texts("rebase-apply/", "onto orig-head head-name autostash stopped-sha", _name),
     *_texts("rebase-apply/", "rewritten rewritten-list", _names),
     *_texts("rebase-apply/", "next last", _number),

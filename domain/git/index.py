@@ -195,7 +195,10 @@ def _require_blocks(content: bytes, entries: _Entries, extensions: dict[bytes, b
         raise _Broken("its extension IEOT is not one that git writes")
     number = 0
     for begin in range(4, len(table), 8):
-        offset, count = int.from_bytes(table[begin : begin + 4], "big"), int.from_bytes(table[begin + 4 : begin + 8], "big")
+        offset, count = (
+            int.from_bytes(table[begin : begin + 4], "big"),
+            int.from_bytes(table[begin + 4 : begin + 8], "big"),
+        )
         if number >= len(entries.starts) or entries.starts[number] != offset or not entries.whole[number]:
             raise _Broken("its extension IEOT names a place where no entry begins")
         number += count
