@@ -22,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omac.adapters.git.git_folder import Folder
+    from omac.adapters.git.inspection import Baseline
     from omac.adapters.sandbox.limits import Held
     from omac.journal.spool import Spool
     from omac.tools.sandbox_options import Asked
@@ -100,6 +102,8 @@ class Launch:
         self._part_of = part_of
         self._id = os.urandom(8).hex()
         self._version = 0
+        self._since = 0
+        self._baseline: Baseline | None = None
         self._spool: Spool | None = None
 
     def run(self) -> int:
@@ -165,7 +169,9 @@ class Launch:
     def _meanwhile(self) -> None:
         """What is needed later, loaded where nothing waits for it."""
         if self._plan.layouts:
-            from omac.adapters.git import sweep  # noqa: F401
+            from omac.adapters.git import look
+
+            self._baseline = look.note(tuple(self._plan.layouts), self._folders(), self._since)
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
@@ -210,16 +216,23 @@ class Launch:
 
     def _sweep(self, since: int) -> list[str]:
         """Look at what the program left, put out of the way what is dangerous, and say so."""
-        from omac.adapters.git.sweep import sweep
+        from omac.adapters.git import look
+        from omac.adapters.git.layout import bring_home
+        from omac.adapters.git.quarantine import Quarantine
 
         told: list[str] = []
-        for folder, layout in self._plan.layouts.items():
-            for finding in sweep(folder, layout, since):
-                where = f"; renamed to {finding.renamed}" if finding.renamed else ""
-                told.append(f"{finding.path}: {finding.what}{where}")
+        if self._baseline is not None:
+            quarantine = Quarantine(self._plan.state, self._id)
+            found = look.act(tuple(self._plan.layouts), self._folders(), self._baseline, quarantine)
+            told += [str(finding) for finding in found]
+        for layout in self._plan.layouts.values():
+            told += [f"{place}: {what}" for place, what in bring_home(layout)]
         for line in told:
             _say(line)
         return told
+
+    def _folders(self) -> dict[str, Folder]:
+        return {path: folder for layout in self._plan.layouts.values() for path, folder in layout.folders.items()}
 
 
 def _refused(refusal: Refusal) -> int:

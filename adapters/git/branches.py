@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.git import config, pointers
+from omac.adapters.git import pointers, program
+from omac.domain.git import config
 from omac.domain.refusal import Refusal
 
 CHANGES_MAX = 200
@@ -68,7 +69,7 @@ def _set(common: str, key: str, values: list[str] | None) -> str:
     import subprocess
 
     change = ["--unset-all", key] if values is None else ["--replace-all", key, values[0]]
-    environment = config.of_git(os.environ)
+    environment = program.environment(os.environ)
     try:
         done = subprocess.run(
             ["git", "config", "--file", f"{common}/config", *change],

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.git import config, pointers
+from omac.adapters.git import pointers
+from omac.domain.git import config
 from omac.domain.refusal import Refusal
 
 INCLUDES_MAX = 64  # files in all

@@ -3,8 +3,8 @@
 A git folder that can be written as a whole (plain clone, submodule, --separate-git-dir, bare): `config`,
 `config.worktree`, `hooks`, `info/attributes`, `objects/info/alternates`, `refs/replace` and a `commondir` that says "."
 are pinned. So git cannot write its settings there: `branch -m` renames, and then says that it could not. A program of
-the host that replaces such a file while the sandbox runs (`git config` does) takes its pin away with it: `sweep`
-compares the settings afterwards.
+the host that replaces such a file while the sandbox runs (`git config` does) takes its pin away with it: the
+inspection at the end compares the settings.
 
 The common folder of a linked worktree is not shown: a private folder stands in its place, with one entry for each thing
 that git needs. Lock files can be made there, nothing made there reaches the host, and no pin can be lost.
@@ -26,7 +26,7 @@ DECOY = b".\n"  # what `commondir` says of a folder that is its own common folde
 
 _READABLE = ("HEAD", "config.worktree", "index", "shallow", "modules", "branches", "remotes")
 _INFO = ("attributes", "exclude", "grafts", "sparse-checkout")
-_SHARED = ("lfs", "rr-cache")  # contents by hash, and recorded resolutions
+SHARED = ("lfs", "rr-cache", "reftable")  # contents by hash, recorded resolutions, refs
 
 
 class Folders:
@@ -87,12 +87,9 @@ class Folders:
         for name in _INFO:
             self._shown(f"{common}/info/{name}", READ, "git: read when committing")
         pins.pin(f"{common}/hooks", "git: hooks run on the host", access=self._hooks)
-        for name in _SHARED:
+        for name in SHARED:
             if self._shown(f"{common}/{name}", WRITE, "git: shared with the repository"):
                 self.fence.append(f"{common}/{name}")
-        if is_folder(f"{common}/reftable"):
-            pins.grant(f"{common}/reftable", "git: branches and tags")
-            self.fence.append(f"{common}/reftable")
         pins.grant(f"{common}/objects", "git: commits are kept here")
         pins.grant(f"{common}/logs", "git: what branches were", made="folder")
         self.fence += [f"{common}/objects", f"{common}/logs"]

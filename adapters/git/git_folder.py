@@ -11,14 +11,14 @@ from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.confinement import below
 from omac.domain.git import refs
 from omac.domain.git.config import parse
-from omac.domain.git.grammar import ADMIN, AGENT, GRAMMAR, NOBODY, REPORT, WHOLE, Node, Place, Rule
+from omac.domain.git.grammar import ADMIN, AGENT, GRAMMAR, REPORT, WHOLE, Node, Place, Rule
 from omac.domain.git.index import SHA1_BYTES, SHA256_BYTES
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
-_LATER = frozenset(("index", "logs", "packed-refs", "FETCH_HEAD"))  # at launch their content is not read: it costs
+_LATER = frozenset(("index", "logs", "packed-refs", "FETCH_HEAD"))  # read at the end, if not as they were
 _CHUNK_BYTES = 1 << 20
 
 
@@ -48,15 +48,29 @@ class GitPlace(Place):
         return "\0" not in path and os.path.realpath(os.path.join(self.git, path)) == self.common
 
 
-class GitFolder:
-    """One git folder, in one inspection. `role` is WHOLE or ADMIN; `worktree` and `common` are canonical paths."""
+class Folder:
+    """A git folder that is judged by itself: its role, its worktree, its common folder; `only` are the names in it that
+    the program could write, empty for all."""
 
-    def __init__(self, inspection: Inspection, git: str, role: str, worktree: str, common: str) -> None:
+    __slots__ = ("common", "only", "role", "worktree")
+
+    def __init__(self, role: str, worktree: str, common: str, only: tuple[str, ...] = ()) -> None:
+        self.role = role
+        self.worktree = worktree
+        self.common = common
+        self.only = only
+
+
+class GitFolder:
+    """One git folder, in one inspection."""
+
+    def __init__(self, inspection: Inspection, git: str, folder: Folder) -> None:
         self._inspection = inspection
         self._baseline = inspection.baseline
         self._git = git
-        self._role = role
-        self._place = GitPlace(git, worktree, common, inspection.projects, SHA1_BYTES)
+        self._role = folder.role
+        self._only = folder.only
+        self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, SHA1_BYTES)
 
     def inspect(self, folder: int) -> None:
         """Judge everything in the open git folder. Raises Exhausted, OSError."""
@@ -65,6 +79,9 @@ class GitFolder:
             self._baseline.nodes[self._git] = node
         self._place.oid_bytes = self._oid_bytes(folder)
         self._folder(folder, self._git, "", GRAMMAR[self._role], 0)
+        if self._role == WHOLE and not self._inspection.is_first and _replaces_objects(folder):
+            what = "names replacements of objects: git log --no-replace-objects shows the real ones"
+            self._inspection.report(f"{self._git}/packed-refs", what)
 
     def _oid_bytes(self, folder: int) -> int:
         """By the settings of the common folder, which for an admin folder were judged before."""
@@ -85,6 +102,8 @@ class GitFolder:
     def _entry(self, folder: int, entry: os.DirEntry[str], path: str, within: str, node: Node, depth: int) -> None:
         name = entry.name
         here = f"{within}/{name}" if within else name
+        if self._only and not within and name not in self._only:
+            return
         child = node.child(name)
         if entry.is_dir(follow_symlinks=False):
             if here == "worktrees" and self._role == WHOLE:
@@ -146,7 +165,7 @@ class GitFolder:
             back = (_content(opened, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
             worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""
             is_new = not self._inspection.is_first and path not in self._baseline.nodes
-            GitFolder(self._inspection, path, ADMIN, worktree, self._place.common).inspect(opened)
+            GitFolder(self._inspection, path, Folder(ADMIN, worktree, self._place.common)).inspect(opened)
             if is_new:
                 self._inspection.report(path, "is a new worktree's")
         finally:
@@ -160,7 +179,7 @@ class GitFolder:
             if any(_there(opened, name) for name in _GIT_ENTRIES):
                 is_new = not self._inspection.is_first and path not in self._baseline.nodes
                 worktree = os.path.join(path, _worktree(opened) or ".")
-                GitFolder(self._inspection, path, WHOLE, os.path.realpath(worktree), path).inspect(opened)
+                GitFolder(self._inspection, path, Folder(WHOLE, os.path.realpath(worktree), path)).inspect(opened)
                 if is_new:
                     self._inspection.report(path, "is a new submodule")
             else:
@@ -180,10 +199,14 @@ class GitFolder:
             self._stray(folder, entry, path, problem)
             return
         first = self._inspection.is_first
-        if first and (rule.judge is None or here.partition("/")[0] in _LATER) and rule.writer == AGENT:
+        if rule.writer == AGENT and rule.judge is None:
             return
-        if rule.judge is None and rule.writer == AGENT:
-            return
+        if rule.writer == AGENT and here.partition("/")[0] in _LATER:
+            if first:
+                self._baseline.strays[path] = stamp_of(entry.stat(follow_symlinks=False))
+                return
+            if self._was_there(path, entry.stat(follow_symlinks=False)):
+                return
         content = _content(folder, entry.name, rule.bytes_max)
         if content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
@@ -192,7 +215,7 @@ class GitFolder:
             self._note(entry, path, here, rule, content)
             return
         before = self._baseline.contents.get(path)
-        if before == content and rule.writer == NOBODY:
+        if before == content and rule.writer != AGENT:
             return
         problem = rule.judge(content, before or b"", self._place) if rule.judge else "is new or changed"
         if problem:
@@ -265,7 +288,7 @@ def make_listable(name: str, parent: int) -> None:
         os.close(folder)
 
 
-def replaces_objects(folder: int) -> bool:
+def _replaces_objects(folder: int) -> bool:
     """Whether packed refs in an open git folder show one object for another."""
     return refs.packed_replacements(_content(folder, "packed-refs", 64 << 20) or b"")
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git.config import parse, render
 from omac.adapters.linux.trail import trail
 from omac.domain.confinement import COPY, LINK, READ, Entry, below
+from omac.domain.git.config import parse, render
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False

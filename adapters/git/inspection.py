@@ -3,7 +3,8 @@
 Rules
 
 1. The same walk judges by the same grammar both times. At launch nothing is changed: what the grammar does not allow is
-   noted with its stamp, and what only the host may change with its content. At the end, what was noted so is the host's.
+   noted with its stamp, and what only the host may change with its content. At the end, what was noted is the
+   host's.
 2. Every folder is opened once, relative to the one around it, without following a link; what is judged is read, moved
    and written relative to that descriptor.
 3. Time, entries and depth have bounds. `Exhausted` ends the inspection; nothing is kept of a folder but its name.
@@ -11,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import os
 import time
 
 TYPE_CHECKING = False
@@ -53,10 +53,11 @@ class Budget:
 
 
 class Baseline:
-    """What was there at launch, by path: stamps of what the grammar does not allow and of files that programs obey,
-    contents of what only the host may change, nodes of repositories, unfinished operations."""
+    """What was there at launch, by path: stamps of what the grammar does not allow or the end need not read again, and
+    of files that programs obey; contents of what only the host may change; nodes of repositories; open operations.
+    """
 
-    __slots__ = ("contents", "nodes", "obeyed", "operations", "since_ns", "strays", "_room")
+    __slots__ = ("_room", "contents", "nodes", "obeyed", "operations", "since_ns", "strays")
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns = since_ns

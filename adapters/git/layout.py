@@ -1,26 +1,28 @@
 """What git in a sandbox needs and must not get: computed from the workdir's files, before anything is mounted.
 
 `look` reads and changes nothing. When the policy is about to be enforced, `prepare` makes the session's copy of refs,
-and `sweep.sweep` ends it. `repository.py` has the rules about whose word is believed, `folders.py` what is granted,
-`refs.py` what becomes of packed refs, `sweep.py` what no mount can prevent.
+and `bring_home` ends it. `repository.py` has the rules about whose word is believed, `folders.py` what is granted,
+`refs.py` what becomes of packed refs, `inspection.py` what no mount can prevent.
 """
 
 from __future__ import annotations
 
 import os
 
-from omac.adapters.git import config, configured, pointers, refs
-from omac.adapters.git.folders import Folders
+from omac.adapters.git import configured, pointers, program, refs
+from omac.adapters.git.folders import SHARED, Folders
+from omac.adapters.git.git_folder import Folder
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
 from omac.adapters.git.tree import ENTRIES_MAX, walk
 from omac.domain.confinement import Entry, below
+from omac.domain.git.grammar import ADMIN, WHOLE
 from omac.domain.refusal import Refusal
 
 HOOKS = ("deny", "read")
 REFS = ("all", "branch")
 OBJECTS = ("shared",)
-REPOSITORIES_MAX = 100  # nested ones whose files are pinned; the sweep looks at all of them
+REPOSITORIES_MAX = 100  # nested ones whose files are pinned; all are inspected at the end
 REFTABLE_GIT = (2, 45)  # the first git that reads the format
 
 
@@ -84,25 +86,25 @@ def look(workdir: str, choices: GitChoices, home: str) -> Layout:
     found = walk(workdir)
     if not found.complete:
         warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
-    dots = [f"{root}/.git" for root in (workdir, *found.worktrees)]
-    layout.seen = {path: node_of(path) for path in (*dots, *found.bare)}
     nested = (found.worktrees + found.bare) if own is None or own.kind != BARE else []
     if len(nested) > REPOSITORIES_MAX:
-        warnings.append(f"{workdir} has {len(nested)} repositories in it, of which {REPOSITORIES_MAX} are protected")
+        warnings.append(
+            f"{workdir} has {len(nested)} repositories in it: {REPOSITORIES_MAX} are protected while it runs, "
+            "the others are inspected when it ends"
+        )
     for root in nested[:REPOSITORIES_MAX]:
-        before = (dict(pins.entries), folders.state(), list(layout.sessions), dict(layout.pointers))
+        before = (dict(pins.entries), folders.state(), list(layout.sessions))
         try:
             repository = identify(root, workdir)
             if repository is not None:
                 warnings += _add(layout, folders, repository, choices, users, home)
         except Refusal as refusal:
-            pins.entries, state, layout.sessions, layout.pointers = before
+            pins.entries, state, layout.sessions = before
             folders.restore(state)
             warnings.append(f"nothing is granted for {root}: {refusal.message}")
             if mode_of(f"{root}/.git") and not os.path.islink(f"{root}/.git"):
                 pins.pin(f"{root}/.git", "git: what it says cannot be trusted")
-    for git in (*folders.whole, *folders.admins):
-        layout.known.setdefault(git, Known(git))
+    _inspected(layout, folders)
     _narrow(layout, folders, choices)
     layout.entries = tuple(pins.entries.values())
     layout.fence = tuple(folders.fence)
@@ -115,7 +117,7 @@ def leave_out(layout: Layout, common: str) -> None:
     layout.entries = tuple(entry for entry in layout.entries if not below(entry.path, common))
     layout.fence = tuple(path for path in layout.fence if not below(path, common))
     layout.sessions = [session for session in layout.sessions if session.common != common]
-    layout.known = {path: known for path, known in layout.known.items() if not below(path, common)}
+    layout.folders = {path: folder for path, folder in layout.folders.items() if not below(path, common)}
 
 
 def prepare(layout: Layout) -> list[str]:
@@ -132,13 +134,17 @@ def prepare(layout: Layout) -> list[str]:
     return told
 
 
-def node_of(path: str) -> tuple[int, int]:
-    """(device, inode) of a path itself; (0, 0) where there is none."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return (0, 0)
-    return (found.st_dev, found.st_ino)
+def bring_home(layout: Layout) -> list[tuple[str, str]]:
+    """After the inspection: do on the host what was done to copies of refs, and set back what was not to be changed.
+
+    Returns (ref, what was not done or not allowed).
+    """
+    told: list[tuple[str, str]] = []
+    for session in layout.sessions:
+        told += [(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
+    for git, narrowed in layout.narrowed.items():
+        told += [(f"{git}: {ref}", what) for ref, what in refs.set_back(git, narrowed.refs, narrowed.own)]
+    return told
 
 
 def _require_known(choices: GitChoices) -> None:
@@ -177,7 +183,6 @@ def _add(
     else:
         folders.whole_folder(common, outside=not below(common, workdir))
     if repository.kind not in (PLAIN, BARE):
-        layout.pointers[repository.dot] = pointers.read(repository.dot, pointers.BYTES_MAX)
         folders.pin_pointer(repository.dot)
     settings = configured.Settings()
     settings.add(f"{common}/config", home)
@@ -195,7 +200,7 @@ def _require_format(common: str) -> None:
     import subprocess
 
     try:
-        environment = config.of_git(os.environ)
+        environment = program.environment(os.environ)
         said = subprocess.run(
             ["git", "--version"], capture_output=True, text=True, timeout=5, check=False, env=environment, cwd="/"
         ).stdout
@@ -216,15 +221,27 @@ def _pin_configured(folders: Folders, settings: configured.Settings, root: str, 
         folders.in_tree(path, made, why)
 
 
+def _inspected(layout: Layout, folders: Folders) -> None:
+    """The git folders that are inspected by themselves: those in another one are by way of it."""
+    roots = {one.git: one.root for one in layout.repositories}
+    for git in folders.whole:
+        layout.folders[git] = Folder(WHOLE, roots.get(git, os.path.dirname(git)), git)
+    for session in layout.sessions:
+        layout.folders[session.common] = Folder(WHOLE, "", session.common, only=(*SHARED, "objects", "logs", "refs"))
+    for git in folders.admins:
+        common = next((one.common for one in layout.repositories if one.git == git), "")
+        if common:
+            layout.folders[git] = Folder(ADMIN, roots[git], common)
+
+
 def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:
-    """With `git.refs = branch`: remember the refs that the sandbox can write, for the sweep to restore."""
+    """With `git.refs = branch`: remember the refs that the sandbox can write, which are set back at the end."""
     if choices.refs != "branch":
         return
     for git in folders.whole:
-        known = layout.known[git]
-        known.refs = refs.parsed(pointers.read(f"{git}/packed-refs", refs.BYTES_MAX) or b"")
-        known.refs.update(refs.loose(f"{git}/refs", {}))
-        known.own = refs.own_branch(git, git)
+        before = refs.parsed(pointers.read(f"{git}/packed-refs", refs.BYTES_MAX) or b"")
+        before.update(refs.loose(f"{git}/refs", {}))
+        layout.narrowed[git] = Narrowed(before, refs.own_branch(git, git))
 
 
 def _surroundings(workdir: str) -> list[str]:

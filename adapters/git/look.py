@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, replaces_objects
+from omac.adapters.git.git_folder import DIRECTORY, Folder, GitFolder, put
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.stamp import node_of
-from omac.adapters.git.worktree_scan import WorktreeScan
+from omac.adapters.git.worktree_scan import NO_REPOSITORY, WorktreeScan
 from omac.domain.git.grammar import WHOLE
 
 TYPE_CHECKING = False
@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
 SECONDS_MAX = 45.0  # of one inspection at the end, of all projects of a launch
 FIRST_SECONDS_MAX = 5.0  # of the one at launch: what it does not reach counts as new
-
-
-class Folder:
-    """A git folder that is judged by itself: its role, its worktree, its common folder."""
-
-    __slots__ = ("common", "role", "worktree")
-
-    def __init__(self, role: str, worktree: str, common: str) -> None:
-        self.role = role
-        self.worktree = worktree
-        self.common = common
 
 
 def note(projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int) -> Baseline:
@@ -53,9 +42,9 @@ def act(
 
 def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
     known = frozenset(folders)
+    whole = tuple(f"{path}/" for path, folder in folders.items() if folder.role == WHOLE and not folder.only)
     for path, folder in sorted(folders.items(), key=lambda item: (item[1].role != WHOLE, item[0])):
-        within = any(path.startswith(f"{other}/") for other in known if other != path)
-        if not within:  # the walk through that one judges it
+        if not path.startswith(whole):  # else the walk through that one judges it
             _known(inspection, path, folder)
     for project in inspection.projects:
         try:
@@ -78,18 +67,26 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
         before = inspection.baseline.nodes.get(path)
         if before not in (None, node_of(os.fstat(opened))):
             inspection.report(path, "was replaced by another folder")
-        GitFolder(inspection, path, folder.role, folder.worktree, folder.common).inspect(opened)
-        if folder.role == WHOLE and not inspection.is_first and replaces_objects(opened):
-            what = "names replacements of objects: git log --no-replace-objects shows the real ones"
-            inspection.report(f"{path}/packed-refs", what)
+        GitFolder(inspection, path, folder).inspect(opened)
     except Exhausted:
         if not inspection.is_first:
-            parent = os.open(os.path.dirname(path), DIRECTORY)
-            try:
-                inspection.set_aside(parent, os.path.basename(path), path, "was not inspected: it takes too long")
-            finally:
-                os.close(parent)
+            _set_unjudged_aside(inspection, path, folder, opened)
     except OSError as error:
         inspection.report(path, f"could not be inspected as a whole: {error.strerror}")
     finally:
         os.close(opened)
+
+
+def _set_unjudged_aside(inspection: Inspection, path: str, folder: Folder, opened: int) -> None:
+    """The budget was spent in a git folder that the launch knew."""
+    what = "was not inspected: it takes too long"
+    if folder.only:
+        for name in folder.only:
+            inspection.set_aside(opened, name, f"{path}/{name}", what)
+        return
+    parent = os.open(os.path.dirname(path), DIRECTORY)
+    try:
+        if inspection.set_aside(parent, os.path.basename(path), path, what) and path.endswith("/.git"):
+            put(parent, ".git", NO_REPOSITORY)
+    finally:
+        os.close(parent)

@@ -23,7 +23,7 @@ import fcntl
 import os
 import stat
 
-from omac.adapters.git import branches, config, pointers
+from omac.adapters.git import branches, pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
 from omac.domain.refusal import Refusal
 
@@ -287,7 +287,7 @@ def _git(common: str, commands: list[str]) -> str:
     import subprocess
 
     argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false"]
-    environment = config.of_git(os.environ)
+    environment = program.environment(os.environ)
     try:
         done = subprocess.run(
             [*argv, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin"],

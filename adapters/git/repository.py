@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git import config, pointers
+from omac.adapters.git import pointers
 from omac.adapters.git.pointers import unsafe
 from omac.domain.confinement import below
+from omac.domain.git import config
 
 PLAIN = "plain"  # `.git` is a folder of the worktree
 LINKED = "linked"  # `git worktree add`: an admin folder in another repository's common folder

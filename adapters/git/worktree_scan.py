@@ -11,7 +11,7 @@ import os
 import stat
 
 from omac.adapters.git import pointers
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, make_listable, put
+from omac.adapters.git.git_folder import DIRECTORY, Folder, GitFolder, make_listable, put
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
@@ -24,6 +24,7 @@ from omac.domain.refusal import Refusal
 NO_REPOSITORY = b"gitdir: /dev/null/set-aside-by-omac\n"  # git stops here, and does not go on to a repository around it
 _MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}  # all three bits: git may take the folder for its own
 _ALL_MARKS = 7
+MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 
 _Listing = "os._ScandirIterator[str]"
 
@@ -31,12 +32,13 @@ _Listing = "os._ScandirIterator[str]"
 class _Level:
     """A folder on the way down."""
 
-    __slots__ = ("folder", "marks", "obeyed", "path", "scan")
+    __slots__ = ("folder", "is_changed", "marks", "obeyed", "path", "scan")
 
-    def __init__(self, folder: int, path: str, obeyed: tuple[str, ...]) -> None:
+    def __init__(self, folder: int, path: str, obeyed: tuple[str, ...], since_ns: int) -> None:
         self.folder = folder
         self.path = path
         self.obeyed = obeyed
+        self.is_changed = os.fstat(folder).st_ctime_ns >= since_ns
         self.marks = 0
         self.scan = os.scandir(folder)
 
@@ -53,11 +55,12 @@ class WorktreeScan:
         self._baseline = inspection.baseline
         self._project = project
         self._known = known
+        self._since_ns = inspection.baseline.since_ns - MARGIN_NS
         self._levels: list[_Level] = []
 
     def run(self) -> None:
         """Walk. Raises Exhausted, when what was not reached has been set aside; OSError for the project itself."""
-        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, ())]
+        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, (), self._since_ns)]
         try:
             while self._levels:
                 level = self._levels[-1]
@@ -88,8 +91,11 @@ class WorktreeScan:
             self._dot(level, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
-        elif name in FILES or level.obeyed or not entry.is_file(follow_symlinks=False):
-            self._file(level, entry)
+        else:
+            if name in FILES or level.obeyed or not entry.is_file(follow_symlinks=False):
+                self._file(level, entry)
+            if level.is_changed and not self._inspection.is_first:
+                self._take_set_id(level, entry)
 
     def _enter(self, level: _Level, entry: os.DirEntry[str]) -> None:
         name, path = entry.name, f"{level.path}/{entry.name}"
@@ -108,7 +114,7 @@ class WorktreeScan:
                 self._inspection.report(path, f"cannot be inspected: {error.strerror}")
             return
         obeyed = FOLDERS.get(name) or (("",) if level.obeyed and name.startswith(level.obeyed) else ())
-        self._levels.append(_Level(folder, path, obeyed))
+        self._levels.append(_Level(folder, path, obeyed, self._since_ns))
 
     def _file(self, level: _Level, entry: os.DirEntry[str]) -> None:
         """A file that programs obey, or that is none."""
@@ -128,6 +134,27 @@ class WorktreeScan:
             else:
                 what = "is new or changed, and programs of the host may obey it"
             self._inspection.report(path, what)
+
+    def _take_set_id(self, level: _Level, entry: os.DirEntry[str]) -> None:
+        """Take set-uid and set-gid bits from a new file that has one name."""
+        status = entry.stat(follow_symlinks=False)
+        bits = stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID)
+        if not bits or status.st_ctime_ns < self._since_ns:
+            return
+        what = "is a set-uid or set-gid file, new or changed"
+        if status.st_nlink != 1:
+            what += "; it has other names, so it is left as it is"
+        else:
+            try:
+                file = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=level.folder)
+                try:
+                    os.chmod(f"/proc/self/fd/{file}", stat.S_IMODE(status.st_mode) & 0o777)
+                finally:
+                    os.close(file)
+                what += "; the bits were taken from it"
+            except OSError as error:
+                what += f": {error.strerror}"
+        self._inspection.report(f"{level.path}/{entry.name}", what)
 
     def _dot(self, level: _Level, entry: os.DirEntry[str]) -> None:
         """A `.git`, by any spelling."""
@@ -151,7 +178,7 @@ class WorktreeScan:
             return
         try:
             known = self._baseline.nodes.get(path)
-            GitFolder(self._inspection, path, WHOLE, level.path, path).inspect(folder)
+            GitFolder(self._inspection, path, Folder(WHOLE, level.path, path)).inspect(folder)
             if not self._inspection.is_first and known != node_of(os.fstat(folder)):
                 self._inspection.report(path, "is a nested repository that is new")
         except Exhausted:
@@ -183,7 +210,7 @@ class WorktreeScan:
         """A folder that git takes for its own when it is run there."""
         known = self._baseline.nodes.get(level.path)
         role = ADMIN if not os.path.lexists(f"{level.path}/objects") else WHOLE
-        GitFolder(self._inspection, level.path, role, level.path, level.path).inspect(level.folder)
+        GitFolder(self._inspection, level.path, Folder(role, level.path, level.path)).inspect(level.folder)
         if not self._inspection.is_first and known != node_of(os.fstat(level.folder)):
             self._inspection.report(level.path, "is a repository without a worktree, and new")
 
@@ -192,9 +219,10 @@ class WorktreeScan:
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:
             self._baseline.strays[path] = stamp_of(status)
-        elif self._baseline.strays.get(path) != stamp_of(status):
-            if self._inspection.set_aside(level.folder, entry.name, path, what):
-                put(level.folder, entry.name, NO_REPOSITORY)
+        elif self._baseline.strays.get(path) != stamp_of(status) and self._inspection.set_aside(
+            level.folder, entry.name, path, what
+        ):
+            put(level.folder, entry.name, NO_REPOSITORY)
 
     def _set_rest_aside(self) -> None:
         """The budget is spent: what was not reached is moved away unjudged, the folder that took so long first."""

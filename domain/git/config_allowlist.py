@@ -84,15 +84,16 @@ _NAMES: dict[str, str] = {
     " renormalize stat suppressdest verbosity verifysignatures",
     "mergetool": "hideresolved keepbackup keeptemporaries prompt writetotemp",
     "notes": "displayref mergestrategy rewriteref rewritemode",
-    "pack": "allowpackreuse compression deltacachelimit deltacachesize depth indexversion packsizelimit threads usebitmaps"
-    " usepathwalk usesparse window windowmemory writebitmaphashcache writebitmaplookuptable writereverseindex",
+    "pack": "allowpackreuse compression deltacachelimit deltacachesize depth indexversion packsizelimit threads"
+    " usebitmaps usepathwalk usesparse window windowmemory writebitmaphashcache writebitmaplookuptable"
+    " writereverseindex",
     "protocol": "version",
     "pull": "ff rebase",
     "push": "autosetupremote default followtags gpgsign negotiate recursesubmodules useforceifincludes",
     "rebase": "abbreviatecommands autosquash autostash forkpoint instructionformat maxlabellength missingcommitscheck"
     " rebasemerges reschedulefailedexec stat updaterefs",
-    "receive": "advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent denydeletes"
-    " denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit updateserverinfo",
+    "receive": "advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent"
+    " denydeletes denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit updateserverinfo",
     "remote": "*.fetch *.followremotehead *.gh-resolved *.mirror *.prune *.prunetags *.push *.skipdefaultupdate"
     " *.skipfetchall *.tagopt pushdefault",
     "rerere": "autoupdate enabled",

@@ -43,6 +43,7 @@ _CONFLICT = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[0-9]{1,4})?\t([^\0]
 _BISECT_TERMS = re.compile(rb"[a-z0-9-]+\n[a-z0-9-]+\n?")
 _QUOTED_WORDS = re.compile(rb"(?:[ \t]*'(?:[^']|'\\''|'\\!')*')*\s*")
 _REF_LINE = re.compile(rb"%s\n?" % _REF)
+_NAMES_LINE = re.compile(rb"%s(?: %s)?" % (_REF, _REF))
 _OPTIONS = frozenset(
     "no-commit edit allow-empty allow-empty-message drop-redundant-commits keep-redundant-commits signoff record-origin"  # noqa: SIM905
     " allow-ff mainline gpg-sign allow-rerere-auto default-msg-cleanup commit-use-reference strategy".split()
@@ -114,7 +115,7 @@ def options_problem(content: bytes, before: bytes) -> str:
 
 
 def conflicts_problem(content: bytes, before: bytes) -> str:
-    """`MERGE_RR`: conflicts by number, and the file of each. Where the files lie is judged with the worktree at hand."""
+    """`MERGE_RR`: conflicts by number, and the file of each; where the files lie is for a judge with a worktree."""
     if content == before or b"".join(match[0] for match in _CONFLICT.finditer(content)) == content:
         return ""
     return "is not a record of conflicts that git writes"
@@ -142,8 +143,8 @@ def name_problem(content: bytes, before: bytes) -> str:
 
 
 def names_problem(content: bytes, before: bytes) -> str:
-    """A file that holds names of refs and object ids, one a line, like `update-refs`."""
-    fine = content == before or all(not line or _REF_LINE.fullmatch(line) for line in content.split(b"\n"))
+    """A file that holds names of refs and object ids, one or two a line, like `rewritten-list`."""
+    fine = content == before or all(not line or _NAMES_LINE.fullmatch(line) for line in content.split(b"\n"))
     return "" if fine else "does not hold names alone"
 
 

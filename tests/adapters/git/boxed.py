@@ -7,8 +7,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from omac.adapters.git.layout import GitChoices, Layout, look, prepare
-from omac.adapters.git.sweep import Finding, sweep
+from omac.adapters.git import look as inspections
+from omac.adapters.git.inspection import Baseline, Finding
+from omac.adapters.git.layout import GitChoices, Layout, bring_home, look, prepare
+from omac.adapters.git.quarantine import Quarantine
 from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, ordered
 
 SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
@@ -57,8 +59,8 @@ class Outcome:
         self.findings = findings
         self.told = told
 
-    def renamed(self) -> list[str]:
-        return [finding.renamed for finding in self.findings if finding.renamed]
+    def moved(self) -> list[str]:
+        return [finding.moved for finding in self.findings if finding.moved]
 
 
 def run_inside(
@@ -81,7 +83,7 @@ def run_inside(
     for entry in made:
         make(entry)
     told = prepare(layout)
-    since_ns = time.time_ns() - 10_000_000  # the clock that files are stamped with is coarser
+    baseline = note(layout)
     memory: list[int] = []
     try:
         argv = ["bwrap", *_options(entries, home, memory), "--chdir", str(cwd or workdir), "--"]
@@ -101,10 +103,22 @@ def run_inside(
     finally:
         for descriptor in memory:
             os.close(descriptor)
-    findings = sweep(str(workdir), layout, since_ns) if swept else []
+    findings = act(layout, baseline, home) if swept else []
     for entry in reversed(made):
         unmake(entry)
     return Outcome(done, findings, told)
+
+
+def note(layout: Layout) -> Baseline:
+    """What is there before a program begins."""
+    return inspections.note((layout.workdir,), layout.folders, time.time_ns())
+
+
+def act(layout: Layout, baseline: Baseline, home: Path) -> list[Finding]:
+    """What is done when it has ended; what is set aside is in a folder of the home."""
+    quarantine = Quarantine(f"{home}/state", "launch")
+    findings = inspections.act((layout.workdir,), layout.folders, baseline, quarantine)
+    return [*findings, *(Finding(place, what) for place, what in bring_home(layout))]
 
 
 def make(entry: Entry) -> None:

@@ -104,7 +104,7 @@ class Scene:
             environment=self.environment,
         )
         self.canary.unlink(missing_ok=True)
-        return outcome.renamed()
+        return outcome.moved()
 
     def use(self) -> None:
         """What a person does afterwards, in the worktree and in every folder of it."""
@@ -237,6 +237,6 @@ def test_the_fence(command: str, tmp_path: Path) -> None:
             scene.workdir, f"cd {folder}; {command.format('x9')}; mkdir -p d; mv d d2; rmdir d2", home=scene.home
         )
         assert not os.path.lexists(folder / "x9")
-        assert inside.renamed() == []
+        assert inside.moved() == []
     run_inside(scene.workdir, command.format("x9"), home=scene.home)
     assert os.path.lexists(scene.workdir / "x9")

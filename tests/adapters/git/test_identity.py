@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from real_sandbox import NOBODY, Box, box
 
-from omac.adapters.git.config import parse
 from omac.adapters.git.identity import FILES_MAX, FOLDER, INCLUDES_DEEP_MAX, agent_entry, entries
 from omac.domain.confinement import COPY, LINK
+from omac.domain.git.config import parse
 from omac.domain.refusal import Refusal
 
 NO_IDENTITY = dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"), "")

@@ -97,7 +97,7 @@ def test_as_outside(
     assert noise == _complaints(outside.stderr)
     assert _state(workdir / where, home) == expected
     assert not [path for path in _names(place) - before if "omac" in path]
-    assert not inside.renamed()
+    assert not inside.moved()
 
 
 @pytest.mark.parametrize(

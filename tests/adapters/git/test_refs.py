@@ -10,7 +10,7 @@ import pytest
 from adapters.git.boxed import host, run_inside
 
 from adapters.git import layouts
-from omac.adapters.git.layout import GitChoices, look, prepare
+from omac.adapters.git.layout import GitChoices, bring_home, look, prepare
 from omac.adapters.git.refs import is_name, parsed
 
 
@@ -52,10 +52,8 @@ def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> No
     host("git", "pack-refs", "--all", cwd=workdir, home=home)
     copy = Path(layout.sessions[0].folder) / "packed-refs"
     copy.write_text("".join(line for line in copy.read_text().splitlines(keepends=True) if "spare" not in line))
-    from omac.adapters.git.sweep import sweep
-
-    findings = sweep(str(workdir), layout, 0)
-    assert any("refs/heads/spare" in finding.path and "could not be changed" in finding.what for finding in findings)
+    told = bring_home(layout)
+    assert any("refs/heads/spare" in place and "could not be changed" in what for place, what in told)
     assert "refs/heads/spare" in _refs(workdir, home)
 
 
@@ -73,7 +71,7 @@ def test_a_killed_session_loses_nothing(tmp_path: Path, home: Path) -> None:
     before = _refs(workdir, home)
     script = (
         "import os, sys, time\n"
-        "from omac.adapters.git.layout import GitChoices, look, prepare\n"
+        "from omac.adapters.git.layout import GitChoices, bring_home, look, prepare\n"
         f"layout = look({str(workdir)!r}, GitChoices(), {str(home)!r})\n"
         "prepare(layout); print(layout.sessions[0].folder, flush=True); time.sleep(60)\n"
     )

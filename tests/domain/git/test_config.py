@@ -1,4 +1,4 @@
-"""adapters/git/config.py: configuration files, compared with the git of this machine."""
+"""domain/git/config.py: configuration files, compared with the git of this machine."""
 
 import functools
 import os
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.git.config import parse, render
+from omac.domain.git.config import parse, render
 
 FOLDER = Path("/dev/shm") if os.path.isdir("/dev/shm") else Path("/tmp")
 ACCEPTED = [

@@ -1,4 +1,4 @@
-"""adapters/git/sweep.py: what a program left is found, the dangerous put out of the way, the rest left working."""
+"""adapters/git/look.py: what a program left is found, the dangerous is set aside, the rest is left working."""
 
 import os
 import stat
@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import Outcome, host, run_inside
+from adapters.git.boxed import Outcome, act, host, note, run_inside
 
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, look
-from omac.adapters.git.sweep import sweep
+from omac.domain.git.config import parse
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def workdir(tmp_path: Path, home: Path) -> Path:
 
 def _found(outcome: Outcome) -> dict[str, str]:
     """What was said, by the name of the path, and where it went."""
-    return {os.path.basename(finding.path): finding.renamed or finding.what for finding in outcome.findings}
+    return {os.path.basename(finding.path): finding.moved or finding.what for finding in outcome.findings}
 
 
 def test_ordinary_work_is_not_reported(workdir: Path, home: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_harmless_bare_clone_stays(workdir: Path, home: Path) -> None:
     """The same for one without a worktree."""
     inside = run_inside(workdir, "git clone -q --bare . n.git", home=home)
     assert list(_found(inside)) == ["n.git"]
-    assert inside.renamed() == []
+    assert inside.moved() == []
     assert "third" in host("git", "log", "--format=%s", cwd=workdir / "n.git", home=home)
 
 
@@ -59,7 +59,7 @@ def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
         workdir, "git worktree add -q .worktrees/x -b x; cd .worktrees/x; git commit -q --allow-empty -m x", home=home
     )
     assert inside.status == 0, inside.output
-    assert inside.renamed() == []
+    assert inside.moved() == []
     assert "is a new worktree's" in _found(inside)["x"]
     assert host("git", "status", "--short", cwd=workdir / ".worktrees/x", home=home) == ""
     assert f"{workdir}/.worktrees/x/.git" in {
@@ -72,7 +72,7 @@ def test_a_submodule_added_inside_stays(tmp_path: Path, workdir: Path, home: Pat
     host("git", "clone", "-q", "--bare", str(workdir), str(workdir / "library"), cwd=tmp_path, home=home)
     script = "git -c protocol.file.allow=always submodule --quiet add ./library sub; git commit -q -m sub"
     inside = run_inside(workdir, script, home=home)
-    assert inside.renamed() == []
+    assert inside.moved() == []
     assert "is a new submodule" in _found(inside)["sub"]
     host("git", "submodule", "init", cwd=workdir, home=home)
     assert "sub" in host("git", "submodule", "status", cwd=workdir, home=home)
@@ -125,50 +125,52 @@ def test_submodules_and_worktrees(name: str, protected: bool, tmp_path: Path, ho
 
 
 def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) -> None:
-    """Settings that became dangerous are put back as they were, what was written is kept beside; harmless ones stay."""
+    """A dangerous setting is taken out, and the file that had it is kept; harmless ones stay."""
     config = workdir / ".git" / "config"
     before = config.read_bytes()
     layout = look(str(workdir), GitChoices(), str(home))
+    baseline = note(layout)
     host("git", "config", "branch.main.remote", "origin", cwd=workdir, home=home)
-    assert [finding.renamed for finding in sweep(str(workdir), layout, time.time_ns())] == [""]
+    assert [finding.moved for finding in act(layout, baseline, home)] == [""]
     host("git", "config", "core.sshCommand", "evil", cwd=workdir, home=home)
-    renamed = [finding.renamed for finding in sweep(str(workdir), layout, time.time_ns()) if finding.renamed]
-    assert renamed == [f"{config}.omac-disarmed"]
-    assert config.read_bytes() == before
-    assert b"evil" in Path(renamed[0]).read_bytes()
+    moved = [finding.moved for finding in act(layout, baseline, home) if finding.moved]
+    assert moved == [f"{home}/state/set-aside/launch/1-config"]
+    assert parse(config.read_text()) == [*parse(before.decode()), ("branch.main.remote", "origin")]
+    assert b"evil" in Path(moved[0]).read_bytes()
 
 
-def test_nothing_is_overwritten(workdir: Path, home: Path) -> None:
-    """A name that is taken is passed over."""
-    script = (
-        "git init -q n; git -C n config core.editor evil; echo kept > n/.git.omac-disarmed; "
-        "mkdir n/.git.omac-disarmed-1"
-    )
-    inside = run_inside(workdir, script, home=home)
-    assert inside.renamed() == [f"{workdir}/n/.git.omac-disarmed-2"]
-    assert (workdir / "n/.git.omac-disarmed").read_text() == "kept\n"
+def test_names_do_not_run_out(workdir: Path, home: Path) -> None:
+    """Whatever lies in the project, there is a name for what is set aside, and what is there already is kept."""
+    script = "git init -q {0}; git -C {0} config core.editor evil"
+    first, second = (run_inside(workdir, script.format(name), home=home) for name in ("n", "m"))
+    assert [len(first.moved()), len(second.moved())] == [1, 1]
+    assert all("evil" in Path(path).read_text() for path in (*first.moved(), *second.moved()))
+    assert "editor" not in (workdir / "n/.git/config").read_text()
 
 
 def test_links_among_git_files(workdir: Path, home: Path) -> None:
-    """A link is renamed where git passes over it: refs and logs are listed without a complaint."""
+    """Links are set aside: refs and logs are listed without a complaint."""
     script = (
         "ln -s /etc/passwd .git/refs/heads/evil; ln -s /etc/passwd .git/logs/refs/heads/evil; mkfifo .git/MERGE_MSG"
     )
     inside = run_inside(workdir, script, home=home)
-    assert len(inside.renamed()) == 3
+    assert len(inside.moved()) == 3
     assert "evil" not in host("git", "for-each-ref", cwd=workdir, home=home)
     assert "warning" not in host("git", "reflog", "--all", cwd=workdir, home=home)
     assert host("git", "fsck", cwd=workdir, home=home) == ""
 
 
 def test_unfinished_rebase(workdir: Path, home: Path) -> None:
-    """One without commands is reported and goes on; one that would run something is put away."""
+    """One without commands is reported and goes on; from one that would run something the commands are taken."""
     inside = run_inside(workdir, "echo clash > t; git add t; git commit -q -m c; git rebase topic", home=home)
-    assert list(_found(inside)) == ["rebase-merge"]
-    assert inside.renamed() == []
+    assert list(_found(inside)) == ["rebase-merge"], inside.findings
+    assert inside.moved() == []
     host("git", "rebase", "--abort", cwd=workdir, home=home)
     inside = run_inside(workdir, "git rebase -x false HEAD~2", home=home)
-    assert inside.renamed() == [f"{workdir}/.git/rebase-merge.omac-disarmed"]
+    assert len(inside.moved()) == 2  # what is to be done, and its copy
+    assert "exec" not in "".join(
+        line for line in (workdir / ".git/rebase-merge/git-rebase-todo").read_text().splitlines() if line[0] != "#"
+    )
 
 
 def test_set_user_id(workdir: Path, home: Path) -> None:
@@ -209,7 +211,7 @@ def test_what_other_programs_obey(path: str, workdir: Path, home: Path) -> None:
     time.sleep(0.03)
     assert run_inside(workdir, "echo x > f", home=home).findings == []
     changed = run_inside(workdir, f"echo 2 > {path}", home=home)
-    assert [finding.renamed for finding in changed.findings] == [""]
+    assert [finding.moved for finding in changed.findings] == [""]
 
 
 @pytest.mark.parametrize("path", [".vscode/notes.md", ".claude/agents/x.md", "src/env", "claude/settings.json"])
@@ -231,10 +233,10 @@ for _ in range(600): os.mkdir("d"); os.chdir("d")'
     """
     inside = run_inside(workdir, script, home=home)
     said = _found(inside)
-    assert said["d"].endswith("d.omac-disarmed")  # what is too deep to be looked at
+    assert "/set-aside/" in said["d"]  # what is too deep
     assert "FIFO" in said["pipe"]
-    assert f"{workdir}/p/.git.omac-disarmed" in inside.renamed()
-    assert f"{workdir}/q/.git.omac-disarmed" in inside.renamed()
+    for name in ("p", "q"):
+        assert "fatal" in host("git", "status", cwd=workdir / name, home=home, check=False)
     assert (tmp_path / "outside" / ".git").is_dir()
 
 
@@ -245,17 +247,17 @@ def test_speed(workdir: Path, home: Path) -> None:
         for name in range(100):
             (workdir / f"d{folder}" / f"f{name}").touch()
     layout = look(str(workdir), GitChoices(), str(home))
-    since_ns = time.time_ns() + 1_000_000_000
+    baseline = note(layout)
     times = []
     for _ in range(5):
         began = time.perf_counter()
-        assert sweep(str(workdir), layout, since_ns) == []
+        assert act(layout, baseline, home) == []
         times.append(time.perf_counter() - began)
     assert min(times) < 0.1
 
 
-def test_what_was_disarmed_stays_so(workdir: Path, home: Path) -> None:
-    """The next sweep does not rename it again."""
+def test_nothing_of_it_is_left(workdir: Path, home: Path) -> None:
+    """The next inspection has nothing to say."""
     inside = run_inside(workdir, "ln -s /etc/passwd .git/MERGE_MSG; ln -s /etc/passwd .git/refs/heads/evil", home=home)
-    assert len(inside.renamed()) == 2
+    assert len(inside.moved()) == 2
     assert run_inside(workdir, "true", home=home).findings == []
