@@ -3,7 +3,7 @@
 1. The policy is computed; nothing has been changed yet.
 2. `sandbox.launch-requested` is made durable in the spool. What cannot be recorded is not launched.
 3. What must be there to be pinned is made, the program is started and held back, looked at, and let go.
-4. When it and all it started have ended, what it left is swept, and `sandbox.exited` says how it went.
+4. When it and all it started have ended, what it left is inspected, and `sandbox.exited` says how it went.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
+from omac.tools.sandbox_inspection import Inspecting
 from omac.tools.sandbox_options import HELP, parse
 
 FINDINGS_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
@@ -22,10 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omac.adapters.git.git_folder import Folder
-    from omac.adapters.git.inspection import Baseline
     from omac.adapters.sandbox.limits import Held
     from omac.journal.spool import Spool
+    from omac.tools.sandbox_backends import Backend
     from omac.tools.sandbox_options import Asked
     from omac.tools.sandbox_policy import Plan
 
@@ -71,27 +71,41 @@ def _run(asked: Asked) -> int:
         from omac.adapters.sandbox.orphans import die_with_parent
         from omac.adapters.sandbox.terminal import ORPHANED
 
-        die_with_parent(ORPHANED)  # the program ends, what it left is swept
+        die_with_parent(ORPHANED)  # the program ends, what it left is inspected
     host = dict(os.environ)
-    planned = plan(asked, host)
     if asked.explain:
         from omac.tools.sandbox_explain import explain
 
+        planned = plan(asked, host)
         return _told(lambda: explain(planned, asked.json))
+    while True:
+        planned = plan(asked, host)
+        launch = Launch(planned, asked.run)
+        if launch.begin():
+            break
+        planned.placeholders.end()
     for warning in planned.policy.warnings:
         _say(warning)
     try:
-        return Launch(planned, asked.run).run()
+        return launch.run()
     except Refusal as refusal:
         if refusal.reason != "sandbox-unavailable" or planned.backend != "auto":
             raise
         _say(refusal.message)
-        try:
-            planned.placeholders.hold()
-            planned.use("landlock")
-            return Launch(planned, asked.run).run()
-        except Refusal as second:
-            raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
+        return _run_second(planned, asked, refusal)
+
+
+def _run_second(planned: Plan, asked: Asked, refusal: Refusal) -> int:
+    """With Landlock alone, where bubblewrap was refused."""
+    try:
+        planned.placeholders.hold()
+        planned.use("landlock")
+        launch = Launch(planned, asked.run)
+        while not launch.begin():
+            pass  # nothing of git's is granted with Landlock alone, so what was planned with is there
+        return launch.run()
+    except Refusal as second:
+        raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
 
 
 class Launch:
@@ -102,30 +116,30 @@ class Launch:
         self._part_of = part_of
         self._id = os.urandom(8).hex()
         self._version = 0
-        self._since = 0
-        self._baseline: Baseline | None = None
         self._spool: Spool | None = None
+        self._backend: Backend
+        self._inspecting: Inspecting
 
-    def run(self) -> int:
-        """Record, run, sweep, record; the program's exit status. Raises Refusal, Interrupted."""
+    def begin(self) -> bool:
+        """Choose the backend, and have an inspection wait for its end; False where another one had to be done first.
+
+        Raises Refusal.
+        """
         from omac.tools import sandbox_backends
 
-        backend = sandbox_backends.chosen(self._plan)
-        self._request(backend.name)
+        self._backend = sandbox_backends.chosen(self._plan)
+        self._inspecting = Inspecting(self._plan, self._id, _say)
+        return self._inspecting.begin()
+
+    def run(self) -> int:
+        """Record, run, inspect, record; the program's exit status. Raises Refusal, Interrupted."""
         try:
-            since = time.time_ns()
-            held: Held | None = None
-            try:
-                held = self._limited()
-                self._plan.placeholders.make(self._plan.policy)
-                self._prepare_git()
-                limit = held.add if held else _unlimited
-                status = backend.run(self._plan, self._meanwhile, limit, self._begun)
-            finally:
-                for folder in held.end() if held else ():
-                    _say(f"the cgroup {folder} is still there: something in it has not ended")
-                self._plan.placeholders.end()
-                findings = self._sweep(since)
+            self._request(self._backend.name)
+        except BaseException:
+            self._inspecting.end()
+            raise
+        try:
+            status, findings = self._confined()
         except Refusal as refusal:
             self._record("sandbox.denied", self._denied(refusal))
             raise
@@ -137,6 +151,27 @@ class Launch:
         except Refusal as refusal:  # it has run: its status is what its caller waits for
             _say(f"it ended with status {status}, which is not on record: {refusal.message}")
         return status
+
+    def _confined(self) -> tuple[int, list[str]]:
+        """Run it; its status, and what was found afterwards. Raises Refusal, Interrupted."""
+        held: Held | None = None
+        try:
+            held = self._limited()
+            self._plan.placeholders.make(self._plan.policy)
+            self._prepare_git()
+            limited = held.add if held else _unlimited
+
+            def built(pid: int) -> None:
+                self._inspecting.begun(pid)
+                limited(pid)
+
+            status = self._backend.run(self._plan, self._inspecting.note, built, self._begun)
+        finally:
+            for folder in held.end() if held else ():
+                _say(f"the cgroup {folder} is still there: something in it has not ended")
+            findings = self._inspecting.end()
+            self._plan.placeholders.end()
+        return status, findings
 
     def _limited(self) -> Held | None:
         if self._plan.enforcement is None:
@@ -165,13 +200,6 @@ class Launch:
             "run": self._part_of,
         }
         self._record("sandbox.launch-requested", fields)
-
-    def _meanwhile(self) -> None:
-        """What is needed later, loaded where nothing waits for it."""
-        if self._plan.layouts:
-            from omac.adapters.git import look
-
-            self._baseline = look.note(tuple(self._plan.layouts), self._folders(), self._since)
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
@@ -211,28 +239,7 @@ class Launch:
         from omac.adapters.git.layout import prepare
 
         for layout in self._plan.layouts.values():
-            for line in prepare(layout):
-                _say(line)
-
-    def _sweep(self, since: int) -> list[str]:
-        """Look at what the program left, put out of the way what is dangerous, and say so."""
-        from omac.adapters.git import look
-        from omac.adapters.git.layout import bring_home
-        from omac.adapters.git.quarantine import Quarantine
-
-        told: list[str] = []
-        if self._baseline is not None:
-            quarantine = Quarantine(self._plan.state, self._id)
-            found = look.act(tuple(self._plan.layouts), self._folders(), self._baseline, quarantine)
-            told += [str(finding) for finding in found]
-        for layout in self._plan.layouts.values():
-            told += [f"{place}: {what}" for place, what in bring_home(layout)]
-        for line in told:
-            _say(line)
-        return told
-
-    def _folders(self) -> dict[str, Folder]:
-        return {path: folder for layout in self._plan.layouts.values() for path, folder in layout.folders.items()}
+            prepare(layout)
 
 
 def _refused(refusal: Refusal) -> int:

@@ -11,14 +11,14 @@ from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.confinement import below
 from omac.domain.git import refs
 from omac.domain.git.config import parse
-from omac.domain.git.grammar import ADMIN, AGENT, GRAMMAR, REPORT, WHOLE, Node, Place, Rule
+from omac.domain.git.folder import ADMIN, WHOLE, Folder
+from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Node, Place, Rule
 from omac.domain.git.index import SHA1_BYTES, SHA256_BYTES
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
-_LATER = frozenset(("index", "logs", "packed-refs", "FETCH_HEAD"))  # read at the end, if not as they were
 _CHUNK_BYTES = 1 << 20
 
 
@@ -46,19 +46,6 @@ class GitPlace(Place):
     def is_common(self, path: str) -> bool:
         """As in Place."""
         return "\0" not in path and os.path.realpath(os.path.join(self.git, path)) == self.common
-
-
-class Folder:
-    """A git folder that is judged by itself: its role, its worktree, its common folder; `only` are the names in it that
-    the program could write, empty for all."""
-
-    __slots__ = ("common", "only", "role", "worktree")
-
-    def __init__(self, role: str, worktree: str, common: str, only: tuple[str, ...] = ()) -> None:
-        self.role = role
-        self.worktree = worktree
-        self.common = common
-        self.only = only
 
 
 class GitFolder:
@@ -195,24 +182,24 @@ class GitFolder:
 
     def _file(self, folder: int, entry: os.DirEntry[str], path: str, here: str, rule: Rule) -> None:
         """Judge a regular file by the rule of its place."""
-        if rule.named is not None and (problem := rule.named(here)):
-            self._stray(folder, entry, path, problem)
-            return
         first = self._inspection.is_first
         if rule.writer == AGENT and rule.judge is None:
             return
-        if rule.writer == AGENT and here.partition("/")[0] in _LATER:
+        if rule.writer == AGENT and rule.otherwise != REPORT and here.partition("/")[0] not in _OPERATIONS:
             if first:
                 self._baseline.strays[path] = stamp_of(entry.stat(follow_symlinks=False))
                 return
             if self._was_there(path, entry.stat(follow_symlinks=False)):
                 return
+        if rule.named is not None and (problem := rule.named(here)):
+            self._stray(folder, entry, path, problem)
+            return
         content = _content(folder, entry.name, rule.bytes_max)
         if content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
             return
         if first:
-            self._note(entry, path, here, rule, content)
+            self._baseline.keep(path, content)
             return
         before = self._baseline.contents.get(path)
         if before == content and rule.writer != AGENT:
@@ -224,13 +211,6 @@ class GitFolder:
             self._inspection.report(path, "was changed while the program ran")
         elif rule.otherwise == REPORT and content != (before or b""):
             self._inspection.report(path, "hides a part of the history; git fetch --unshallow brings it")
-
-    def _note(self, entry: os.DirEntry[str], path: str, here: str, rule: Rule, content: bytes) -> None:
-        """At launch: keep what the end compares with, and what is not as the grammar has it."""
-        if rule.writer != AGENT or rule.otherwise == REPORT or here.partition("/")[0] in _OPERATIONS:
-            self._baseline.keep(path, content)
-        elif rule.judge and rule.judge(content, content, self._place):
-            self._baseline.strays[path] = stamp_of(entry.stat(follow_symlinks=False))
 
     def _stray(self, folder: int, entry: os.DirEntry[str], path: str, what: str) -> None:
         """What the grammar does not allow: noted at launch, set aside at the end unless it was there."""

@@ -16,6 +16,8 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omac.adapters.git.quarantine import Quarantine
     from omac.adapters.git.stamp import Stamp
 
@@ -46,6 +48,10 @@ class Budget:
             self._until_clock = LOOK_EVERY
             self.check()
 
+    def end(self) -> None:
+        """Spend all of it."""
+        self._entries = 0
+
     def check(self) -> None:
         """Raises Exhausted when it is spent."""
         if self._entries <= 0 or time.monotonic() > self._deadline:
@@ -67,6 +73,14 @@ class Baseline:
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
         self._room = CONTENTS_BYTES_MAX
+
+    def add(self, other: Baseline, is_covered: Callable[[str], bool]) -> None:
+        """Take over what another one says of paths that this one says nothing of."""
+        self.strays.update((path, stamp) for path, stamp in other.strays.items() if not is_covered(path))
+        self.obeyed.update((path, stamp) for path, stamp in other.obeyed.items() if not is_covered(path))
+        self.contents.update((path, content) for path, content in other.contents.items() if not is_covered(path))
+        self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
+        self.operations |= {path for path in other.operations if not is_covered(path)}
 
     def keep(self, path: str, content: bytes) -> None:
         """Note the content of a file, while there is room."""

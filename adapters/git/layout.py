@@ -11,13 +11,16 @@ import os
 
 from omac.adapters.git import configured, pointers, program, refs
 from omac.adapters.git.folders import SHARED, Folders
-from omac.adapters.git.git_folder import Folder
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
 from omac.adapters.git.tree import ENTRIES_MAX, walk
 from omac.domain.confinement import Entry, below
-from omac.domain.git.grammar import ADMIN, WHOLE
+from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 HOOKS = ("deny", "read")
 REFS = ("all", "branch")
@@ -120,30 +123,26 @@ def leave_out(layout: Layout, common: str) -> None:
     layout.folders = {path: folder for path, folder in layout.folders.items() if not below(path, common)}
 
 
-def prepare(layout: Layout) -> list[str]:
-    """Make what the session needs of its own, after the `made` paths and before the mounts; what a person should know.
-
-    Raises Refusal (git-unsafe) where it cannot be made.
-    """
-    told: list[str] = []
+def prepare(layout: Layout) -> None:
+    """Make what the session needs of its own, after the `made` paths and before the mounts. Raises Refusal (git-unsafe)
+    where it cannot be made."""
     for session in layout.sessions:
         try:
-            told += refs.open_session(session)
+            refs.open_session(session)
         except OSError as error:
             raise pointers.unsafe(f"{session.folder} cannot be made: {error.strerror}") from None
-    return told
 
 
-def bring_home(layout: Layout) -> list[tuple[str, str]]:
+def bring_home(sessions: Iterable[refs.Session], narrowed: Mapping[str, Narrowed]) -> list[tuple[str, str]]:
     """After the inspection: do on the host what was done to copies of refs, and set back what was not to be changed.
 
     Returns (ref, what was not done or not allowed).
     """
     told: list[tuple[str, str]] = []
-    for session in layout.sessions:
+    for session in sessions:
         told += [(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
-    for git, narrowed in layout.narrowed.items():
-        told += [(f"{git}: {ref}", what) for ref, what in refs.set_back(git, narrowed.refs, narrowed.own)]
+    for git, before in narrowed.items():
+        told += [(f"{git}: {ref}", what) for ref, what in refs.set_back(git, before.refs, before.own)]
     return told
 
 
@@ -177,7 +176,7 @@ def _add(
     if repository.kind == LINKED and not below(common, workdir):
         session = next((known for known in layout.sessions if known.common == common), None)
         if session is None:
-            session = refs.Session(common, git, narrowed=choices.refs == "branch")
+            session = refs.session_of(common, git, narrowed=choices.refs == "branch")
             layout.sessions.append(session)
         folders.linked(git, common, session.folder, refs=session.narrowed)
     else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.git.git_folder import DIRECTORY, Folder, GitFolder, put
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, put
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.stamp import node_of
 from omac.adapters.git.worktree_scan import NO_REPOSITORY, WorktreeScan
-from omac.domain.git.grammar import WHOLE
+from omac.domain.git.folder import WHOLE, Folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +27,14 @@ def note(projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int
 
 
 def act(
-    projects: tuple[str, ...], folders: Mapping[str, Folder], baseline: Baseline, quarantine: Quarantine
+    projects: tuple[str, ...],
+    folders: Mapping[str, Folder],
+    baseline: Baseline,
+    quarantine: Quarantine,
+    budget: Budget | None = None,
 ) -> list[Finding]:
     """Judge what the program left, set aside what the grammar does not allow; what a person should know."""
-    inspection = Inspection(projects, baseline, Budget(SECONDS_MAX), quarantine)
+    inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine)
     try:
         _inspect(inspection, folders)
     finally:

@@ -18,14 +18,16 @@ A session that was killed leaves its copy; the next one in this worktree brings 
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import stat
 
 from omac.adapters.git import branches, pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
 from omac.domain.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FOLDER = "omac-refs-"
 BYTES_MAX = 64 << 20
@@ -37,24 +39,49 @@ _HEX = frozenset("0123456789abcdef")
 
 
 class Session:
-    """The copy for one common folder: `folder` is in the admin folder `admin`; `own` is its branch, "" when detached.
+    """The copy for one common folder, in the worktree's admin folder; `own` is its branch, "" when detached.
 
     `packed` and `config` are the host's files when the copy was made, `base` what refs it had then; `narrowed` is
     `git.refs = branch`.
     """
 
-    __slots__ = ("admin", "base", "common", "config", "folder", "lock", "narrowed", "own", "packed")
+    __slots__ = ("base", "common", "config", "folder", "narrowed", "own", "packed")
 
-    def __init__(self, common: str, admin: str, *, narrowed: bool) -> None:
+    def __init__(self, common: str, folder: str, own: str, *, narrowed: bool) -> None:
         self.common = common
-        self.admin = admin
-        self.folder = f"{admin}/{FOLDER}{os.getpid()}"
+        self.folder = folder
         self.narrowed = narrowed
-        self.own = own_branch(common, admin)
+        self.own = own
         self.base: dict[str, str] = {}
         self.config = b""
         self.packed = b""
-        self.lock = -1
+
+    def state(self) -> dict[str, object]:
+        """Return what `of_state` makes a session of."""
+        return {
+            "common": self.common,
+            "folder": self.folder,
+            "own": self.own,
+            "narrowed": self.narrowed,
+            "base": self.base,
+            "config": self.config,
+            "packed": self.packed,
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> Session:
+        """Return the session that `state` was called on. Raises LookupError."""
+        session = cls(state["common"], state["folder"], state["own"], narrowed=state["narrowed"])
+        session.base = state["base"]
+        session.config = state["config"]
+        session.packed = state["packed"]
+        return session
+
+
+def session_of(common: str, admin: str, *, narrowed: bool) -> Session:
+    """Return the session of a linked worktree, whose admin folder is `admin`; its copy is made by `open_session`."""
+    number = int.from_bytes(os.urandom(6), "big")
+    return Session(common, f"{admin}/{FOLDER}{number}", own_branch(common, admin), narrowed=narrowed)
 
 
 def own_branch(common: str, admin: str) -> str:
@@ -78,14 +105,11 @@ def branch_of(git: str) -> str:
     return name if content.startswith(b"ref: ") and is_name(name) else ""
 
 
-def open_session(session: Session) -> list[str]:
-    """Make the copy, after bringing home what killed sessions left; what a person should know. Raises OSError."""
-    told = _recover(session)
+def open_session(session: Session) -> None:
+    """Make the copy. Raises OSError."""
     packed = pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b""
     session.packed = packed
     os.mkdir(session.folder, 0o700)
-    session.lock = os.open(session.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    fcntl.flock(session.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if session.narrowed:
         symbolic: dict[str, str] = {}
         session.base = parsed(packed)
@@ -101,38 +125,31 @@ def open_session(session: Session) -> list[str]:
     _write(f"{session.folder}/packed-refs", packed)
     session.config = pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b""
     _write(f"{session.folder}/config", session.config)
-    return told
 
 
 def bring_home(session: Session) -> list[tuple[str, str]]:
     """Repeat on the host what was done to the copy, and remove it: (ref, what could not be done or was not allowed)."""
-    if session.lock < 0:
+    if not is_folder(session.folder):
         return []
-    try:
-        told: list[tuple[str, str]] = []
-        ended = _ended(session)
-        if ended is None:
-            return [
-                (session.folder, "the session's refs cannot be read; the host's are as they were, the copy is kept")
-            ]
-        commands: list[tuple[str, str]] = []
-        for name in sorted(session.base.keys() | ended.keys()):
-            old, new = session.base.get(name, ""), ended.get(name, "")
-            if old == new:
-                continue
-            if session.narrowed and old and name not in (session.own, OWN_ALWAYS):
-                told.append((name, "was " + ("changed" if new else "deleted") + " inside; the host's is as it was"))
-                if new:
-                    commands.append((SET_ASIDE + name[5:], f"update {SET_ASIDE}{name[5:]} {new}"))
-            elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
-                commands.append((name, _command(name, old, new)))
-        told += _applied(session.common, commands)
-        told += branches.bring_home(session.common, session.config, f"{session.folder}/config")
-        _remove(session.folder)
-        return told
-    finally:
-        os.close(session.lock)
-        session.lock = -1
+    ended = _ended(session)
+    if ended is None:
+        return [(session.folder, "the session's refs cannot be read; the host's are as they were, the copy is kept")]
+    told: list[tuple[str, str]] = []
+    commands: list[tuple[str, str]] = []
+    for name in sorted(session.base.keys() | ended.keys()):
+        old, new = session.base.get(name, ""), ended.get(name, "")
+        if old == new:
+            continue
+        if session.narrowed and old and name not in (session.own, OWN_ALWAYS):
+            told.append((name, "was " + ("changed" if new else "deleted") + " inside; the host's is as it was"))
+            if new:
+                commands.append((SET_ASIDE + name[5:], f"update {SET_ASIDE}{name[5:]} {new}"))
+        elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
+            commands.append((name, _command(name, old, new)))
+    told += _applied(session.common, commands)
+    told += branches.bring_home(session.common, session.config, f"{session.folder}/config")
+    _remove(session.folder)
+    return told
 
 
 def _ended(session: Session) -> dict[str, str] | None:
@@ -301,43 +318,6 @@ def _git(common: str, commands: list[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or "git failed"
-
-
-def _recover(session: Session) -> list[str]:
-    """Bring home what killed sessions of this worktree added."""
-    told: list[str] = []
-    for name in sorted(os.listdir(session.admin)):
-        folder = f"{session.admin}/{name}"
-        if not name.startswith(FOLDER) or not is_folder(folder):
-            continue
-        try:
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except PermissionError:
-            told.append(f"{folder} cannot be looked into: an earlier session may have left refs there")
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            narrowed = is_folder(f"{folder}/refs")
-            ended = current(folder, narrowed=narrowed) or {}
-            host = parsed(pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b"")
-            host.update(loose(f"{session.common}/refs", {}))
-            commands = []
-            for ref, value in sorted(ended.items()):
-                if ref not in host:
-                    commands.append((ref, _command(ref, "", value)))
-                elif narrowed and ref == session.own and host[ref] != value:
-                    commands.append((ref, f"update {SET_ASIDE}{ref[5:]} {value}"))
-            failed = _applied(session.common, commands)
-            home = max(0, len(commands) - len(failed)) if len(commands) <= COMMANDS_MAX else 0
-            told.append(f"{folder}: a session was killed; of its refs {home} were brought home")
-            told += [f"{ref} {what}" for ref, what in failed]
-            _remove(folder)
-        except OSError as error:
-            if error.errno != errno.EWOULDBLOCK:
-                raise
-        finally:
-            os.close(lock)
-    return told
 
 
 def _write(path: str, content: bytes) -> None:

@@ -11,13 +11,13 @@ import os
 import stat
 
 from omac.adapters.git import pointers
-from omac.adapters.git.git_folder import DIRECTORY, Folder, GitFolder, make_listable, put
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, make_listable, put
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.adapters.git.watched import FILES, FOLDERS
 from omac.domain.confinement import below
-from omac.domain.git.grammar import ADMIN, WHOLE
+from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.paths import is_git_name
 from omac.domain.refusal import Refusal
 

@@ -24,8 +24,7 @@ def _one_of(*values: str) -> Allowed:
 
 
 def _matching(pattern: str) -> Allowed:
-    compiled = re.compile(pattern)
-    return lambda value: compiled.fullmatch(value) is not None
+    return lambda value: re.fullmatch(pattern, value) is not None
 
 
 _url = _matching(r"(?!.*::)(?!-)[^\x00-\x1f]*")  # "NAME::..." has git run git-remote-NAME
@@ -115,7 +114,7 @@ _NAMES: dict[str, str] = {
     "worktree": "guessremote userelativepaths",
 }
 _SECTIONS = {section: frozenset(names.split()) for section, names in _NAMES.items()}
-_COLOR = re.compile(r"color\.(?:[a-z]+\.)?[a-z]+")
+_COLOR = r"color\.(?:[a-z]+\.)?[a-z]+"
 # By whole key, for settings of which only some values are allowed.
 _VALUES: dict[str, Allowed] = {
     "branch.*.merge": _branch,
@@ -171,7 +170,7 @@ def allowed(key: str, value: str) -> bool:
     section, _, name = general.partition(".")
     if section == "alias":
         return _alias(value)
-    if section == "pretty" or _COLOR.fullmatch(key):
+    if section == "pretty" or re.fullmatch(_COLOR, key):
         return True
     if section == "receive" and name.startswith("*.") and key.startswith("receive.fsck."):
         return True

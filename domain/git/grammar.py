@@ -16,11 +16,11 @@ import re
 from collections.abc import Callable
 
 from omac.domain.git import config_allowlist, index, operations, refs
+from omac.domain.git.folder import ADMIN, WHOLE
 
 FILE, FOLDER = "file", "folder"
 AGENT, HOST, NOBODY = "agent", "host", "nobody"
 SET_ASIDE, RESTORE, REPORT = "set aside", "restore", "report"
-WHOLE, ADMIN = "git folder", "admin folder of a worktree"
 
 TEXT_BYTES_MAX = 1 << 20
 LIST_BYTES_MAX = 64 << 20  # of refs, and of their logs
@@ -335,7 +335,7 @@ class Node:
     def __init__(self) -> None:
         self.rule: Rule | None = None  # of a file; a folder has none of its own
         self.names: dict[str, Node] = {}
-        self.patterns: list[tuple[re.Pattern[str], Node]] = []
+        self.patterns: list[_Pattern] = []
         self.below: Node | None = None  # for every name, at any depth
 
     @property
@@ -353,13 +353,29 @@ class Node:
         known = self.names.get(name)
         if known is not None:
             return known
-        for pattern, node in self.patterns:
-            if pattern.fullmatch(name):
-                return node
+        for pattern in self.patterns:
+            if pattern.matches(name):
+                return pattern.node
         if self.below is not None:
             return _LOCK if name.endswith(".lock") else self.below
         known = self.child(name[:-5]) if name.endswith(".lock") else None
         return _LOCK if known is not None and known.is_file else None
+
+
+class _Pattern:
+    """Names that a regular expression matches, compiled when it is first needed, and their place."""
+
+    __slots__ = ("_compiled", "node", "text")
+
+    def __init__(self, text: str, node: Node) -> None:
+        self.text = text
+        self.node = node
+        self._compiled: re.Pattern[str] | None = None
+
+    def matches(self, name: str) -> bool:
+        if self._compiled is None:
+            self._compiled = re.compile(self.text, re.DOTALL)
+        return self._compiled.fullmatch(name) is not None
 
 
 _LOCK = Node()
@@ -388,13 +404,14 @@ def _at(node: Node, part: str) -> Node:
     """The place of one part of a pattern, made where it is missing."""
     if part != "*" and "{" not in part:
         return node.names.setdefault(part, Node())
-    text = ".+" if part == "*" else re.sub(r"\{\w+\}", lambda match: _PARTS[match[0]], part.replace(".", r"\."))
-    for pattern, known in node.patterns:
-        if pattern.pattern == text:
-            return known
-    made = Node()
-    node.patterns.append((re.compile(text, re.DOTALL), made))
-    return made
+    text = ".+" if part == "*" else part.replace(".", r"\.")
+    for name, expression in _PARTS.items():
+        text = text.replace(name, expression)
+    for pattern in node.patterns:
+        if pattern.text == text:
+            return pattern.node
+    node.patterns.append(_Pattern(text, Node()))
+    return node.patterns[-1].node
 
 
 GRAMMAR: dict[str, Node] = {role: _compiled(rules) for role, rules in RULES.items()}

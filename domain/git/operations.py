@@ -21,7 +21,7 @@ STRATEGIES = (b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree")
 TODO_BYTES_MAX = 4 << 20
 _REF = rb"[^\s\x00-\x20~^:?*\[\\\x7f]+"
 _COMMIT = rb"(?:[0-9a-f]{4,64}|%s)" % _REF
-_STEP = re.compile(
+_STEP = (
     rb"\s*(?:"
     rb"(?:pick|p|edit|e|reword|r|squash|s|drop|d|revert)\s+(?:%s)(?:\s[^\n]*)?"
     rb"|(?:fixup|f)\s+(?:-[cC]\s+)?(?:%s)(?:\s[^\n]*)?"
@@ -32,18 +32,18 @@ _STEP = re.compile(
     rb"|[#;][^\n]*"
     rb"|)" % (_COMMIT, _COMMIT, _COMMIT, _COMMIT, _REF, _REF)
 )
-_EXEC = re.compile(rb"\s*(?:exec|x)(?:\s|$)")
-_AUTHOR = re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^'\x00]|'\\''|'\\!')*'\n?)*")
-_SIGNING = re.compile(rb"(?:-S|--gpg-sign=|--no-gpg-sign)?[0-9A-Za-z@.+_<> -]*\n?")
-_APPLY_WORD = re.compile(
+_EXEC = rb"\s*(?:exec|x)(?:\s|$)"
+_AUTHOR = rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^'\x00]|'\\''|'\\!')*'\n?)*"
+_SIGNING = rb"(?:-S|--gpg-sign=|--no-gpg-sign)?[0-9A-Za-z@.+_<> -]*\n?"
+_APPLY_WORD = (
     rb"-3|--3way|-[pC]\d+|--whitespace=(?:nowarn|warn|fix|error|error-all|strip)|--ignore-(?:space-change|whitespace)"
     rb"|--keep-cr|--no-keep-cr"
 )
-_CONFLICT = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[0-9]{1,4})?\t([^\0]+)\0")
-_BISECT_TERMS = re.compile(rb"[a-z0-9-]+\n[a-z0-9-]+\n?")
-_QUOTED_WORDS = re.compile(rb"(?:[ \t]*'(?:[^']|'\\''|'\\!')*')*\s*")
-_REF_LINE = re.compile(rb"%s\n?" % _REF)
-_NAMES_LINE = re.compile(rb"%s(?: %s)?" % (_REF, _REF))
+_CONFLICT = rb"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[0-9]{1,4})?\t([^\0]+)\0"
+_BISECT_TERMS = rb"[a-z0-9-]+\n[a-z0-9-]+\n?"
+_QUOTED_WORDS = rb"(?:[ \t]*'(?:[^']|'\\''|'\\!')*')*\s*"
+_REF_LINE = rb"%s\n?" % _REF
+_NAMES_LINE = rb"%s(?: %s)?" % (_REF, _REF)
 _OPTIONS = frozenset(
     "no-commit edit allow-empty allow-empty-message drop-redundant-commits keep-redundant-commits signoff record-origin"  # noqa: SIM905
     " allow-ff mainline gpg-sign allow-rerere-auto default-msg-cleanup commit-use-reference strategy".split()
@@ -52,21 +52,21 @@ _OPTIONS = frozenset(
 
 def todo_problem(content: bytes, before: bytes) -> str:
     """A list of steps: `rebase-merge/git-rebase-todo`, `sequencer/todo`."""
-    allowed = {line.strip() for line in before.split(b"\n") if _EXEC.match(line)}
+    allowed = {line.strip() for line in before.split(b"\n") if re.match(_EXEC, line)}
     for line in content.split(b"\n"):
-        if _EXEC.match(line):
+        if re.match(_EXEC, line):
             if line.strip() not in allowed:
                 return "would run a command"
-        elif _STEP.fullmatch(line) is None:
+        elif re.fullmatch(_STEP, line) is None:
             return "has a step that git does not write"
     return ""
 
 
 def without_commands(content: bytes, before: bytes) -> bytes:
     """Return a list of steps in which each command that was not there at launch is a comment."""
-    allowed = {line.strip() for line in before.split(b"\n") if _EXEC.match(line)}
+    allowed = {line.strip() for line in before.split(b"\n") if re.match(_EXEC, line)}
     lines = content.split(b"\n")
-    return b"\n".join(b"# " + line if _EXEC.match(line) and line.strip() not in allowed else line for line in lines)
+    return b"\n".join(b"# " + line if re.match(_EXEC, line) and line.strip() not in allowed else line for line in lines)
 
 
 def strategy_problem(content: bytes, before: bytes) -> str:
@@ -81,18 +81,18 @@ def strategy_options_problem(content: bytes, before: bytes) -> str:
 
 def author_problem(content: bytes, before: bytes) -> str:
     """The author of a commit, as assignments of a shell."""
-    return "" if _AUTHOR.fullmatch(content) or content == before else "has more than an author"
+    return "" if re.fullmatch(_AUTHOR, content) or content == before else "has more than an author"
 
 
 def signing_problem(content: bytes, before: bytes) -> str:
     """How a commit is signed."""
-    return "" if _SIGNING.fullmatch(content) or content == before else "has more than an option for signing"
+    return "" if re.fullmatch(_SIGNING, content) or content == before else "has more than an option for signing"
 
 
 def apply_problem(content: bytes, before: bytes) -> str:
     """Options of `git apply`, each quoted for a shell."""
     words = [word.strip(b"'") for word in content.split()]
-    return "" if content == before or all(_APPLY_WORD.fullmatch(word) for word in words) else "has other options"
+    return "" if content == before or all(re.fullmatch(_APPLY_WORD, word) for word in words) else "has other options"
 
 
 def options_problem(content: bytes, before: bytes) -> str:
@@ -109,42 +109,42 @@ def options_problem(content: bytes, before: bytes) -> str:
             return f"sets {key[:100]}"
         if name == "strategy" and value.encode(errors="surrogateescape") not in STRATEGIES:
             return "names a strategy that is not git's own"
-        if name == "gpg-sign" and not _SIGNING.fullmatch(value.encode(errors="surrogateescape")):
+        if name == "gpg-sign" and not re.fullmatch(_SIGNING, value.encode(errors="surrogateescape")):
             return "has more than an option for signing"
     return ""
 
 
 def conflicts_problem(content: bytes, before: bytes) -> str:
     """`MERGE_RR`: conflicts by number, and the file of each; where the files lie is for a judge with a worktree."""
-    if content == before or b"".join(match[0] for match in _CONFLICT.finditer(content)) == content:
+    if content == before or b"".join(match[0] for match in re.finditer(_CONFLICT, content)) == content:
         return ""
     return "is not a record of conflicts that git writes"
 
 
 def conflict_paths(content: bytes) -> list[bytes]:
     """The paths that `MERGE_RR` names, relative to the worktree."""
-    return [match[1] for match in _CONFLICT.finditer(content)]
+    return [match[1] for match in re.finditer(_CONFLICT, content)]
 
 
 def terms_problem(content: bytes, before: bytes) -> str:
     """`BISECT_TERMS`: two words."""
-    return "" if _BISECT_TERMS.fullmatch(content) or content == before else "has more than two words"
+    return "" if re.fullmatch(_BISECT_TERMS, content) or content == before else "has more than two words"
 
 
 def quoted_problem(content: bytes, before: bytes) -> str:
     """`BISECT_NAMES`: words, each quoted for a shell."""
-    return "" if _QUOTED_WORDS.fullmatch(content) or content == before else "has more than quoted words"
+    return "" if re.fullmatch(_QUOTED_WORDS, content) or content == before else "has more than quoted words"
 
 
 def name_problem(content: bytes, before: bytes) -> str:
     """A file that holds the name of a ref or of a commit, like `BISECT_START` and `head-name`."""
-    fine = _REF_LINE.fullmatch(content) or content.strip() in (b"", b"detached HEAD") or content == before
+    fine = re.fullmatch(_REF_LINE, content) or content.strip() in (b"", b"detached HEAD") or content == before
     return "" if fine else "does not hold a name"
 
 
 def names_problem(content: bytes, before: bytes) -> str:
     """A file that holds names of refs and object ids, one or two a line, like `rewritten-list`."""
-    fine = content == before or all(not line or _NAMES_LINE.fullmatch(line) for line in content.split(b"\n"))
+    fine = content == before or all(not line or re.fullmatch(_NAMES_LINE, line) for line in content.split(b"\n"))
     return "" if fine else "does not hold names alone"
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 
 # macOS leaves these code points out when it compares names.
-_IGNORED_BY_HFS = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
-_SUSPECT = re.compile(rb"^/|/$|//|(?:^|[/\\])(?:\.|[gG][iI])|\xe2\x80|\xe2\x81|\xef\xbb\xbf|^$")
-_GIT_ON_WINDOWS = re.compile(rb"(?:\.git|git~[0-9]+)[ .]*(?::.*)?", re.DOTALL)
-_MODULES_ON_WINDOWS = re.compile(rb"(?:\.gitmodules|gitmod~[1-4]|gi7eba~[0-9])[ .]*(?::.*)?", re.DOTALL)
+_IGNORED_BY_HFS = rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf"
+_SUSPECT = rb"^/|/$|//|(?:^|[/\\])(?:\.|[gG][iI])|\xe2\x80|\xe2\x81|\xef\xbb\xbf|^$"
+_GIT_ON_WINDOWS = rb"(?s)(?:\.git|git~[0-9]+)[ .]*(?::.*)?"
+_MODULES_ON_WINDOWS = rb"(?s)(?:\.gitmodules|gitmod~[1-4]|gi7eba~[0-9])[ .]*(?::.*)?"
 
 
 def path_problem(path: bytes) -> str:
     """Return why a path must not be checked out, or an empty text; a folder's name does not end in "/" here."""
-    if _SUSPECT.search(path) is None:
+    if re.search(_SUSPECT, path) is None:
         return ""
     for part in path.split(b"/"):
         if part == b"":
@@ -32,11 +32,11 @@ def path_problem(path: bytes) -> str:
 
 def is_git_name(name: bytes) -> bool:
     """Return whether a name is `.git` for some file system: in any case, Windows or macOS spelling."""
-    folded = _IGNORED_BY_HFS.sub(b"", name).lower()
-    return any(_GIT_ON_WINDOWS.fullmatch(part) for part in folded.split(b"\\"))
+    folded = re.sub(_IGNORED_BY_HFS, b"", name).lower()
+    return any(re.fullmatch(_GIT_ON_WINDOWS, part) for part in folded.split(b"\\"))
 
 
 def is_modules_name(name: bytes) -> bool:
     """Return whether a name is `.gitmodules` for some file system; git follows no symbolic link of that name."""
-    folded = _IGNORED_BY_HFS.sub(b"", name).lower()
-    return any(_MODULES_ON_WINDOWS.fullmatch(part) for part in folded.split(b"\\"))
+    folded = re.sub(_IGNORED_BY_HFS, b"", name).lower()
+    return any(re.fullmatch(_MODULES_ON_WINDOWS, part) for part in folded.split(b"\\"))

@@ -8,19 +8,19 @@ from __future__ import annotations
 import re
 
 _OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
-_OID_LINE = re.compile(rb"%s\n?" % _OID)
-_OID_LINES = re.compile(rb"(?:%s\n?)*" % _OID)
-_SYMBOLIC = re.compile(rb"ref:[ \t]*([^\s]+)\s*")
-_PACKED_LINE = re.compile(rb"(%s) ([^\n]+)|\^%s|#[^\n]*" % (_OID, _OID))
-_LOG = re.compile(rb"(?:%s %s [^\n]*\n)*" % (_OID, _OID))
-_FETCHED = re.compile(rb"(?:%s\t(?:not-for-merge)?\t[^\n]*\n)*" % _OID)
-_FORBIDDEN = re.compile(r"[\x00-\x20~^:?*\[\\\x7f]|\.\.|//|@\{|/\.|\./|\.lock/")
+_OID_LINE = rb"%s\n?" % _OID
+_OID_LINES = rb"(?:%s\n?)*" % _OID
+_SYMBOLIC = rb"ref:[ \t]*([^\s]+)\s*"
+_PACKED_LINE = rb"(%s) ([^\n]+)|\^%s|#[^\n]*" % (_OID, _OID)
+_LOG = rb"(?:%s %s [^\n]*\n)*" % (_OID, _OID)
+_FETCHED = rb"(?:%s\t(?:not-for-merge)?\t[^\n]*\n)*" % _OID
+_FORBIDDEN = r"[\x00-\x20~^:?*\[\\\x7f]|\.\.|//|@\{|/\.|\./|\.lock/"
 REPLACEMENTS = "refs/replace/"
 
 
 def is_ref_name(name: str) -> bool:
     """Return whether a full name is one that a ref can have; its first component is `refs`."""
-    return name.startswith("refs/") and not name.endswith((".lock", "/", ".")) and _FORBIDDEN.search(name) is None
+    return name.startswith("refs/") and not name.endswith((".lock", "/", ".")) and re.search(_FORBIDDEN, name) is None
 
 
 def head_problem(content: bytes) -> str:
@@ -35,22 +35,22 @@ def ref_problem(content: bytes) -> str:
 
 def oid_problem(content: bytes) -> str:
     """A file that holds one object id, like `ORIG_HEAD`."""
-    return "" if _OID_LINE.fullmatch(content) else "does not hold an object id"
+    return "" if re.fullmatch(_OID_LINE, content) else "does not hold an object id"
 
 
 def oids_problem(content: bytes) -> str:
     """A file that holds object ids, one a line, like `MERGE_HEAD` and `shallow`."""
-    return "" if _OID_LINES.fullmatch(content) else "does not hold object ids alone"
+    return "" if re.fullmatch(_OID_LINES, content) else "does not hold object ids alone"
 
 
 def fetched_problem(content: bytes) -> str:
     """`FETCH_HEAD`."""
-    return "" if _FETCHED.fullmatch(content) else "is not what git fetch writes"
+    return "" if re.fullmatch(_FETCHED, content) else "is not what git fetch writes"
 
 
 def log_problem(content: bytes) -> str:
     """A log of a ref: two object ids and a text, on each line."""
-    return "" if _LOG.fullmatch(content) else "is not a log of a ref"
+    return "" if re.fullmatch(_LOG, content) else "is not a log of a ref"
 
 
 def packed_problem(content: bytes) -> str:
@@ -58,7 +58,7 @@ def packed_problem(content: bytes) -> str:
     for line in content.split(b"\n"):
         if not line:
             continue
-        match = _PACKED_LINE.fullmatch(line)
+        match = re.fullmatch(_PACKED_LINE, line)
         if match is None:
             return "has a line that git does not write"
         if match[2] is not None and not is_ref_name(name := match[2].decode(errors="surrogateescape")):
@@ -72,8 +72,8 @@ def packed_replacements(content: bytes) -> bool:
 
 
 def _value_problem(content: bytes) -> str:
-    match = _SYMBOLIC.fullmatch(content)
+    match = re.fullmatch(_SYMBOLIC, content)
     if match is None:
-        return "" if _OID_LINE.fullmatch(content) else "holds neither an object id nor the name of a ref"
+        return "" if re.fullmatch(_OID_LINE, content) else "holds neither an object id nor the name of a ref"
     name = match[1].decode(errors="surrogateescape")
     return "" if name == "refs/heads/.invalid" or is_ref_name(name) else f"names {name[:100]!r}, which is no ref"

@@ -51,13 +51,12 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 
 class Outcome:
-    """What a run inside came to; `told` is what `prepare` said."""
+    """What a run inside came to."""
 
-    def __init__(self, done: subprocess.CompletedProcess[str], findings: list[Finding], told: list[str]) -> None:
+    def __init__(self, done: subprocess.CompletedProcess[str], findings: list[Finding]) -> None:
         self.status = done.returncode
         self.output = done.stdout + done.stderr
         self.findings = findings
-        self.told = told
 
     def moved(self) -> list[str]:
         return [finding.moved for finding in self.findings if finding.moved]
@@ -82,7 +81,7 @@ def run_inside(
     made = [entry for entry in entries if entry.made]
     for entry in made:
         make(entry)
-    told = prepare(layout)
+    prepare(layout)
     baseline = note(layout)
     memory: list[int] = []
     try:
@@ -106,7 +105,7 @@ def run_inside(
     findings = act(layout, baseline, home) if swept else []
     for entry in reversed(made):
         unmake(entry)
-    return Outcome(done, findings, told)
+    return Outcome(done, findings)
 
 
 def note(layout: Layout) -> Baseline:
@@ -118,7 +117,7 @@ def act(layout: Layout, baseline: Baseline, home: Path) -> list[Finding]:
     """What is done when it has ended; what is set aside is in a folder of the home."""
     quarantine = Quarantine(f"{home}/state", "launch")
     findings = inspections.act((layout.workdir,), layout.folders, baseline, quarantine)
-    return [*findings, *(Finding(place, what) for place, what in bring_home(layout))]
+    return [*findings, *(Finding(place, what) for place, what in bring_home(layout.sessions, layout.narrowed))]
 
 
 def make(entry: Entry) -> None:

@@ -1,9 +1,5 @@
 """adapters/git/refs.py and branches.py: what of a session's copy of refs and settings comes home."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -52,7 +48,7 @@ def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> No
     host("git", "pack-refs", "--all", cwd=workdir, home=home)
     copy = Path(layout.sessions[0].folder) / "packed-refs"
     copy.write_text("".join(line for line in copy.read_text().splitlines(keepends=True) if "spare" not in line))
-    told = bring_home(layout)
+    told = bring_home(layout.sessions, layout.narrowed)
     assert any("refs/heads/spare" in place and "could not be changed" in what for place, what in told)
     assert "refs/heads/spare" in _refs(workdir, home)
 
@@ -63,32 +59,6 @@ def test_packing_inside_loses_nothing(tmp_path: Path, home: Path) -> None:
     before = _refs(workdir, home)
     run_inside(workdir, "git pack-refs --all", home=home)
     assert _refs(workdir, home) == before
-
-
-def test_a_killed_session_loses_nothing(tmp_path: Path, home: Path) -> None:
-    """What it had packed is brought home by the next session in the worktree, which says so."""
-    workdir = layouts.linked(tmp_path, home)
-    before = _refs(workdir, home)
-    script = (
-        "import os, sys, time\n"
-        "from omac.adapters.git.layout import GitChoices, bring_home, look, prepare\n"
-        f"layout = look({str(workdir)!r}, GitChoices(), {str(home)!r})\n"
-        "prepare(layout); print(layout.sessions[0].folder, flush=True); time.sleep(60)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as session:
-        assert session.stdout is not None
-        copy = Path(session.stdout.readline().strip())
-        beside = run_inside(workdir, "true", home=home)  # a session that lives is let alone
-        assert copy.exists()
-        assert beside.told == []
-        host("git", "pack-refs", "--all", cwd=workdir, home=home)
-        os.rename(tmp_path / "repo/.git/packed-refs", copy / "packed-refs")
-        assert "refs/heads/topic" not in host("git", "branch", "-a", cwd=workdir, home=home, check=False)
-        session.send_signal(signal.SIGKILL)
-    after = run_inside(workdir, "true", home=home)
-    assert "killed" in after.told[0]
-    assert _refs(workdir, home) == before
-    assert _left(tmp_path) == []
 
 
 def test_replacements_do_not_come_home(tmp_path: Path, home: Path) -> None:

@@ -1,0 +1,161 @@
+"""What is to be inspected when a launch has ended, and how that is written down.
+
+Of a record's lines the first says what the program will be able to write, the second what was there before it began,
+the third which process the sandbox began with. Each is a Python literal: that is written with nothing loaded, and
+paths need not be UTF-8.
+"""
+
+from __future__ import annotations
+
+from omac.adapters.git.inspection import Baseline
+from omac.adapters.git.layout import Layout, Narrowed
+from omac.adapters.git.refs import Session
+from omac.domain.confinement import below
+from omac.domain.git.folder import Folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+_VERSION = 1
+
+
+class Record:
+    """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link and move
+    nothing. `baseline` is None until the record is complete; `init` is the sandbox's first process: its pid, its start
+    ticks, the boot. `descriptor` is its file, locked, or -1; `is_busy`: somebody inspects for it."""
+
+    __slots__ = (
+        "baseline", "began_ns", "descriptor", "fenced", "folders", "init", "is_busy", "name", "narrowed", "places",
+        "projects", "sessions",
+    )  # fmt: skip
+
+    def __init__(self, name: str, began_ns: int, places: tuple[str, ...] = (), fenced: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.began_ns = began_ns
+        self.places = places
+        self.fenced = fenced
+        self.projects: tuple[str, ...] = ()
+        self.folders: dict[str, Folder] = {}
+        self.sessions: list[Session] = []
+        self.narrowed: dict[str, Narrowed] = {}
+        self.baseline: Baseline | None = None
+        self.init = (0, 0, "")
+        self.descriptor = -1
+        self.is_busy = False
+
+    def overlaps(self, other: Record) -> bool:
+        """Return whether one can write what is to be inspected for the other, and lead astray who inspects it."""
+        return (
+            any(below(a, b) or below(b, a) for a in self.places for b in other.places)
+            or any(below(a, b) for a in self.fenced for b in other.places)
+            or any(below(a, b) for a in other.fenced for b in self.places)
+        )
+
+    def covers(self, path: str) -> bool:
+        """Return whether the baseline says what was at a path."""
+        return any(below(path, place) for place in (*self.places, *self.fenced))
+
+    def head(self) -> bytes:
+        """Return the first line."""
+        return _line(
+            version=_VERSION,
+            began_ns=self.began_ns,
+            places=self.places,
+            fenced=self.fenced,
+            projects=self.projects,
+            folders={path: [one.role, one.worktree, one.common, one.only] for path, one in self.folders.items()},
+            narrowed={git: [one.refs, one.own] for git, one in self.narrowed.items()},
+        )
+
+    def noted(self) -> bytes:
+        """Return the second line."""
+        assert self.baseline is not None
+        sessions = [session.state() for session in self.sessions]
+        return _line(sessions=sessions, baseline=_baseline_written(self.baseline))
+
+    def begun(self) -> bytes:
+        """Return the third line."""
+        return _line(init=self.init)
+
+
+def record_of(name: str, layouts: Iterable[Layout], began_ns: int, *, fence: bool) -> Record:
+    """Return the record of a launch that is about to begin; `fence`: the kernel keeps what layouts ask of it."""
+    folders = {path: folder for layout in layouts for path, folder in layout.folders.items()}
+    projects = tuple(layout.workdir for layout in layouts)
+    fenced = tuple(path for path, folder in folders.items() if fence and folder.only)
+    record = Record(name, began_ns, (*projects, *(path for path in folders if path not in fenced)), fenced)
+    record.projects, record.folders = projects, folders
+    record.sessions = [session for layout in layouts for session in layout.sessions]
+    record.narrowed = {git: narrowed for layout in layouts for git, narrowed in layout.narrowed.items()}
+    return record
+
+
+def parsed(name: str, lines: list[bytes]) -> Record:
+    """Return the record of these lines. Raises ValueError, SyntaxError, LookupError, TypeError: it is none."""
+    from ast import literal_eval
+
+    head = literal_eval(lines[0].decode())
+    if head["version"] != _VERSION:
+        raise ValueError(head["version"])
+    record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
+    record.projects = tuple(head["projects"])
+    for path, (role, worktree, common, only) in head["folders"].items():
+        record.folders[path] = Folder(role, worktree, common, tuple(only))
+    record.narrowed = {git: Narrowed(found, own) for git, (found, own) in head["narrowed"].items()}
+    if len(lines) > 1:
+        noted = literal_eval(lines[1].decode())
+        record.sessions = [Session.of_state(state) for state in noted["sessions"]]
+        record.baseline = _baseline_of(noted["baseline"])
+    if len(lines) > 2:
+        pid, ticks, boot = literal_eval(lines[2].decode())["init"]
+        record.init = (pid, ticks, boot)
+    return record
+
+
+def merged(records: list[Record]) -> Record:
+    """Return one record for all: what was there is what was there before the first launch that could write it."""
+    records = sorted((one for one in records if one.baseline is not None), key=lambda one: one.began_ns)
+    whole = Record("", records[0].began_ns if records else 0)
+    whole.baseline = Baseline(whole.began_ns)
+    for number, one in enumerate(records):
+        whole.projects += tuple(path for path in one.projects if path not in whole.projects)
+        whole.sessions += one.sessions
+        for path, folder in one.folders.items():
+            if path not in whole.folders or not folder.only:
+                whole.folders[path] = folder
+        for git, narrowed in one.narrowed.items():
+            whole.narrowed.setdefault(git, narrowed)
+        assert one.baseline is not None
+        whole.baseline.add(one.baseline, _covered_by(records[:number]))
+    return whole
+
+
+def _covered_by(records: list[Record]) -> Callable[[str], bool]:
+    return lambda path: any(one.covers(path) for one in records)
+
+
+def _line(**fields: object) -> bytes:
+    return ascii(fields).encode() + b"\n"
+
+
+def _baseline_written(baseline: Baseline) -> dict[str, object]:
+    return {
+        "since_ns": baseline.since_ns,
+        "strays": baseline.strays,
+        "obeyed": baseline.obeyed,
+        "contents": baseline.contents,
+        "nodes": baseline.nodes,
+        "operations": baseline.operations,
+    }
+
+
+def _baseline_of(written: dict[str, Any]) -> Baseline:
+    baseline = Baseline(written["since_ns"])
+    baseline.strays = written["strays"]
+    baseline.obeyed = written["obeyed"]
+    baseline.contents = written["contents"]
+    baseline.nodes = written["nodes"]
+    baseline.operations = written["operations"]
+    return baseline

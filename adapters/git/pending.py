@@ -1,0 +1,218 @@
+"""Which inspections are still to be done: one file for each launch, from before its program begins until it is done.
+
+Rules
+
+1. A record is complete and durable before the program begins. The launch keeps its file locked (flock(2)); one that
+   nobody has locked, and whose sandbox has ended, is due: its omac was killed, or has left it to another one.
+2. Nothing is inspected while a launch lives that overlaps. The last one to end inspects for all, by what was there
+   before the first one.
+3. Nothing is launched into what is being inspected: it waits. What is due there is done before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from omac.adapters.git.launch_record import Record, parsed
+from omac.adapters.linux import birth
+from omac.domain.refusal import Refusal, look_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omac.adapters.git.inspection import Baseline
+
+    Inspect = Callable[[list[Record]], None]
+
+FOLDER = "inspections"  # in the state directory
+_LOCK = "lock"  # in that folder: held while records are compared, not while anything is inspected
+_BUSY = ".busy"  # the end of a file's name while somebody inspects for it
+
+
+class Pending:
+    """The records of a state directory, in `folder`; `inspect` does what is due, for records that overlap."""
+
+    def __init__(self, state: str, inspect: Inspect) -> None:
+        self.folder = f"{state}/{FOLDER}"
+        self._inspect = inspect
+
+    def begin(self, record: Record, waiting: Callable[[str], None]) -> bool:
+        """Put a record there; False where something overlaps that had to be inspected first, and now is. `waiting` is
+        called with a place that another process inspects. Raises Refusal (state-unusable)."""
+        with _Compared(self) as others:
+            found = _connected(record, others)
+            busy = next((one for one in found if one.is_busy), None)
+            is_due = bool(found) and all(one.descriptor >= 0 for one in found)
+            if busy is None and is_due:
+                self._claim(found)
+            elif busy is None:
+                self._put(record)
+                return True
+        if busy is None:
+            self._do(found)
+        else:
+            waiting(busy.places[0])
+            self._wait(busy)
+        return False
+
+    def complete(self, record: Record, baseline: Baseline) -> None:
+        """Make a record durable, with what was there. Raises OSError."""
+        record.baseline = baseline
+        _write(record.descriptor, record.noted())
+        os.fsync(record.descriptor)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def begun(self, record: Record, pid: int) -> None:
+        """Add the process that the sandbox began with. Raises OSError."""
+        record.init = (pid, birth.start_ticks(pid) or 0, birth.boot_id())
+        _write(record.descriptor, record.begun())
+
+    def end(self, record: Record) -> bool:
+        """Do what is due now that a launch has ended; False where that is left to one that lives. Raises Refusal
+        (state-unusable)."""
+        with _Compared(self, record) as others:
+            found = [record, *_connected(record, others)]
+            is_last = all(one.descriptor >= 0 for one in found)
+            if is_last:
+                self._claim(found)
+            else:
+                os.close(record.descriptor)
+                record.descriptor = -1
+        if is_last:
+            self._do(found)
+        return is_last
+
+    def do_due(self) -> None:
+        """Do everything that is due. Raises Refusal (state-unusable)."""
+        while os.path.isdir(self.folder):
+            with _Compared(self) as others:
+                groups = ([one, *_connected(one, others)] for one in others)
+                found = next((group for group in groups if all(one.descriptor >= 0 for one in group)), None)
+                if found is None:
+                    return
+                self._claim(found)
+            self._do(found)
+
+    def others(self, own: Record | None) -> list[Record]:
+        """Return all records but one's own, those that are due with their locked descriptors."""
+        names = [name for name in sorted(os.listdir(self.folder)) if name != _LOCK]
+        found = (self._read(name) for name in names if own is None or name != own.name)
+        return [record for record in found if record is not None]
+
+    def _read(self, name: str) -> Record | None:
+        """The record of a file, with its descriptor where it is due; None where it is gone, or is none."""
+        path = f"{self.folder}/{name}"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            with open(descriptor, "rb", closefd=False) as file:
+                record = parsed(name.removesuffix(_BUSY), file.read().splitlines())
+        except (ValueError, SyntaxError, LookupError, TypeError):
+            os.close(descriptor)
+            return None  # written by a later omac; or not whole, so that its program has not begun
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            record.is_busy = name.endswith(_BUSY)
+            return record
+        if record.init[0] and birth.is_living(*record.init):
+            os.close(descriptor)
+            return record
+        if name.endswith(_BUSY):  # whoever was at it was killed
+            os.rename(path, f"{self.folder}/{record.name}")
+        record.descriptor = descriptor
+        return record
+
+    def _claim(self, found: list[Record]) -> None:
+        for one in found:
+            os.rename(f"{self.folder}/{one.name}", f"{self.folder}/{one.name}{_BUSY}")
+            one.is_busy = True
+
+    def _do(self, found: list[Record]) -> None:
+        """Inspect for records that were claimed, and remove them; after a failure they are due again."""
+        try:
+            self._inspect(found)
+            for one in found:
+                os.unlink(f"{self.folder}/{one.name}{_BUSY}")
+        finally:
+            for one in found:
+                os.close(one.descriptor)
+                one.descriptor = -1
+
+    def _put(self, record: Record) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        record.descriptor = os.open(f"{self.folder}/{record.name}", flags, 0o600)
+        fcntl.flock(record.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _write(record.descriptor, record.head())
+
+    def _wait(self, busy: Record) -> None:
+        """Until nobody inspects for a record any more."""
+        try:
+            descriptor = os.open(f"{self.folder}/{busy.name}{_BUSY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        finally:
+            os.close(descriptor)
+
+
+class _Compared:
+    """While inside, nobody else compares records: all others but one's own. Those that are due are locked meanwhile,
+    and longer if they were claimed. Raises Refusal (state-unusable)."""
+
+    def __init__(self, pending: Pending, own: Record | None = None) -> None:
+        self._pending = pending
+        self._own = own
+        self._others: list[Record] = []
+        self._lock = -1
+
+    def __enter__(self) -> list[Record]:
+        folder = self._pending.folder
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            self._lock = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            message = f"the folder {folder} cannot be used: {problem.strerror}"
+            raise Refusal("state-unusable", message, fix=[look_at(folder)]) from problem
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._others = self._pending.others(self._own)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        return self._others
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._others:
+            if one.descriptor >= 0 and not one.is_busy:
+                os.close(one.descriptor)
+        os.close(self._lock)
+
+
+def _connected(record: Record, others: list[Record]) -> list[Record]:
+    """Those that overlap it, those that overlap these, and so on."""
+    found: list[Record] = []
+    waiting, left = [record], [one for one in others if one is not record]
+    while waiting:
+        one = waiting.pop()
+        near = [other for other in left if one.overlaps(other)]
+        left = [other for other in left if other not in near]
+        found += near
+        waiting += near
+    return found
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    view = memoryview(line)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,19 @@
+"""A git folder to be inspected: which of the two kinds it is, and what belongs to it."""
+
+from __future__ import annotations
+
+WHOLE = "git folder"
+ADMIN = "admin folder of a worktree"
+
+
+class Folder:
+    """A git folder that is judged by itself: its `role` (WHOLE or ADMIN), its worktree, its common folder; canonical
+    paths. `only` are the names in it that the program could write, empty for all."""
+
+    __slots__ = ("common", "only", "role", "worktree")
+
+    def __init__(self, role: str, worktree: str, common: str, only: tuple[str, ...] = ()) -> None:
+        self.role = role
+        self.worktree = worktree
+        self.common = common
+        self.only = only

@@ -1,0 +1,255 @@
+"""adapters/git/pending.py: what one launch leaves is inspected once, by whoever can, and by nobody too early."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from adapters.git.boxed import host, note, run_inside
+
+from adapters.git import layouts
+from omac.adapters.git.launch_record import Record, merged, record_of
+from omac.adapters.git.layout import GitChoices, bring_home, look, prepare
+from omac.adapters.git.pending import FOLDER, Pending
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+class Desk:
+    """The records of a state directory, and what was inspected: the names of launches, one list for each time."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.done: list[list[str]] = []
+        self.pending = Pending(str(state), self._inspect)
+
+    def begin(self, record: Record) -> Record:
+        while not self.pending.begin(record, lambda place: None):
+            pass
+        return record
+
+    def left(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.state / FOLDER) if name != "lock")
+
+    def _inspect(self, records: list[Record]) -> None:
+        self.done.append(sorted(record.name for record in records))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "state")
+
+
+def _record(name: str, *places: str, fenced: tuple[str, ...] = (), began_ns: int = 1) -> Record:
+    return Record(name, began_ns, places, fenced)
+
+
+def test_alone(desk: Desk) -> None:
+    """One launch is inspected when it ends, and nothing of it stays."""
+    record = desk.begin(_record("a", "/p"))
+    assert desk.done == []
+    assert desk.pending.end(record)
+    assert desk.done == [["a"]]
+    assert desk.left() == []
+
+
+def test_the_last_one_does_it_for_all(desk: Desk) -> None:
+    """Two launches in one project, and one in a folder of it: the first to end is inspected with the last."""
+    first, second, third = (desk.begin(_record(*words)) for words in (("a", "/p"), ("b", "/p"), ("c", "/p/d")))
+    assert not desk.pending.end(first)
+    assert not desk.pending.end(third)
+    assert desk.done == []
+    assert desk.pending.end(second)
+    assert desk.done == [["a", "b", "c"]]
+    assert desk.left() == []
+
+
+def test_others_are_no_hindrance(desk: Desk) -> None:
+    """Projects that have nothing in common, and worktrees that share a fenced folder, do not wait for each other."""
+    first = desk.begin(_record("a", "/w1", fenced=("/r/.git",)))
+    second = desk.begin(_record("b", "/w2", fenced=("/r/.git",)))
+    desk.begin(_record("c", "/other"))
+    assert desk.pending.end(first)
+    assert desk.pending.end(second)
+    assert desk.done == [["a"], ["b"]]
+
+
+def test_a_fence_is_none_for_who_is_not_in_it(desk: Desk) -> None:
+    """A launch in the clone itself can make links there: its worktree's waits."""
+    worktree = desk.begin(_record("a", "/w1", fenced=("/r/.git",)))
+    clone = desk.begin(_record("b", "/r"))
+    assert not desk.pending.end(worktree)
+    assert desk.pending.end(clone)
+    assert desk.done == [["a", "b"]]
+
+
+def test_a_launch_waits_for_an_inspection(desk: Desk) -> None:
+    """Nothing begins where something is being inspected, and everything is planned again afterwards."""
+    inspecting, may_end = threading.Event(), threading.Event()
+
+    def slowly(_records: list[Record]) -> None:
+        inspecting.set()
+        assert may_end.wait(20)
+
+    slow = Pending(str(desk.state), slowly)
+    record = _record("a", "/p")
+    assert slow.begin(record, lambda place: None)
+    thread = threading.Thread(target=slow.end, args=(record,))
+    thread.start()
+    assert inspecting.wait(20)
+    waits: list[str] = []
+
+    def waiting(place: str) -> None:
+        waits.append(place)
+        may_end.set()
+
+    assert not desk.pending.begin(_record("b", "/p"), waiting)
+    thread.join()
+    assert waits == ["/p"]
+    assert desk.pending.begin(_record("b", "/p"), waiting)
+
+
+KILLED = """
+import sys, time
+from omac.adapters.git.inspection import Baseline
+from omac.adapters.git.launch_record import Record
+from omac.adapters.git.pending import Pending
+pending = Pending(sys.argv[1], lambda records: time.sleep(60))
+record = Record("killed", 1, ("/p",))
+pending.begin(record, print)
+pending.complete(record, Baseline(1))
+print("there", flush=True)
+if sys.argv[2] == "busy":
+    pending.end(record)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("moment", ["running", "busy"])
+def test_killed(moment: str, desk: Desk) -> None:
+    """What was killed, also while it inspected, is done before the next launch there, and by who asks for it."""
+    for ask in (lambda: desk.begin(_record("next", "/p/d")), lambda: desk.pending.do_due()):
+        line = [sys.executable, "-c", KILLED, str(desk.state), moment]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "there\n"
+            if moment == "busy":
+                while not (desk.state / FOLDER / "killed.busy").exists():
+                    pass
+            else:
+                desk.pending.do_due()
+                assert desk.done == []
+            process.send_signal(signal.SIGKILL)
+        record = ask()
+        assert desk.done.pop() == ["killed"]
+        if record is not None:
+            desk.pending.end(record)
+            desk.done.pop()
+    assert desk.left() == []
+
+
+def test_the_sandbox_outlives_omac(desk: Desk) -> None:
+    """As long as the first process of the sandbox lives, nothing is due."""
+    with subprocess.Popen(["sleep", "60"]) as sandbox:
+        line = [sys.executable, "-c", KILLED.replace("print(", f"pending.begun(record, {sandbox.pid}); print(", 1)]
+        line[2] = KILLED.replace('print("there"', f'pending.begun(record, {sandbox.pid}); print("there"')
+        with subprocess.Popen([*line, str(desk.state), "running"], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.kill()
+        desk.pending.do_due()
+        assert desk.done == []
+        sandbox.kill()
+    desk.pending.do_due()
+    assert desk.done == [["killed"]]
+
+
+def test_a_failure_is_tried_again(desk: Desk) -> None:
+    """Whatever ends an inspection early leaves it due."""
+
+    def fails(_records: list[Record]) -> None:
+        raise OSError("the disk is full")
+
+    failing = Pending(str(desk.state), fails)
+    record = _record("a", "/p")
+    assert failing.begin(record, lambda place: None)
+    with pytest.raises(OSError, match="full"):
+        failing.end(record)
+    desk.pending.do_due()
+    assert desk.done == [["a"]]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{'version': 9}\n", b"\xff\n", b"[" * 10000, b"{}\n"])
+def test_what_is_no_record(content: bytes, desk: Desk) -> None:
+    """A file that this omac does not understand is left alone."""
+    record = desk.begin(_record("a", "/p"))
+    (desk.state / FOLDER / "odd").write_bytes(content)
+    assert desk.pending.end(record)
+    assert desk.left() == ["odd"]
+
+
+def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
+    """What was there at launch, sessions of refs, and odd names."""
+    workdir = layouts.linked_packed(tmp_path, home)
+    os.mkdir(os.fsencode(workdir) + b"/odd \xff\n")
+    (workdir / ".env").touch()
+    layout = look(str(workdir), GitChoices(refs="branch"), str(home))
+    prepare(layout)
+    desk = Desk(tmp_path / "state")
+    record = desk.begin(record_of("a", [layout], 7, fence=True))
+    desk.pending.complete(record, note(layout))
+    os.close(record.descriptor)
+    read: list[Record] = []
+    Pending(str(desk.state), read.extend).do_due()
+    assert [one.head() + one.noted() for one in read] == [record.head() + record.noted()]
+    assert read[0].overlaps(record)
+
+
+def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
+    """What was packed in a session's copy of refs is brought home by whoever does what is due."""
+    workdir = layouts.linked(tmp_path, home)
+    refs = host("git", "for-each-ref", cwd=workdir, home=home)
+    layout = look(str(workdir), GitChoices(), str(home))
+    prepare(layout)
+    desk = Desk(tmp_path / "state")
+    record = desk.begin(record_of("a", [layout], 7, fence=True))
+    desk.pending.complete(record, note(layout))
+    host("git", "pack-refs", "--all", cwd=workdir, home=home)
+    os.rename(tmp_path / "repo/.git/packed-refs", f"{layout.sessions[0].folder}/packed-refs")
+    assert "refs/heads/topic" not in host("git", "branch", "-a", cwd=workdir, home=home, check=False)
+    os.close(record.descriptor)
+
+    def inspect(records: list[Record]) -> None:
+        whole = merged(records)
+        assert bring_home(whole.sessions, whole.narrowed) == []
+
+    Pending(str(desk.state), inspect).do_due()
+    assert host("git", "for-each-ref", cwd=workdir, home=home) == refs
+    assert not Path(layout.sessions[0].folder).exists()
+    assert run_inside(workdir, "git status", home=home).findings == []
+
+
+def test_the_earliest_moment_counts(tmp_path: Path, home: Path) -> None:
+    """What the first launch left before the second one began is not taken for what was always there."""
+    workdir = layouts.plain(tmp_path, home)
+    layout = look(str(workdir), GitChoices(), str(home))
+    first = record_of("a", [layout], 1, fence=True)
+    first.baseline = note(layout)
+    (workdir / ".envrc").touch()
+    (tmp_path / "other").mkdir()
+    other = look(str(tmp_path / "other"), GitChoices(), str(home))
+    (tmp_path / "other" / ".envrc").touch()
+    second = record_of("b", [layout, other], 2, fence=True)
+    second.baseline = note(layout)
+    second.baseline.obeyed.update(note(other).obeyed)
+    whole = merged([second, first])
+    assert whole.baseline is not None
+    assert list(whole.baseline.obeyed) == [f"{tmp_path}/other/.envrc"]
+    assert whole.projects == (str(workdir), f"{tmp_path}/other")

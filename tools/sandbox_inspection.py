@@ -1,0 +1,130 @@
+"""The inspection around a launch: what is there before, what is done when it has ended, and what is said of it.
+
+A launch keeps a record of what is still to be inspected. What a launch that was killed has left is inspected before
+the next one that overlaps, or by whoever calls `inspect_due`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from omac.adapters.git.inspection import Budget
+from omac.adapters.git.launch_record import Record, merged, record_of
+from omac.adapters.git.layout import bring_home
+from omac.adapters.git.pending import Pending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from collections.abc import Callable
+
+    from omac.tools.sandbox_policy import Plan
+else:
+    import _signal
+
+LINES_MAX = 50
+LINE_CHARACTERS_MAX = 300
+REST = "findings"  # a file beside what was set aside
+
+
+class Inspecting:
+    """The inspection around one launch; `say` tells a person. `findings` are what the end found."""
+
+    def __init__(self, plan: Plan, name: str, say: Callable[[str], None]) -> None:
+        self._state = plan.state
+        self._say = say
+        self._record = record_of(name, plan.layouts.values(), time.time_ns(), fence=bool(plan.policy.fence))
+        self._pending = Pending(plan.state, self._inspect)
+        self.findings: list[str] = []
+
+    def begin(self) -> bool:
+        """Put the launch on record. False where something was inspected first: there may be something else now than
+        was planned with, so it is not on record. Raises Refusal."""
+        return self._pending.begin(self._record, lambda place: self._say(f"waiting for the inspection of {place}"))
+
+    def note(self) -> None:
+        """Record what is there; nothing that the end needs is loaded later. Raises OSError."""
+        from omac.adapters.git import look
+
+        record = self._record
+        self._pending.complete(record, look.note(record.projects, record.folders, record.began_ns))
+
+    def begun(self, pid: int) -> None:
+        """Record the process that the sandbox began with. Raises OSError."""
+        self._pending.begun(self._record, pid)
+
+    def end(self) -> list[str]:
+        """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
+        Refusal."""
+        if not self._pending.end(self._record):
+            self._say("another launch still runs there: when that one ends, what this one left is inspected")
+        return self.findings
+
+    def _inspect(self, records: list[Record]) -> None:
+        self.findings = inspect(records, self._state, self._record.name, self._say)
+
+
+def inspect_due(state: str, name: str, say: Callable[[str], None]) -> dict[str, list[str]]:
+    """Inspect what launches that were killed have left; the findings, by the launches. Raises Refusal."""
+    done: dict[str, list[str]] = {}
+
+    def one(records: list[Record]) -> None:
+        launches = " ".join(record.name for record in records)
+        done[launches] = inspect(records, state, name, say)
+
+    Pending(state, one).do_due()
+    return done
+
+
+def inspect(records: list[Record], state: str, name: str, say: Callable[[str], None]) -> list[str]:
+    """Inspect what launches have left; what they could not write is not looked at. What was found, a line each."""
+    from omac.adapters.git import look
+    from omac.adapters.git.quarantine import FOLDER, Quarantine
+
+    whole = merged(records)
+    if not whole.projects or whole.baseline is None:
+        return []
+    budget = Budget(look.SECONDS_MAX)
+    with _interruptible(budget, say):
+        found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget)
+        lines = [str(finding) for finding in found]
+        lines += [f"{place}: {what}" for place, what in bring_home(whole.sessions, whole.narrowed)]
+    _tell(lines, f"{state}/{FOLDER}/{name}", say)
+    return lines
+
+
+def _tell(lines: list[str], folder: str, say: Callable[[str], None]) -> None:
+    """Say so much of it as somebody reads; all of it is in a file then."""
+    is_long = len(lines) > LINES_MAX or any(len(line) > LINE_CHARACTERS_MAX for line in lines)
+    for line in lines[:LINES_MAX]:
+        say(line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 1]}…")
+    if is_long:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        path = f"{folder}/{REST}"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.write("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+        say(f"all {len(lines)} findings are in {path}")
+
+
+class _interruptible:  # noqa: N801  # used as a statement: with _interruptible(...):
+    """While inside, a second interrupt spends the budget: all that is not yet judged is set aside."""
+
+    def __init__(self, budget: Budget, say: Callable[[str], None]) -> None:
+        self._budget = budget
+        self._say = say
+        self._times = 0
+        self._before: object = None
+
+    def __enter__(self) -> None:
+        self._before = _signal.signal(_signal.SIGINT, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        _signal.signal(_signal.SIGINT, self._before)  # type: ignore[arg-type]  # as it was
+
+    def _interrupt(self, _number: int, _frame: object) -> None:
+        self._times += 1
+        if self._times == 1:
+            self._say("still inspecting what was left; ^C again sets aside everything that is not inspected yet")
+        else:
+            self._budget.end()
