@@ -8,6 +8,7 @@ from omac.domain import (
     credential,
     directory,
     guard_record,
+    inspection_record,
     registration,
     run,
     sandbox,
@@ -28,5 +29,6 @@ AGGREGATES: tuple[Aggregate[Any, Any], ...] = (  # each with a state and command
     access.AGGREGATE,
     control.AGGREGATE,
     guard_record.AGGREGATE,
+    inspection_record.AGGREGATE,
     set_aside.AGGREGATE,
 )

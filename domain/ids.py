@@ -132,6 +132,11 @@ def guard_stream(host: HostId) -> StreamId:
     return StreamId(f"guard/{host}")
 
 
+def inspection_stream(host: HostId) -> StreamId:
+    """The log of what was inspected apart from the end of a launch, on one host: a stream without versions."""
+    return StreamId(f"inspection/{host}")
+
+
 def setting_stream(host: HostId, name: str) -> StreamId:
     """The stream of one of omac's own settings on one host."""
     return StreamId(f"setting/{host}/{name}")

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from omac.domain import guard_record, ids, sandbox
+from omac.domain import guard_record, ids, inspection_record, sandbox
 from omac.domain.ids import HostId, LaunchId, StreamId
 from omac.domain.printable import printable
 from omac.domain.recorded import Actor, Event
@@ -31,7 +31,10 @@ from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, REJECTED, file_n
 DRAFT_NS = 3_600 * 10**9  # a draft as old as this is of a program that was killed
 POLL_S = 0.01
 AGGREGATE = frozenset(KIND_OF[event] for event in sandbox.EVENTS)
-LOG = frozenset({KIND_OF[guard_record.GuardDenied]})
+LOGS = {  # by kind: the name of the log, and its stream
+    KIND_OF[guard_record.GuardDenied]: ("guard", ids.guard_stream),
+    KIND_OF[inspection_record.Inspected]: ("inspection", ids.inspection_stream),
+}
 
 _log = logging.getLogger("omac.journal")
 _ID = rf"\A[0-9A-Za-z]{{1,{ID_MAX}}}\Z"
@@ -164,8 +167,9 @@ class Pass:
         return SpooledRecord(name, stream, file.version, event, file.at, file.run, file.actor, launch)
 
     def _stream(self, file: "_File") -> tuple[StreamId, str | None]:
-        if file.kind in LOG and file.version is None and file.stream == "guard":
-            return ids.guard_stream(self._host), None
+        name, stream_of = LOGS.get(file.kind, ("", ids.guard_stream))
+        if file.stream == name and file.version is None:
+            return stream_of(self._host), None
         aggregate, _, launch = file.stream.partition("/")
         if file.kind in AGGREGATE and file.version and aggregate == "sandbox" and is_id(launch):
             return ids.sandbox_stream(self._host, LaunchId(launch)), launch
@@ -263,7 +267,7 @@ def _decode(content: bytes) -> _File:
     file = _DECODE(content)
     if file.form != FORM:
         raise _Unfit(f"it has form {file.form}; this omac knows {FORM}")
-    if file.kind not in AGGREGATE | LOG:
+    if file.kind not in AGGREGATE | LOGS.keys():
         raise _Unfit(f"{file.kind!r} is no kind that this omac takes from a spool")
     return file
 

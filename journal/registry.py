@@ -15,6 +15,7 @@ from omac.domain import (
     credential,
     directory,
     guard_record,
+    inspection_record,
     registration,
     run,
     sandbox,
@@ -80,6 +81,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "sandbox.exited": (1, sandbox.Exited),
     "sandbox.denied": (1, sandbox.Denied),
     "guard.denied": (1, guard_record.GuardDenied),
+    "sandbox.inspected": (1, inspection_record.Inspected),
     "position.set-aside": (1, set_aside.PositionSetAside),
     "position.emptied": (1, set_aside.PositionEmptied),
 }

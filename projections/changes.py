@@ -11,6 +11,7 @@ from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.directory import ActivationRequested, RouteStubbed
 from omac.domain.guard_record import GuardDenied
 from omac.domain.ids import GLOBAL, key_of
+from omac.domain.inspection_record import Inspected
 from omac.domain.recorded import Event, Recorded
 from omac.domain.setting import SettingChanged, SettingChangeFailed
 from omac.domain.sidecar import GaveUp, SpawnRequested
@@ -58,6 +59,8 @@ class Changes:
         match event:
             case ControlCalled() | ControlRefused():
                 return Change(kind, event.dir or None, None, refused, reason, detail)
+            case Inspected(_, projects):
+                return Change(kind, projects[0] if projects else None, None, refused, reason, detail)
             case GuardDenied():
                 return Change(kind, event.root or None, None, refused, reason, detail, event.session)
             case SettingChanged() | SettingChangeFailed():
@@ -101,6 +104,9 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
             if not path:
                 return "guard.denied", True, None, f"a call that could not be understood{claimed}"
             return "guard.denied", True, OUTSIDE, f"{tool} of {harness} to {path}{meant}{claimed}"
+        case Inspected(launches, _, findings):
+            found = f"; found: {', '.join(findings)}" if findings else ""
+            return "sandbox.inspected", False, None, f"what was left by {', '.join(launches)}{found}"
         case SettingChangeFailed(name, why):
             return "setting.change-failed", True, None, f"{name}: {why}"
         case SettingChanged(name, value):

@@ -13,6 +13,7 @@ from omac.domain import (
     directory,
     guard_record,
     ids,
+    inspection_record,
     registration,
     run,
     sandbox,
@@ -148,7 +149,7 @@ class System:
             (self.controls.apply, control.AGGREGATE.events),
             (self.tokens.apply, TokenIndex.EVENTS),
             (self.run_namespaces.apply, RunNamespaces.EVENTS),
-            (self._skip, (PositionEmptied,)),
+            (self._skip, (PositionEmptied, *inspection_record.AGGREGATE.events)),
         ]
         folds[PositionSetAside] = []  # it says what was done to the journal, and changes no read model
         for fold, events in kinds:

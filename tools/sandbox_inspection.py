@@ -17,12 +17,14 @@ from omac.adapters.git.pending import Pending
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from omac.journal.spool import Spool
     from omac.tools.sandbox_policy import Plan
 else:
     import _signal
 
+RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
 LINES_MAX = 50
 LINE_CHARACTERS_MAX = 300
 REST = "findings"  # a file beside what was set aside
@@ -31,9 +33,10 @@ REST = "findings"  # a file beside what was set aside
 class Inspecting:
     """The inspection around one launch; `say` tells a person. `findings` are what the end found."""
 
-    def __init__(self, plan: Plan, name: str, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, name: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:
         self._state = plan.state
         self._say = say
+        self._spool = spool
         self._record = record_of(name, plan.layouts.values(), time.time_ns(), fence=bool(plan.policy.fence))
         self._pending = Pending(plan.state, self._inspect)
         self.findings: list[str] = []
@@ -62,23 +65,35 @@ class Inspecting:
         return self.findings
 
     def _inspect(self, records: list[Record]) -> None:
-        self.findings = inspect(records, self._state, self._record.name, self._say)
+        self.findings = inspect(records, self._record.name, self._state, self._say)
+        others = [record for record in records if record is not self._record]
+        _recorded(others, self.findings, self._spool())
 
 
-def inspect_due(state: str, name: str, say: Callable[[str], None]) -> dict[str, list[str]]:
-    """Inspect what launches that were killed have left; the findings, by the launches. Raises Refusal."""
-    done: dict[str, list[str]] = {}
+def inspect_due(state: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:
+    """Inspect what launches that were killed have left, and record what was found. Raises Refusal."""
 
-    def one(records: list[Record]) -> None:
-        launches = " ".join(record.name for record in records)
-        done[launches] = inspect(records, state, name, say)
+    def done(records: list[Record]) -> None:
+        _recorded(records, inspect(records, records[0].name, state, say), spool())
 
-    Pending(state, one).do_due()
-    return done
+    Pending(state, done).do_due()
 
 
-def inspect(records: list[Record], state: str, name: str, say: Callable[[str], None]) -> list[str]:
-    """Inspect what launches have left; what they could not write is not looked at. What was found, a line each."""
+def inspect_all_due(environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Do the same for the state directory of an environment, in which a launch may have been killed. Raises Refusal."""
+    from omac.adapters.git.pending import FOLDER as RECORDS
+    from omac.adapters.linux.in_use import journal_in_use, spool_of
+    from omac.adapters.linux.state import StateDir
+    from omac.journal.spool import Spool
+
+    state = StateDir.of(environment).path
+    if os.path.isdir(f"{state}/{RECORDS}"):
+        inspect_due(state, say, lambda: Spool(spool_of(state, journal_in_use(state, environment))))
+
+
+def inspect(records: list[Record], name: str, state: str, say: Callable[[str], None]) -> list[str]:
+    """Inspect what launches have left; what was found, a line each. `name` is that of the folder for what is set
+    aside."""
     from omac.adapters.git import look
     from omac.adapters.git.quarantine import FOLDER, Quarantine
 
@@ -92,6 +107,31 @@ def inspect(records: list[Record], state: str, name: str, say: Callable[[str], N
         lines += [f"{place}: {what}" for place, what in bring_home(whole.sessions, whole.narrowed)]
     _tell(lines, f"{state}/{FOLDER}/{name}", say)
     return lines
+
+
+def first(findings: list[str]) -> list[str]:
+    """Return as many findings as a record has room for."""
+    room = RECORDED_CHARACTERS_MAX
+    for at, finding in enumerate(findings):
+        room -= min(len(finding), 4096)
+        if room < 0:
+            return [*findings[:at], f"{len(findings) - at} more"]
+    return findings
+
+
+def _recorded(records: list[Record], findings: list[str], spool: Spool) -> None:
+    """Record what was inspected for launches that have ended before, if any."""
+    whole = merged(records)
+    if whole.projects:
+        fields = {
+            "launches": [record.name for record in records],
+            "projects": list(whole.projects),
+            "findings": first(findings),
+        }
+        spool.append(
+            "sandbox.inspected", fields, stream="inspection", version=None, at=time.time_ns(), run="", actor="omac",
+            id=os.urandom(8).hex(),
+        )  # fmt: skip
 
 
 def _tell(lines: list[str], folder: str, say: Callable[[str], None]) -> None:

@@ -14,10 +14,8 @@ import time
 
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
-from omac.tools.sandbox_inspection import Inspecting
+from omac.tools.sandbox_inspection import Inspecting, first
 from omac.tools.sandbox_options import HELP, parse
-
-FINDINGS_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +126,7 @@ class Launch:
         from omac.tools import sandbox_backends
 
         self._backend = sandbox_backends.chosen(self._plan)
-        self._inspecting = Inspecting(self._plan, self._id, _say)
+        self._inspecting = Inspecting(self._plan, self._id, _say, self._open_spool)
         return self._inspecting.begin()
 
     def run(self) -> int:
@@ -147,7 +145,7 @@ class Launch:
             self._record("sandbox.exited", {"status": None, "findings": [], "lost": type(problem).__name__})
             raise
         try:
-            self._record("sandbox.exited", {"status": status, "findings": _first(findings), "lost": ""})
+            self._record("sandbox.exited", {"status": status, "findings": first(findings), "lost": ""})
         except Refusal as refusal:  # it has run: its status is what its caller waits for
             _say(f"it ended with status {status}, which is not on record: {refusal.message}")
         return status
@@ -216,14 +214,8 @@ class Launch:
         }
 
     def _record(self, kind: str, fields: dict[str, object], *, durable: bool = True) -> None:
-        from omac.adapters.linux.in_use import journal_in_use, spool_of
-        from omac.journal.spool import Spool
-
-        if self._spool is None:  # one for the whole launch, whichever server comes and goes meanwhile
-            journal = journal_in_use(self._plan.state, os.environ, run=self._part_of)
-            self._spool = Spool(spool_of(self._plan.state, journal))
         self._version += 1
-        self._spool.append(
+        self._open_spool().append(
             kind,
             fields,
             stream=f"sandbox/{self._id}",
@@ -234,6 +226,16 @@ class Launch:
             id=self._id,
             durable=durable,
         )
+
+    def _open_spool(self) -> Spool:
+        """One for the whole launch, whichever server comes and goes meanwhile."""
+        from omac.adapters.linux.in_use import journal_in_use, spool_of
+        from omac.journal.spool import Spool
+
+        if self._spool is None:
+            journal = journal_in_use(self._plan.state, os.environ, run=self._part_of)
+            self._spool = Spool(spool_of(self._plan.state, journal))
+        return self._spool
 
     def _prepare_git(self) -> None:
         from omac.adapters.git.layout import prepare
@@ -258,16 +260,6 @@ def _told(tell: Callable[[], object]) -> int:
     except BrokenPipeError:
         return 141
     return 0
-
-
-def _first(findings: list[str]) -> list[str]:
-    """As many as a record has room for."""
-    room = FINDINGS_CHARACTERS_MAX
-    for at, finding in enumerate(findings):
-        room -= min(len(finding), 4096)
-        if room < 0:
-            return [*findings[:at], f"{len(findings) - at} more"]
-    return findings
 
 
 def _unlimited(_pid: int) -> None:

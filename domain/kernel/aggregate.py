@@ -27,6 +27,7 @@ Name = Literal[
     "access",
     "control",
     "guard",
+    "inspection",
     "journal",
 ]
 

@@ -13,7 +13,7 @@ import logging
 
 import trio
 
-from omac.domain import guard_record, sandbox
+from omac.domain import guard_record, inspection_record, sandbox
 from omac.domain.recorded import Cause, Spooled
 from omac.domain.refusal import Refusal
 from omac.journal.inbox import Inbox, Pass, SpooledRecord, open_pass
@@ -119,6 +119,8 @@ class _Ingestion:
         match record.event:
             case guard_record.GuardDenied() as denied:
                 await self._execution.execute(guard_record.AGGREGATE, record.stream, denied, cause, spooled=spooled)
+            case inspection_record.Inspected() as done:
+                await self._execution.execute(inspection_record.AGGREGATE, record.stream, done, cause, spooled=spooled)
             case sandbox.LaunchRequested() | sandbox.Launched() | sandbox.Exited() | sandbox.Denied() as happened:
                 report = sandbox.Report(happened)
                 await self._execution.execute(sandbox.AGGREGATE, record.stream, report, cause, spooled=spooled)

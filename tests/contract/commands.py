@@ -13,6 +13,7 @@ from omac.domain import (
     directory,
     guard_record,
     ids,
+    inspection_record,
     registration,
     run,
     sandbox,
@@ -129,6 +130,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         set_aside.PositionSetAside(7, "run.started", "run/host0001/r", "it cannot be decoded", "sha256:" + "ab" * 32),
         set_aside.PositionEmptied(),
     ),
+    "inspection": (inspection_record.Inspected(("00aa",), (WORKDIR,), ("/w/.git/hooks/x: new",)),),
     "guard": (guard_record.GuardDenied("claude", "Write", "/w/x", WORKDIR, "/w/shop/x", "s1"),),
 }
 
@@ -197,6 +199,8 @@ def stream_of(aggregate: Aggregate[Any, Any], name: str) -> StreamId:
             return ids.access_stream(HOST)
         case "control":
             return ids.control_stream(HOST)
+        case "inspection":
+            return ids.inspection_stream(HOST)
         case "guard":
             return ids.guard_stream(HOST)
         case "journal":

@@ -19,6 +19,7 @@ from omac.domain import (
     credential,
     directory,
     guard_record,
+    inspection_record,
     registration,
     run,
     sandbox,
@@ -412,6 +413,11 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "guard.denied",
         guard_record.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),
         "0197a6636c61756465a55772697465a42f772f78a42f772f74a62f772f742f78a27331a573706f6f6c",
+    ),
+    (
+        "sandbox.inspected",
+        inspection_record.Inspected(("00aa",), ("/w",), ("/w/.git/hooks/x: new",)),
+        "",
     ),
 ]
 
