@@ -417,7 +417,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "sandbox.inspected",
         inspection_record.Inspected(("00aa",), ("/w",), ("/w/.git/hooks/x: new",)),
-        "",
+        "019391a43030616191a22f7791b42f772f2e6769742f686f6f6b732f783a206e6577",
     ),
 ]
 
