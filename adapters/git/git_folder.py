@@ -9,11 +9,9 @@ from omac.adapters.git.inspection import DEPTH_MAX, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.confinement import below
-from omac.domain.git import refs
 from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Node, Place, Rule
-from omac.domain.git.index import SHA1_BYTES, SHA256_BYTES
+from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Place, Rule
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -66,9 +64,6 @@ class GitFolder:
             self._baseline.nodes[self._git] = node
         self._place.oid_bytes = self._oid_bytes(folder)
         self._folder(folder, self._git, "", GRAMMAR[self._role], 0)
-        if self._role == WHOLE and not self._inspection.is_first and _replaces_objects(folder):
-            what = "names replacements of objects: git log --no-replace-objects shows the real ones"
-            self._inspection.report(f"{self._git}/packed-refs", what)
 
     def _oid_bytes(self, folder: int) -> int:
         """By the settings of the common folder, which for an admin folder were judged before."""
@@ -183,7 +178,7 @@ class GitFolder:
     def _file(self, folder: int, entry: os.DirEntry[str], path: str, here: str, rule: Rule) -> None:
         """Judge a regular file by the rule of its place."""
         first = self._inspection.is_first
-        if rule.writer == AGENT and rule.judge is None:
+        if rule.writer == AGENT and not rule.judge:
             return
         if rule.writer == AGENT and rule.otherwise != REPORT and here.partition("/")[0] not in _OPERATIONS:
             if first:
@@ -191,26 +186,32 @@ class GitFolder:
                 return
             if self._was_there(path, entry.stat(follow_symlinks=False)):
                 return
-        if rule.named is not None and (problem := rule.named(here)):
+        content = _content(folder, entry.name, rule.bytes_max)
+        if first and content is not None:
+            self._baseline.keep(path, content)
+        elif content is None:
+            self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
+        elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
+            self._changed(folder, entry, path, here, rule, content)
+
+    def _changed(self, folder: int, entry: os.DirEntry[str], path: str, here: str, rule: Rule, content: bytes) -> None:
+        """Judge what is not as it was."""
+        from omac.domain.git.judges import JUDGES, PATH_JUDGES, replaces_objects
+
+        if rule.named and (problem := PATH_JUDGES[rule.named](here)):
             self._stray(folder, entry, path, problem)
             return
-        content = _content(folder, entry.name, rule.bytes_max)
-        if content is None:
-            self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
-            return
-        if first:
-            self._baseline.keep(path, content)
-            return
         before = self._baseline.contents.get(path)
-        if before == content and rule.writer != AGENT:
-            return
-        problem = rule.judge(content, before or b"", self._place) if rule.judge else "is new or changed"
+        problem = JUDGES[rule.judge](content, before or b"", self._place) if rule.judge else "is new or changed"
         if problem:
             self._act(folder, entry, path, rule, content, before, problem)
         elif rule.writer != AGENT and before is not None and content.strip() != b"":
             self._inspection.report(path, "was changed while the program ran")
         elif rule.otherwise == REPORT and content != (before or b""):
             self._inspection.report(path, "hides a part of the history; git fetch --unshallow brings it")
+        elif here == "packed-refs" and replaces_objects(content):
+            what = "names replacements of objects: git log --no-replace-objects shows the real ones"
+            self._inspection.report(path, what)
 
     def _stray(self, folder: int, entry: os.DirEntry[str], path: str, what: str) -> None:
         """What the grammar does not allow: noted at launch, set aside at the end unless it was there."""
@@ -239,7 +240,9 @@ class GitFolder:
         """Take from a file what may not be in it, or the file, and put back what was there at launch."""
         if self._was_there(path, entry.stat(follow_symlinks=False)):
             return
-        mended = rule.mend(content, before or b"", self._place) if rule.mend else before
+        from omac.domain.git.judges import MENDERS
+
+        mended = MENDERS[rule.mend](content, before or b"", self._place) if rule.mend else before
         if self._inspection.set_aside(folder, entry.name, path, problem) and mended is not None:
             put(folder, entry.name, mended)
 
@@ -266,11 +269,6 @@ def make_listable(name: str, parent: int) -> None:
             os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | 0o700)
     finally:
         os.close(folder)
-
-
-def _replaces_objects(folder: int) -> bool:
-    """Whether packed refs in an open git folder show one object for another."""
-    return refs.packed_replacements(_content(folder, "packed-refs", 64 << 20) or b"")
 
 
 def _worktree(folder: int) -> str:

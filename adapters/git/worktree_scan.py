@@ -18,7 +18,6 @@ from omac.adapters.git.stamp import node_of, stamp_of
 from omac.adapters.git.watched import FILES, FOLDERS
 from omac.domain.confinement import below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.git.paths import is_git_name
 from omac.domain.refusal import Refusal
 
 NO_REPOSITORY = b"gitdir: /dev/null/set-aside-by-omac\n"  # git stops here, and does not go on to a repository around it
@@ -87,7 +86,7 @@ class WorktreeScan:
     def _entry(self, level: _Level, entry: os.DirEntry[str]) -> None:
         name = entry.name
         level.marks |= _MARKS.get(name, 0)
-        if name[:4].lower() == ".git" and is_git_name(os.fsencode(name)):
+        if len(name) == 4 and name.lower() == ".git":
             self._dot(level, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)

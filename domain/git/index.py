@@ -17,11 +17,9 @@ from __future__ import annotations
 
 from array import array
 
+from omac.domain.git.grammar import SHA1_BYTES
 from omac.domain.git.paths import is_modules_name, path_problem
 
-SHA1_BYTES = 20
-SHA256_BYTES = 32
-BYTES_MAX = 96 << 20
 _HEADER_BYTES = 12
 _STAT_BYTES = 40  # ctime, mtime, dev, ino, mode, uid, gid, size
 _NAME_MASK = 0x0FFF

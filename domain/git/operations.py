@@ -18,7 +18,6 @@ import re
 from omac.domain.git.config import parse
 
 STRATEGIES = (b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree")
-TODO_BYTES_MAX = 4 << 20
 _REF = rb"[^\s\x00-\x20~^:?*\[\\\x7f]+"
 _COMMIT = rb"(?:[0-9a-f]{4,64}|%s)" % _REF
 _STEP = (

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from omac.domain.git.index import SHA1_BYTES, SHA256_BYTES, index_problem
+from omac.domain.git.grammar import SHA1_BYTES, SHA256_BYTES
+from omac.domain.git.index import index_problem
 
 OID = b"\x11" * SHA1_BYTES
 

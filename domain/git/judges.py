@@ -1,0 +1,141 @@
+"""The judges of what may be in a git folder, by the names that the grammar gives them (grammar.py).
+
+A judge takes a file's content, what it held at launch, and the folder it lies in, and returns what is the matter with
+it, or an empty text. A mender takes the same and returns the content that may stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omac.domain.git import config_allowlist, operations, refs
+from omac.domain.git.config import parse, render
+from omac.domain.git.grammar import Place
+from omac.domain.git.index import index_problem
+
+Judge = Callable[[bytes, bytes, Place], str]
+Mend = Callable[[bytes, bytes, Place], bytes]
+
+
+def config(content: bytes, before: bytes, place: Place) -> str:
+    """A configuration: settings by name, of those that name no program and no place."""
+    keys = [key for key in config_allowlist.problems(content, before) if key != "core.worktree"]
+    worktree = config_allowlist.worktree_of(content)
+    if worktree and worktree != config_allowlist.worktree_of(before) and not place.holds(worktree):
+        keys.append("core.worktree, outside the project")
+    return f"sets {', '.join(key[:100] for key in keys[:5])}" if keys else ""
+
+
+def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
+    """Return the settings that are allowed, and those that were there."""
+    """The settings that are allowed, and those that were there."""
+    try:
+        had = set(parse(before.decode(errors="surrogateescape")))
+        kept = []
+        for key, value in parse(content.decode(errors="surrogateescape")):
+            leads = key == "core.worktree" and place.holds(value)
+            if (key, value) in had or leads or config_allowlist.allowed(key, value):
+                kept.append((key, value))
+        return render(kept).encode(errors="surrogateescape")
+    except ValueError:
+        return before
+
+
+def index(content: bytes, _before: bytes, place: Place) -> str:
+    """An index."""
+    return index_problem(content, place.oid_bytes)
+
+
+def own_common(content: bytes, _before: bytes, _place: Place) -> str:
+    """`commondir` of a folder that is its own common folder."""
+    return "" if content.strip() == b"." else "takes the settings from elsewhere"
+
+
+def commondir(content: bytes, _before: bytes, place: Place) -> str:
+    """`commondir` of an admin folder."""
+    path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
+    return "" if "\n" not in path and place.is_common(path) else "takes the settings from elsewhere"
+
+
+def gitdir(content: bytes, before: bytes, place: Place) -> str:
+    """`gitdir` of an admin folder: the worktree's `.git`."""
+    path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
+    fine = "\n" not in path and path.endswith("/.git") and place.holds(path)
+    return "" if fine or content == before else "names a worktree outside the project"
+
+
+def alternates(content: bytes, before: bytes, place: Place) -> str:
+    """Other places for objects."""
+    lines = [line for line in content.split(b"\n") if line and not line.startswith(b"#")]
+    had = set(before.split(b"\n"))
+    for line in lines:
+        path = line.decode(errors="surrogateescape")
+        if line not in had and not (path.endswith("/objects") and place.holds(path, beside="objects")):
+            return f"takes objects from {path[:200]!r}"
+    return ""
+
+
+def conflicts(content: bytes, before: bytes, place: Place) -> str:
+    """`MERGE_RR`: conflicts, and files of the worktree."""
+    if problem := operations.conflicts_problem(content, before):
+        return problem
+    for path in operations.conflict_paths(content):
+        if not place.worktree_holds(path.decode(errors="surrogateescape")):
+            return "names a file outside the worktree"
+    return ""
+
+
+def todo_without_commands(content: bytes, before: bytes, _place: Place) -> bytes:
+    """Return the steps without commands that were not there."""
+    return operations.without_commands(content, before)
+
+
+def ref_path(path: str) -> str:
+    """The path of a ref, or of the log of one."""
+    name = path.removeprefix("logs/")
+    return "" if name == "HEAD" or refs.is_ref_name(name) else "is not the name of a ref"
+
+
+def replaces_objects(packed: bytes) -> bool:
+    """Return whether packed refs have git show one object for another."""
+    return refs.packed_replacements(packed)
+
+
+def _plain(judge: Callable[[bytes], str]) -> Judge:
+    return lambda content, _before, _place: judge(content)
+
+
+def _changing(judge: Callable[[bytes, bytes], str]) -> Judge:
+    return lambda content, before, _place: judge(content, before)
+
+
+JUDGES: dict[str, Judge] = {
+    "alternates": alternates,
+    "apply": _changing(operations.apply_problem),
+    "author": _changing(operations.author_problem),
+    "commondir": commondir,
+    "config": config,
+    "conflicts": conflicts,
+    "fetched": _plain(refs.fetched_problem),
+    "gitdir": gitdir,
+    "head": _plain(refs.head_problem),
+    "index": index,
+    "log": _plain(refs.log_problem),
+    "name": _changing(operations.name_problem),
+    "names": _changing(operations.names_problem),
+    "number": _changing(operations.number_problem),
+    "oid": _plain(refs.oid_problem),
+    "oids": _plain(refs.oids_problem),
+    "options": _changing(operations.options_problem),
+    "own_common": own_common,
+    "packed": _plain(refs.packed_problem),
+    "quoted": _changing(operations.quoted_problem),
+    "ref": _plain(refs.ref_problem),
+    "signing": _changing(operations.signing_problem),
+    "strategy": _changing(operations.strategy_problem),
+    "strategy_options": _changing(operations.strategy_options_problem),
+    "terms": _changing(operations.terms_problem),
+    "todo": _changing(operations.todo_problem),
+}
+MENDERS: dict[str, Mend] = {"todo_without_commands": todo_without_commands, "without_problems": without_problems}
+PATH_JUDGES: dict[str, Callable[[str], str]] = {"ref_path": ref_path}
