@@ -17,8 +17,9 @@ from omac.adapters.git.pending import Pending
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from omac.adapters.git.watch import Watch
     from omac.journal.spool import Spool
     from omac.tools.sandbox_policy import Plan
 else:
@@ -40,6 +41,8 @@ class Inspecting:
         self._record = record_of(name, plan.layouts.values(), time.time_ns(), fence=bool(plan.policy.fence))
         self._pending = Pending(plan.state, self._inspect)
         self.findings: list[str] = []
+        self._watch: Watch | None = None
+        self._found_before: list[str] = []
 
     def begin(self) -> bool:
         """Put the launch on record. False where something was inspected first: there may be something else now than
@@ -48,7 +51,7 @@ class Inspecting:
 
     def note(self) -> None:
         """Record what is there; nothing that the end needs is loaded later. Raises OSError."""
-        from omac.adapters.git import look
+        from omac.adapters.git import look, watch  # noqa: F401  # the watch is loaded here as well
 
         record = self._record
         self._pending.complete(record, look.note(record.projects, record.folders, record.began_ns))
@@ -57,15 +60,25 @@ class Inspecting:
         """Record the process that the sandbox began with. Raises OSError."""
         self._pending.begun(self._record, pid)
 
+    def watch(self) -> None:
+        """Set aside what must not wait for the end, from now on."""
+        from omac.adapters.git.quarantine import Quarantine
+        from omac.adapters.git.watch import Watch
+
+        self._watch = Watch(self._record, Quarantine(self._state, self._record.name))
+        self._watch.start()
+
     def end(self) -> list[str]:
         """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
         Refusal."""
+        if self._watch is not None:
+            self._found_before = [f"{finding}, while it ran" for finding in self._watch.end()]
         if not self._pending.end(self._record):
             self._say("another launch still runs there: when that one ends, what this one left is inspected")
         return self.findings
 
     def _inspect(self, records: list[Record]) -> None:
-        self.findings = inspect(records, self._record.name, self._state, self._say)
+        self.findings = inspect(records, self._record.name, self._state, self._say, self._found_before)
         others = [record for record in records if record is not self._record]
         _recorded(others, self.findings, self._spool())
 
@@ -91,9 +104,11 @@ def inspect_all_due(environment: Mapping[str, str], say: Callable[[str], None]) 
         inspect_due(state, say, lambda: Spool(spool_of(state, journal_in_use(state, environment))))
 
 
-def inspect(records: list[Record], name: str, state: str, say: Callable[[str], None]) -> list[str]:
-    """Inspect what launches have left; what was found, a line each. `name` is that of the folder for what is set
-    aside."""
+def inspect(
+    records: list[Record], name: str, state: str, say: Callable[[str], None], before: Sequence[str] = ()
+) -> list[str]:
+    """Inspect what launches have left; what was found, a line each, after what was found `before`. `name` is that of
+    the folder for what is set aside."""
     from omac.adapters.git import look
     from omac.adapters.git.quarantine import FOLDER, Quarantine
 
@@ -103,7 +118,7 @@ def inspect(records: list[Record], name: str, state: str, say: Callable[[str], N
     budget = Budget(look.SECONDS_MAX)
     with _interruptible(budget, say):
         found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget)
-        lines = [str(finding) for finding in found]
+        lines = [*before, *(str(finding) for finding in found)]
         lines += [f"{place}: {what}" for place, what in bring_home(whole.sessions, whole.narrowed)]
     _tell(lines, f"{state}/{FOLDER}/{name}", say)
     return lines

@@ -201,6 +201,7 @@ class Launch:
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
+        self._inspecting.watch()
 
     def _denied(self, refusal: Refusal) -> dict[str, object]:
         from omac.domain.redaction import redacted

@@ -13,6 +13,10 @@ from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Place, Rule
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.adapters.git.entry import Entry
+
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
@@ -47,14 +51,16 @@ class GitPlace(Place):
 
 
 class GitFolder:
-    """One git folder, in one inspection."""
+    """One git folder, in one inspection; `has_others`: it is one in which other files may lie, as a bare one in a
+    worktree is."""
 
-    def __init__(self, inspection: Inspection, git: str, folder: Folder) -> None:
+    def __init__(self, inspection: Inspection, git: str, folder: Folder, *, has_others: bool = False) -> None:
         self._inspection = inspection
         self._baseline = inspection.baseline
         self._git = git
         self._role = folder.role
         self._only = folder.only
+        self._has_others = has_others
         self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, SHA1_BYTES)
 
     def inspect(self, folder: int) -> None:
@@ -64,6 +70,10 @@ class GitFolder:
             self._baseline.nodes[self._git] = node
         self._place.oid_bytes = self._oid_bytes(folder)
         self._folder(folder, self._git, "", GRAMMAR[self._role], 0)
+
+    def judge(self, folder: int, entry: Entry, path: str, within: str, node: Node) -> None:
+        """Judge one entry of an open folder in the git folder, and nothing in it. Raises Exhausted, OSError."""
+        self._entry(folder, entry, path, within, node, 0)
 
     def _oid_bytes(self, folder: int) -> int:
         """By the settings of the common folder, which for an admin folder were judged before."""
@@ -81,30 +91,37 @@ class GitFolder:
                 self._inspection.budget.spend()
                 self._entry(folder, entry, path, within, node, depth)
 
-    def _entry(self, folder: int, entry: os.DirEntry[str], path: str, within: str, node: Node, depth: int) -> None:
+    def _entry(self, folder: int, entry: Entry, path: str, within: str, node: Node, depth: int) -> None:
         name = entry.name
         here = f"{within}/{name}" if within else name
         if self._only and not within and name not in self._only:
             return
         child = node.child(name)
         if entry.is_dir(follow_symlinks=False):
+            if self._inspection.while_running:
+                return  # what is in it is judged when it appears
             if here == "worktrees" and self._role == WHOLE:
                 self._each_below(folder, name, f"{path}/{name}", self._admin)
             elif here == "modules":
                 self._each_below(folder, name, f"{path}/{name}", self._module)
+            elif self._has_others and not within and child is None:
+                return
             elif child is None or not child.is_folder:
                 self._stray(folder, entry, f"{path}/{name}", "is no folder that git keeps there")
             else:
                 self._enter(folder, entry, path, here, child, depth)
+        elif self._has_others and not within and child is None:
+            return
         elif not entry.is_file(follow_symlinks=False):
             kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
             self._stray(folder, entry, f"{path}/{name}", f"is {kind} among git's files")
         elif child is None or child.rule is None:
-            self._stray(folder, entry, f"{path}/{name}", "is no file that git keeps there")
+            if not self._inspection.while_running:
+                self._stray(folder, entry, f"{path}/{name}", "is no file that git keeps there")
         else:
             self._file(folder, entry, f"{path}/{name}", here, child.rule)
 
-    def _enter(self, folder: int, entry: os.DirEntry[str], path: str, here: str, child: Node, depth: int) -> None:
+    def _enter(self, folder: int, entry: Entry, path: str, here: str, child: Node, depth: int) -> None:
         full = f"{path}/{entry.name}"
         if here in _OPERATIONS:
             self._operation(full)
@@ -139,7 +156,7 @@ class GitFolder:
         finally:
             os.close(opened)
 
-    def _admin(self, folder: int, entry: os.DirEntry[str], path: str) -> None:
+    def _admin(self, folder: int, entry: Entry, path: str) -> None:
         """The admin folder of a linked worktree."""
         make_listable(entry.name, folder)
         opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
@@ -153,12 +170,12 @@ class GitFolder:
         finally:
             os.close(opened)
 
-    def _module(self, folder: int, entry: os.DirEntry[str], path: str) -> None:
+    def _module(self, folder: int, entry: Entry, path: str) -> None:
         """The git folder of a submodule, or a folder of such: the name of a submodule may have slashes."""
         make_listable(entry.name, folder)
         opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
         try:
-            if any(_there(opened, name) for name in _GIT_ENTRIES):
+            if any(is_there(opened, name) for name in _GIT_ENTRIES):
                 is_new = not self._inspection.is_first and path not in self._baseline.nodes
                 worktree = os.path.join(path, _worktree(opened) or ".")
                 GitFolder(self._inspection, path, Folder(WHOLE, os.path.realpath(worktree), path)).inspect(opened)
@@ -175,10 +192,10 @@ class GitFolder:
         elif path not in self._baseline.operations:
             self._inspection.report(path, "is an operation that was begun and not finished")
 
-    def _file(self, folder: int, entry: os.DirEntry[str], path: str, here: str, rule: Rule) -> None:
+    def _file(self, folder: int, entry: Entry, path: str, here: str, rule: Rule) -> None:
         """Judge a regular file by the rule of its place."""
         first = self._inspection.is_first
-        if rule.writer == AGENT and not rule.judge:
+        if rule.writer == AGENT and (not rule.judge or self._inspection.while_running):
             return
         if rule.writer == AGENT and rule.otherwise != REPORT and here.partition("/")[0] not in _OPERATIONS:
             if first:
@@ -194,7 +211,7 @@ class GitFolder:
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
             self._changed(folder, entry, path, here, rule, content)
 
-    def _changed(self, folder: int, entry: os.DirEntry[str], path: str, here: str, rule: Rule, content: bytes) -> None:
+    def _changed(self, folder: int, entry: Entry, path: str, here: str, rule: Rule, content: bytes) -> None:
         """Judge what is not as it was."""
         from omac.domain.git.judges import JUDGES, PATH_JUDGES, replaces_objects
 
@@ -213,7 +230,7 @@ class GitFolder:
             what = "names replacements of objects: git log --no-replace-objects shows the real ones"
             self._inspection.report(path, what)
 
-    def _stray(self, folder: int, entry: os.DirEntry[str], path: str, what: str) -> None:
+    def _stray(self, folder: int, entry: Entry, path: str, what: str) -> None:
         """What the grammar does not allow: noted at launch, set aside at the end unless it was there."""
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:
@@ -230,7 +247,7 @@ class GitFolder:
     def _act(
         self,
         folder: int,
-        entry: os.DirEntry[str],
+        entry: Entry,
         path: str,
         rule: Rule,
         content: bytes,
@@ -277,7 +294,8 @@ def _worktree(folder: int) -> str:
     return worktree_of(_content(folder, "config", 1 << 20) or b"")
 
 
-def _there(folder: int, name: str) -> bool:
+def is_there(folder: int, name: str) -> bool:
+    """Return whether an open folder has an entry of a name."""
     try:
         os.lstat(name, dir_fd=folder)
     except OSError:

@@ -107,15 +107,23 @@ class Finding:
 
 
 class Inspection:
-    """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`."""
+    """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`, or `while_running`:
+    then only what must not wait for the end is judged."""
 
     def __init__(
-        self, projects: tuple[str, ...], baseline: Baseline, budget: Budget, quarantine: Quarantine | None = None
+        self,
+        projects: tuple[str, ...],
+        baseline: Baseline,
+        budget: Budget,
+        quarantine: Quarantine | None = None,
+        *,
+        while_running: bool = False,
     ) -> None:
         self.projects = projects
         self.baseline = baseline
         self.budget = budget
         self.quarantine = quarantine
+        self.while_running = while_running
         self.findings: list[Finding] = []
         self.unlisted = 0
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.git.dot_git import NO_REPOSITORY
 from omac.adapters.git.git_folder import DIRECTORY, GitFolder, put
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.stamp import node_of
-from omac.adapters.git.worktree_scan import NO_REPOSITORY, WorktreeScan
+from omac.adapters.git.worktree_scan import WorktreeScan
 from omac.domain.git.folder import WHOLE, Folder
 
 TYPE_CHECKING = False

@@ -10,18 +10,15 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git import pointers
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, make_listable, put
+from omac.adapters.git.dot_git import DotJudge
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, is_there, make_listable
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.adapters.git.watched import FILES, FOLDERS
-from omac.domain.confinement import below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.refusal import Refusal
 
-NO_REPOSITORY = b"gitdir: /dev/null/set-aside-by-omac\n"  # git stops here, and does not go on to a repository around it
-_MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}  # all three bits: git may take the folder for its own
+MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}  # all three bits: git may take the folder for its own
 _ALL_MARKS = 7
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 
@@ -54,6 +51,7 @@ class WorktreeScan:
         self._baseline = inspection.baseline
         self._project = project
         self._known = known
+        self._dots = DotJudge(inspection, known)
         self._since_ns = inspection.baseline.since_ns - MARGIN_NS
         self._levels: list[_Level] = []
 
@@ -79,15 +77,15 @@ class WorktreeScan:
 
     def _leave(self, level: _Level) -> None:
         if level.marks == _ALL_MARKS and level.path not in self._known:
-            self._bare(level)
+            judge_bare(self._inspection, level.folder, level.path)
         self._levels.pop()
         level.close()
 
     def _entry(self, level: _Level, entry: os.DirEntry[str]) -> None:
         name = entry.name
-        level.marks |= _MARKS.get(name, 0)
+        level.marks |= MARKS.get(name, 0)
         if len(name) == 4 and name.lower() == ".git":
-            self._dot(level, entry)
+            self._dots.judge(level.folder, level.path, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
         else:
@@ -155,74 +153,6 @@ class WorktreeScan:
                 what += f": {error.strerror}"
         self._inspection.report(f"{level.path}/{entry.name}", what)
 
-    def _dot(self, level: _Level, entry: os.DirEntry[str]) -> None:
-        """A `.git`, by any spelling."""
-        path = f"{level.path}/{entry.name}"
-        if path in self._known:
-            return
-        if entry.is_dir(follow_symlinks=False):
-            self._repository(level, entry, path)
-        elif entry.is_file(follow_symlinks=False):
-            self._pointer(level, entry, path)
-        else:
-            kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
-            self._disable(level, entry, path, f"is {kind} in place of a git folder")
-
-    def _repository(self, level: _Level, entry: os.DirEntry[str], path: str) -> None:
-        try:
-            make_listable(entry.name, level.folder)
-            folder = os.open(entry.name, DIRECTORY, dir_fd=level.folder)
-        except OSError as error:
-            self._disable(level, entry, path, f"cannot be inspected: {error.strerror}")
-            return
-        try:
-            known = self._baseline.nodes.get(path)
-            GitFolder(self._inspection, path, Folder(WHOLE, level.path, path)).inspect(folder)
-            if not self._inspection.is_first and known != node_of(os.fstat(folder)):
-                self._inspection.report(path, "is a nested repository that is new")
-        except Exhausted:
-            if not self._inspection.is_first:
-                self._disable(level, entry, path, "was not inspected: it takes too long")
-            raise
-        finally:
-            os.close(folder)
-
-    def _pointer(self, level: _Level, entry: os.DirEntry[str], path: str) -> None:
-        """A `.git` file: it leads to a git folder that is judged by itself, or nowhere."""
-        status = entry.stat(follow_symlinks=False)
-        if self._inspection.is_first:
-            self._baseline.strays[path] = stamp_of(status)
-            return
-        if self._baseline.strays.get(path) == stamp_of(status):
-            return
-        try:
-            target = os.path.realpath(pointers.target(path))
-        except Refusal:
-            self._disable(level, entry, path, "is new, and names no git folder in a way that git writes")
-            return
-        if not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
-            self._disable(level, entry, path, f"is new, and leads out of the project: {target}")
-            return
-        self._inspection.report(path, f"is new, and leads to {target}")
-
-    def _bare(self, level: _Level) -> None:
-        """A folder that git takes for its own when it is run there."""
-        known = self._baseline.nodes.get(level.path)
-        role = ADMIN if not os.path.lexists(f"{level.path}/objects") else WHOLE
-        GitFolder(self._inspection, level.path, Folder(role, level.path, level.path)).inspect(level.folder)
-        if not self._inspection.is_first and known != node_of(os.fstat(level.folder)):
-            self._inspection.report(level.path, "is a repository without a worktree, and new")
-
-    def _disable(self, level: _Level, entry: os.DirEntry[str], path: str, what: str) -> None:
-        """Set a `.git` aside and leave one that leads nowhere, so that git there finds no repository around it."""
-        status = entry.stat(follow_symlinks=False)
-        if self._inspection.is_first:
-            self._baseline.strays[path] = stamp_of(status)
-        elif self._baseline.strays.get(path) != stamp_of(status) and self._inspection.set_aside(
-            level.folder, entry.name, path, what
-        ):
-            put(level.folder, entry.name, NO_REPOSITORY)
-
     def _set_rest_aside(self) -> None:
         """The budget is spent: what was not reached is moved away unjudged, the folder that took so long first."""
         what = "was not inspected: there was too much in the project"
@@ -234,3 +164,20 @@ class WorktreeScan:
             path = f"{first.path}/{entry.name}"
             if entry.is_dir(follow_symlinks=False) and path not in self._known:
                 self._inspection.set_aside(first.folder, entry.name, path, what)
+
+
+def judge_bare(inspection: Inspection, folder: int, path: str) -> None:
+    """Judge an open folder if git takes it for its own when it is run there; other files may lie in it too.
+
+    Raises Exhausted, OSError.
+    """
+    marks = 0
+    for name, bits in MARKS.items():
+        marks |= bits if is_there(folder, name) else 0
+    if marks != _ALL_MARKS:
+        return
+    known = inspection.baseline.nodes.get(path)
+    role = WHOLE if is_there(folder, "objects") else ADMIN
+    GitFolder(inspection, path, Folder(role, path, path), has_others=True).inspect(folder)
+    if not inspection.is_first and known != node_of(os.fstat(folder)):
+        inspection.report(path, "is a repository without a worktree, and new")

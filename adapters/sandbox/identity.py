@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from omac.adapters.sandbox.syscall import call, words
+from omac.adapters.linux.syscall import call, words
 
 OPENAT2 = 437  # on every architecture
 RESOLVE_NO_SYMLINKS = 0x04
@@ -22,14 +22,16 @@ def status_without_links(path: str, root: int) -> os.stat_result:
 
     Raises OSError: ELOOP where a link stands in the way.
     """
-    descriptor = _opened(path.strip("/") or ".", root)
+    descriptor = opened_without_links(path, root)
     try:
         return os.fstat(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _opened(path: str, root: int) -> int:
+def opened_without_links(path: str, root: int) -> int:
+    """Return a descriptor (O_PATH) of an absolute path below the open folder `root`. Raises OSError, as before."""
+    path = path.strip("/") or "."
     try:
         return call(OPENAT2, root, os.fsencode(path) + b"\0", _HOW, len(_HOW))
     except OSError as problem:

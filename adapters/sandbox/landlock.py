@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 
-from omac.adapters.sandbox import syscall
+from omac.adapters.linux import syscall
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:

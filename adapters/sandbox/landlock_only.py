@@ -20,7 +20,8 @@ import os
 import stat
 import struct
 
-from omac.adapters.sandbox import landlock, seccomp, syscall
+from omac.adapters.linux import syscall
+from omac.adapters.sandbox import landlock, seccomp
 from omac.adapters.sandbox.stage import close_descriptors
 from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, below
 from omac.domain.refusal import Refusal

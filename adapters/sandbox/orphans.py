@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from omac.adapters.sandbox import syscall
+from omac.adapters.linux import syscall
 
 _SET_PDEATHSIG = 1
 _SET_CHILD_SUBREAPER = 36

@@ -2,8 +2,9 @@
 
 Removing one that another sandbox has pinned would unpin it there: a mount ends with the name it is mounted on, when
 that is removed in another mount namespace (unlink(2)). So every launch holds a lock together with all others, from
-before it looks at what is there until it ends. Each placeholder is listed before it is made, and whoever ends last
-removes all that are listed, also those of a launch that was killed.
+before it looks at what is there until it ends. Each placeholder is listed before it is made, and, with its device and
+inode, afterwards. Whoever ends last removes all that are listed and are still what they were, also those of a launch
+that was killed; no link is followed on the way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+from omac.adapters.sandbox.identity import opened_without_links
 from omac.domain.refusal import Refusal, look_at
 
 TYPE_CHECKING = False
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from omac.domain.confinement import Policy
 
 LOCK = "placeholders.lock"  # in the state directory
-LIST = "placeholders"  # beside it: lines of what is there, in hexadecimal, and of the content that a file was given
+LIST = "placeholders"  # beside it: lines of a path in hexadecimal, the content that a file was given, device and inode
 
 
 class Placeholders:
@@ -48,11 +50,13 @@ class Placeholders:
                 continue  # another sandbox was first
             content = entry.content if entry.made == "file" else None
             try:
-                self._list(entry.path, content)
+                self._list(entry.path, content, (0, 0))
                 if content is None:
                     os.mkdir(entry.path, 0o700)
                 else:
                     _write(entry.path, content)
+                made = os.lstat(entry.path)
+                self._list(entry.path, content, (made.st_dev, made.st_ino))
             except FileExistsError:
                 continue
             except OSError as problem:
@@ -72,9 +76,9 @@ class Placeholders:
         os.close(self._lock)
         self._lock = -1
 
-    def _list(self, path: str, content: bytes | None) -> None:
+    def _list(self, path: str, content: bytes | None, node: tuple[int, int]) -> None:
         kept = "-" if content is None else content.hex() + "."
-        line = f"{os.fsencode(path).hex()} {kept}\n".encode()
+        line = f"{os.fsencode(path).hex()} {kept} {node[0]} {node[1]}\n".encode()
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(f"{self._state}/{LIST}", flags, 0o600)
         try:
@@ -89,19 +93,41 @@ def _remove_listed(path: str) -> None:
             lines = file.read().splitlines()
     except (OSError, ValueError):
         return  # none was made
-    for line in reversed(lines):
+    listed: dict[str, tuple[str, tuple[int, int]]] = {}
+    for line in lines:
         try:
-            name, kept = line.split(" ")
-            placeholder = os.fsdecode(bytes.fromhex(name))
-            if kept == "-":
-                os.rmdir(placeholder)
-            else:
-                content = bytes.fromhex(kept.strip("."))
-                if _content(placeholder, len(content) + 1) == content:
-                    os.unlink(placeholder)
-        except (OSError, ValueError):
-            pass  # somebody has put something there, or taken it away
+            name, kept, device, inode = line.split(" ")
+            listed[name] = kept, (int(device), int(inode))
+        except ValueError:
+            continue  # cut off, or of an earlier omac
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name, (kept, node) in reversed(listed.items()):
+            try:
+                _remove(root, os.fsdecode(bytes.fromhex(name)), kept, node)
+            except (OSError, ValueError):
+                continue  # somebody has put something there, or taken it away
+    finally:
+        os.close(root)
     os.unlink(path)
+
+
+def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:
+    """Remove a placeholder that is what was made. Raises OSError."""
+    folder, _, name = path.rpartition("/")
+    parent = opened_without_links(folder, root)
+    try:
+        found = os.lstat(name, dir_fd=parent)
+        if node != (0, 0) and node != (found.st_dev, found.st_ino):
+            return
+        if kept == "-":
+            os.rmdir(name, dir_fd=parent)
+            return
+        content = bytes.fromhex(kept.strip("."))
+        if _content(parent, name, len(content) + 1) == content:
+            os.unlink(name, dir_fd=parent)
+    finally:
+        os.close(parent)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -112,8 +138,9 @@ def _write(path: str, content: bytes) -> None:
         os.close(descriptor)
 
 
-def _content(path: str, bytes_max: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+def _content(parent: int, name: str, bytes_max: int) -> bytes:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=parent)
     try:
         return os.read(descriptor, bytes_max)
     finally:

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from omac.adapters.sandbox import syscall
+from omac.adapters.linux import syscall
 
 NUMBERS = {"x86_64": {"getpid": 39, "write": 1, "dup3": 292}, "aarch64": {"getpid": 172, "write": 64, "dup3": 24}}
 NUMBER = NUMBERS[os.uname().machine]

@@ -1,0 +1,228 @@
+"""While a program runs: what must not wait for its end is set aside as soon as it appears.
+
+Rules
+
+1. The grammar is the same. Judged at once are links and odd files among git's own, files that only the host may change,
+   and each new `.git` in the worktree. What git itself changes all the time (refs, the index, objects) is judged at the
+   end, and so is whatever the table does not name: nothing of it is run by a mere `git status`.
+2. The program is there and can undo or repeat what it did. So this shortens the time in which the host's programs can
+   meet such a thing, and replaces nothing of the inspection at the end.
+3. Each thing is opened from the project downwards without following a link, and moved relative to its folder.
+4. Git's folders are watched first, then the worktree's, parents first, up to a bound; nothing waits for it.
+
+Source: inotify(7).
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import select
+import sys
+
+from omac.adapters.git.dot_git import DotJudge
+from omac.adapters.git.entry import FoundEntry
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder
+from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.worktree_scan import MARKS, judge_bare
+from omac.adapters.linux.syscall import call
+from omac.domain.git.folder import ADMIN, WHOLE, Folder
+from omac.domain.git.grammar import GRAMMAR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.adapters.git.launch_record import Record
+    from omac.adapters.git.quarantine import Quarantine
+
+WATCHES_MAX = 8192
+GATHER_S = 0.02  # changes come in bursts: they are judged together, this long after the first
+IDLE_S = 3600.0
+ENDS_WITHIN_S = 5.0
+_CALLS = {"x86_64": (294, 254), "aarch64": (26, 27)}  # inotify_init1, inotify_add_watch
+_IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_CREATE, _IN_Q_OVERFLOW = 0x8, 0x80, 0x100, 0x4000
+_IN_ONLYDIR, _IN_DONT_FOLLOW, _IN_ISDIR = 0x01000000, 0x02000000, 0x40000000
+_OF_A_WORKTREE = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
+_OF_GIT = _OF_A_WORKTREE | _IN_CLOSE_WRITE
+_HEAD_BYTES = 16  # of struct inotify_event before its name: wd, mask, cookie, len
+_READ_BYTES = 1 << 16
+_UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
+
+
+class Watch:
+    """The watch of one launch, in a thread of its own. Where the kernel has none, `start` does nothing."""
+
+    def __init__(self, record: Record, quarantine: Quarantine) -> None:
+        assert record.baseline is not None
+        self._projects = record.projects
+        self._folders = record.folders
+        self._inspection = Inspection(
+            record.projects, record.baseline, Budget(float("inf")), quarantine, while_running=True
+        )
+        self._watched: dict[int, str] = {}
+        self._inotify = -1
+        self._stop, self._stopped = -1, -1
+        self._ended = _thread.allocate_lock()
+
+    def start(self) -> None:
+        """Begin."""
+        init, self._add_watch = _CALLS.get(os.uname().machine, (0, 0))
+        try:
+            self._inotify = call(init, os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return
+        self._stopped, self._stop = os.pipe()
+        self._ended.acquire()
+        _thread.start_new_thread(self._run, ())
+
+    def end(self) -> list[Finding]:
+        """Stop, and return what was set aside."""
+        if self._inotify >= 0:
+            os.close(self._stop)
+            self._ended.acquire(timeout=ENDS_WITHIN_S)
+            os.close(self._inotify)
+            os.close(self._stopped)
+            self._inotify = -1
+        return [finding for finding in self._inspection.findings if finding.moved]
+
+    def _run(self) -> None:
+        try:
+            for git in self._folders:
+                self._watch(git)
+            for project in self._projects:
+                self._watch(project)
+            waiting = select.poll()
+            waiting.register(self._inotify, select.POLLIN)
+            waiting.register(self._stopped, select.POLLIN)
+            stopping = select.poll()
+            stopping.register(self._stopped, select.POLLIN)
+            while not any(descriptor == self._stopped for descriptor, _ in waiting.poll(IDLE_S * 1000)):
+                if stopping.poll(GATHER_S * 1000):
+                    return  # the end judges all of it
+                self._judge_all()
+        finally:
+            self._ended.release()
+
+    def _watch(self, path: str) -> None:
+        """Watch a folder and all in it, and judge what is there; git's own before the rest."""
+        waiting = [path]
+        while waiting and len(self._watched) < WATCHES_MAX and not self._is_stopped():
+            folder = waiting.pop(0)
+            root = self._git_of(folder)
+            if root and folder[len(root) + 1 :].partition("/")[0] in _UNWATCHED:
+                continue
+            try:
+                mask = _OF_GIT if root else _OF_A_WORKTREE
+                watch = call(self._add_watch, self._inotify, os.fsencode(folder) + b"\0", mask)
+                self._watched[watch] = folder
+                with os.scandir(folder) as scan:
+                    found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+            except OSError:
+                continue  # gone, or too many are watched
+            for name, is_folder in found:
+                self._judge(folder, name)
+                if is_folder and not (name == ".git" and folder in self._projects):
+                    waiting.insert(0 if name == ".git" else len(waiting), f"{folder}/{name}")
+
+    def _is_stopped(self) -> bool:
+        asked = select.poll()
+        asked.register(self._stopped, select.POLLIN)
+        return bool(asked.poll(0))
+
+    def _judge_all(self) -> None:
+        changed: dict[tuple[str, str], bool] = {}
+        for watch, mask, raw in self._events():
+            if mask & _IN_Q_OVERFLOW:
+                for path in (*self._folders, *self._projects):
+                    self._watch(path)
+            elif watch in self._watched and raw:
+                key = self._watched[watch], os.fsdecode(raw)
+                changed[key] = changed.get(key, False) or bool(mask & _IN_ISDIR)
+        for (folder, name), is_folder in changed.items():
+            self._judge(folder, name)
+            if is_folder:
+                self._watch(f"{folder}/{name}")
+
+    def _events(self) -> list[tuple[int, int, bytes]]:
+        found: list[tuple[int, int, bytes]] = []
+        while True:
+            try:
+                events = os.read(self._inotify, _READ_BYTES)
+            except OSError:  # there are no more
+                return found
+            at = 0
+            while at < len(events):
+                watch = int.from_bytes(events[at : at + 4], sys.byteorder, signed=True)
+                mask = int.from_bytes(events[at + 4 : at + 8], sys.byteorder)
+                length = int.from_bytes(events[at + 12 : at + _HEAD_BYTES], sys.byteorder)
+                name = events[at + _HEAD_BYTES : at + _HEAD_BYTES + length].rstrip(b"\0")
+                found.append((watch, mask, name))
+                at += _HEAD_BYTES + length
+
+    def _judge(self, folder: str, name: str) -> None:
+        """Judge one entry, by what it is now."""
+        root = self._git_of(folder)
+        is_dot = name.lower() == ".git"
+        if not root and not is_dot and name not in MARKS:
+            return
+        try:
+            opened = _opened(folder)
+        except OSError:
+            return
+        try:
+            entry = FoundEntry(name, os.lstat(name, dir_fd=opened))
+            if root:
+                self._judge_git(root, folder, opened, entry)
+            elif not is_dot:
+                judge_bare(self._inspection, opened, folder)
+            else:
+                DotJudge(self._inspection, frozenset(self._folders)).judge(opened, folder, entry)
+        except (OSError, Exhausted):
+            return  # it is gone, or something else is in its place: that has an event of its own
+        finally:
+            os.close(opened)
+
+    def _judge_git(self, root: str, folder: str, opened: int, entry: FoundEntry) -> None:
+        git, known = _innermost(root, folder, self._folders.get(root))
+        within = folder[len(git) + 1 :]
+        node = GRAMMAR[known.role]
+        for part in within.split("/") if within else ():
+            below = node.child(part)
+            if below is None:
+                return  # the folder itself is what should not be there
+            node = below
+        GitFolder(self._inspection, git, known).judge(opened, entry, folder, within, node)
+
+    def _git_of(self, path: str) -> str:
+        """The outermost git folder that a path lies in; empty: it lies in a worktree."""
+        for git in self._folders:
+            if path.startswith(f"{git}/") or path == git:
+                return git
+        at = path.find("/.git/")
+        return path[: at + 5] if at >= 0 else path if path.endswith("/.git") else ""
+
+
+def _innermost(git: str, folder: str, known: Folder | None) -> tuple[str, Folder]:
+    """The git folder that `folder` belongs to: that of a linked worktree or a submodule in `git`, or `git` itself."""
+    found = known or Folder(WHOLE, os.path.dirname(git), git)
+    parts = folder[len(git) + 1 :].split("/") if folder != git else []
+    if len(parts) > 1 and parts[0] == "worktrees":
+        admin = f"{git}/worktrees/{parts[1]}"
+        return _innermost(admin, folder, Folder(ADMIN, "", git))
+    if parts and parts[0] == "modules":
+        for number in range(2, len(parts) + 1):
+            module = f"{git}/{'/'.join(parts[:number])}"
+            if os.path.lexists(f"{module}/HEAD") or os.path.lexists(f"{module}/config"):
+                return _innermost(module, folder, Folder(WHOLE, os.path.dirname(module), module))
+    return git, found
+
+
+def _opened(path: str) -> int:
+    """A folder, opened without following a link on the way. Raises OSError."""
+    here = os.open("/", DIRECTORY)
+    for part in path.strip("/").split("/"):
+        try:
+            below = os.open(part, DIRECTORY, dir_fd=here)
+        finally:
+            os.close(here)
+        here = below
+    return here

@@ -1,0 +1,124 @@
+"""adapters/git/watch.py: what must not wait for the end of a program is set aside soon after it appears."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from adapters.git.boxed import host, note
+from real_omac import eventually
+
+from adapters.git import layouts
+from omac.adapters.git.inspection import Finding
+from omac.adapters.git.launch_record import record_of
+from omac.adapters.git.layout import GitChoices, look
+from omac.adapters.git.quarantine import Quarantine
+from omac.adapters.git.watch import Watch
+
+WITHIN_S = 5.0  # of a machine that is busy; how long it takes is measured by the bench
+
+
+class Scene:
+    """A project that is watched."""
+
+    def __init__(self, base: Path, builder: layouts.Builder) -> None:
+        self.home = base / "home"
+        self.home.mkdir()
+        self.workdir = builder(base, self.home)
+        layout = look(str(self.workdir), GitChoices(), str(self.home))
+        record = record_of("launch", [layout], time.time_ns(), fence=True)
+        record.baseline = note(layout)
+        self._watch = Watch(record, Quarantine(f"{self.home}/state", "launch"))
+        self._watch.start()
+
+    def run(self, script: str) -> None:
+        host("sh", "-c", script, cwd=self.workdir, home=self.home)
+
+    def end(self) -> list[Finding]:
+        return self._watch.end()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path, layouts.plain)
+    yield made
+    made.end()
+
+
+def _is_pointer(path: Path) -> bool:
+    return path.is_file() and "set-aside" in path.read_text()
+
+
+# what it does, and when it is undone
+PLANTS: dict[str, tuple[str, Callable[[Path], bool]]] = {
+    "link": ("ln -s /etc/passwd .git/MERGE_MSG", lambda top: not os.path.lexists(top / ".git/MERGE_MSG")),
+    "link in refs": ("ln -s /etc .git/refs/heads/x", lambda top: not os.path.lexists(top / ".git/refs/heads/x")),
+    "link in a new folder": (
+        "mkdir -p .git/refs/heads/a/b; ln -s /etc .git/refs/heads/a/b/c",
+        lambda top: not os.path.lexists(top / ".git/refs/heads/a/b/c"),
+    ),
+    "FIFO": ("mkfifo .git/SQUASH_MSG", lambda top: not os.path.lexists(top / ".git/SQUASH_MSG")),
+    "hook": ("cp /bin/true .git/hooks/pre-commit", lambda top: not (top / ".git/hooks/pre-commit").exists()),
+    "settings": (
+        "git config core.fsmonitor evil",
+        lambda top: "evil" not in (top / ".git/config").read_text(),
+    ),
+    "nested settings": (
+        "git init -q n; git -C n config core.fsmonitor evil",
+        lambda top: "evil" not in (top / "n/.git/config").read_text(),
+    ),
+    "nested hook": (
+        "mkdir -p za/b; git init -q za/b/n; cp /bin/true za/b/n/.git/hooks/pre-commit",
+        lambda top: not (top / "za/b/n/.git/hooks/pre-commit").exists(),
+    ),
+    "moved there": (
+        "mkdir t; git init -q t/n; git config -f t/n/.git/config core.fsmonitor evil; mv t/n n",
+        lambda top: "evil" not in (top / "n/.git/config").read_text(),
+    ),
+    "pointer out": ("mkdir n; echo gitdir: /etc > n/.git", lambda top: _is_pointer(top / "n/.git")),
+    "link out": ("mkdir n; ln -s /etc n/.git", lambda top: _is_pointer(top / "n/.git")),
+    "bare": (
+        "git init -q --bare zb; git -C zb config core.fsmonitor evil",
+        lambda top: "evil" not in (top / "zb/config").read_text(),
+    ),
+    "module": (
+        "git init -q --bare .git/modules/m; git -C .git/modules/m config core.fsmonitor evil",
+        lambda top: "evil" not in (top / ".git/modules/m/config").read_text(),
+    ),
+    "worktree": (
+        "git worktree add -q w; echo /etc > .git/worktrees/w/commondir",
+        lambda top: not (top / ".git/worktrees/w/commondir").exists(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_set_aside_while_it_runs(name: str, scene: Scene) -> None:
+    """It is gone while the program still runs, and is told at the end."""
+    script, is_undone = PLANTS[name]
+    scene.run(script)
+    eventually(lambda: is_undone(scene.workdir), WITHIN_S, f"{name} is set aside")
+    assert scene.end()
+
+
+def test_ordinary_work_is_let_alone(scene: Scene) -> None:
+    """Commits, branches, a rebase, a clone, a worktree, a bare clone: nothing is moved."""
+    scene.run(
+        "mkdir d; echo 1 > d/f; ln -s f d/l; git add .; git commit -qm 1; git switch -qc side; echo 2 > d/f;"
+        "git commit -qam 2; git rebase -q main; git gc -q; git clone -q . n; git -C n commit -q --allow-empty -m x;"
+        "git clone -q --bare . b.git; git worktree add -q w; git -C w commit -q --allow-empty -m y; git stash list"
+    )
+    time.sleep(0.2)
+    assert scene.end() == []
+    assert host("git", "fsck", cwd=scene.workdir, home=scene.home) == ""
+
+
+def test_a_storm(scene: Scene) -> None:
+    """Folders that come and go as fast as they can end nothing, and what is planted among them is found."""
+    storm = "i=0; while [ $i -lt 300 ]; do mkdir -p s/$i/.git; mv s/$i s/x$i; rm -r s/x$i; i=$((i+1)); done"
+    with subprocess.Popen(["sh", "-c", storm], cwd=scene.workdir) as process:
+        scene.run("ln -s /etc .git/refs/heads/x")
+        process.wait(60)
+    eventually(lambda: not os.path.lexists(scene.workdir / ".git/refs/heads/x"), WITHIN_S, "the link is set aside")
