@@ -44,76 +44,80 @@ _ALIAS_OPTIONS = (
 _alias = _matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
 
 # By section; "*." before a name is any subsection. These take any value.
-_NAMES: dict[str, str] = {
-    "add": "ignoreerrors",
-    "am": "keepcr threeway",
-    "apply": "ignorewhitespace whitespace",
-    "author": "email name",
-    "blame": "blankboundary coloring date ignorerevsfile markignoredlines markunblamablelines showemail showroot",
-    "branch": "autosetupmerge autosetuprebase sort *.description *.gh-merge-base *.vscode-merge-base",
-    "checkout": "defaultremote guess thresholdforparallelism workers",
-    "column": "branch clean status tag ui",
-    "commit": "cleanup gpgsign status verbose",
-    "committer": "email name",
-    "core": "abbrev autocrlf bare bigfilethreshold checkstat commentchar commitgraph compression createobject"
-    " deltabasecachelimit eol filemode fscache hidedotfiles ignorecase logallrefupdates longpaths loosecompression"
-    " maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex quotepath"
-    " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks"
-    " trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
-    "diff": "algorithm autorefreshindex colormoved colormovedws context dirstat ignoresubmodules indentheuristic"
-    " interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth submodule suppressblankempty"
-    " worderegex wserrorhighlight",
-    "difftool": "prompt trustexitcode",
-    "extensions": "compatobjectformat noop objectformat preciousobjects refstorage relativeworktrees worktreeconfig",
-    "feature": "experimental manyfiles",
-    "fetch": "fsckobjects negotiationalgorithm output parallel prune prunetags recursesubmodules showforcedupdates"
-    " unpacklimit writecommitgraph",
-    "format": "pretty",
-    "gc": "auto autodetach autopacklimit bigpackthreshold cruftpacks logexpiry packrefs pruneexpire reflogexpire"
-    " reflogexpireunreachable rerereresolved rerereunresolved worktreepruneexpire writecommitgraph",
-    "grep": "column extendedregexp fullname linenumber patterntype threads",
-    "gui": "geometry wmstate",
-    "index": "recordendofindexentries recordoffsettable skiphash sparse threads version",
-    "init": "defaultbranch defaultobjectformat defaultrefformat",
-    "interactive": "singlekey",
-    "lfs": "*.access *.locksverify allowincompletepush concurrenttransfers locksverify repositoryformatversion",
-    "log": "abbrevcommit date decorate diffmerges excludedecoration follow graphcolors initialdecorationset showroot",
-    "maintenance": "*.enabled *.schedule auto autodetach strategy",
-    "merge": "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff log renamelimit renames"
-    " renormalize stat suppressdest verbosity verifysignatures",
-    "mergetool": "hideresolved keepbackup keeptemporaries prompt writetotemp",
-    "notes": "displayref mergestrategy rewriteref rewritemode",
-    "pack": "allowpackreuse compression deltacachelimit deltacachesize depth indexversion packsizelimit threads"
-    " usebitmaps usepathwalk usesparse window windowmemory writebitmaphashcache writebitmaplookuptable"
-    " writereverseindex",
-    "protocol": "version",
-    "pull": "ff rebase",
-    "push": "autosetupremote default followtags gpgsign negotiate recursesubmodules useforceifincludes",
-    "rebase": "abbreviatecommands autosquash autostash forkpoint instructionformat maxlabellength missingcommitscheck"
-    " rebasemerges reschedulefailedexec stat updaterefs",
-    "receive": "advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent"
-    " denydeletes denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit updateserverinfo",
-    "remote": "*.fetch *.followremotehead *.gh-resolved *.mirror *.prune *.prunetags *.push *.skipdefaultupdate"
-    " *.skipfetchall *.tagopt pushdefault",
-    "rerere": "autoupdate enabled",
-    "reset": "quiet",
-    "showbranch": "default",
-    "sparse": "expectfilesoutsideofpatterns",
-    "stash": "showincludeuntracked showpatch showstat",
-    "status": "aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash"
-    " showuntrackedfiles submodulesummary",
-    "submodule": "*.active *.branch *.fetchrecursesubmodules *.ignore *.shallow active alternateerrorstrategy fetchjobs"
-    " propagatebranches recurse",
-    "switch": "guess",
-    "tag": "gpgsign sort",
-    "transfer": "advertisesid fsckobjects hiderefs unpacklimit",
-    "uploadpack": "allowanysha1inwant allowfilter allowreachablesha1inwant allowrefinwant allowtipsha1inwant hiderefs"
-    " keepalive",
-    "user": "email name useconfigonly",
-    "versionsort": "suffix",
-    "worktree": "guessremote userelativepaths",
+_NAMES = """
+add: ignoreerrors
+am: keepcr threeway
+apply: ignorewhitespace whitespace
+author: email name
+blame: blankboundary coloring date ignorerevsfile markignoredlines markunblamablelines showemail showroot
+branch: autosetupmerge autosetuprebase sort *.description *.gh-merge-base *.vscode-merge-base
+checkout: defaultremote guess thresholdforparallelism workers
+column: branch clean status tag ui
+commit: cleanup gpgsign status verbose
+committer: email name
+core: abbrev autocrlf bare bigfilethreshold checkstat commentchar commitgraph compression createobject
+  deltabasecachelimit eol filemode fscache hidedotfiles ignorecase logallrefupdates longpaths loosecompression
+  maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex
+  quotepath repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex
+  symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace
+diff: algorithm autorefreshindex colormoved colormovedws context dirstat ignoresubmodules indentheuristic
+  interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth submodule
+  suppressblankempty worderegex wserrorhighlight
+difftool: prompt trustexitcode
+extensions: compatobjectformat noop objectformat preciousobjects refstorage relativeworktrees worktreeconfig
+feature: experimental manyfiles
+fetch: fsckobjects negotiationalgorithm output parallel prune prunetags recursesubmodules showforcedupdates
+  unpacklimit writecommitgraph
+format: pretty
+gc: auto autodetach autopacklimit bigpackthreshold cruftpacks logexpiry packrefs pruneexpire reflogexpire
+  reflogexpireunreachable rerereresolved rerereunresolved worktreepruneexpire writecommitgraph
+grep: column extendedregexp fullname linenumber patterntype threads
+gui: geometry wmstate
+index: recordendofindexentries recordoffsettable skiphash sparse threads version
+init: defaultbranch defaultobjectformat defaultrefformat
+interactive: singlekey
+lfs: *.access *.locksverify allowincompletepush concurrenttransfers locksverify repositoryformatversion
+log: abbrevcommit date decorate diffmerges excludedecoration follow graphcolors initialdecorationset showroot
+maintenance: *.enabled *.schedule auto autodetach strategy
+merge: autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff log renamelimit renames
+  renormalize stat suppressdest verbosity verifysignatures
+mergetool: hideresolved keepbackup keeptemporaries prompt writetotemp
+notes: displayref mergestrategy rewriteref rewritemode
+pack: allowpackreuse compression deltacachelimit deltacachesize depth indexversion packsizelimit threads
+  usebitmaps usepathwalk usesparse window windowmemory writebitmaphashcache writebitmaplookuptable
+  writereverseindex
+protocol: version
+pull: ff rebase
+push: autosetupremote default followtags gpgsign negotiate recursesubmodules useforceifincludes
+rebase: abbreviatecommands autosquash autostash forkpoint instructionformat maxlabellength missingcommitscheck
+  rebasemerges reschedulefailedexec stat updaterefs
+receive: advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent
+  denydeletes denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit
+  updateserverinfo
+remote: *.fetch *.followremotehead *.gh-resolved *.mirror *.prune *.prunetags *.push *.skipdefaultupdate
+  *.skipfetchall *.tagopt pushdefault
+rerere: autoupdate enabled
+reset: quiet
+showbranch: default
+sparse: expectfilesoutsideofpatterns
+stash: showincludeuntracked showpatch showstat
+status: aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash
+  showuntrackedfiles submodulesummary
+submodule: *.active *.branch *.fetchrecursesubmodules *.ignore *.shallow active alternateerrorstrategy
+  fetchjobs propagatebranches recurse
+switch: guess
+tag: gpgsign sort
+transfer: advertisesid fsckobjects hiderefs unpacklimit
+uploadpack: allowanysha1inwant allowfilter allowreachablesha1inwant allowrefinwant allowtipsha1inwant hiderefs
+  keepalive
+user: email name useconfigonly
+versionsort: suffix
+worktree: guessremote userelativepaths
+"""
+_SECTIONS = {
+    section: frozenset(names.split())
+    for section, _, names in (line.partition(": ") for line in _NAMES.replace("\n  ", " ").strip().splitlines())
 }
-_SECTIONS = {section: frozenset(names.split()) for section, names in _NAMES.items()}
 _COLOR = r"color\.(?:[a-z]+\.)?[a-z]+"
 # By whole key, for settings of which only some values are allowed.
 _VALUES: dict[str, Allowed] = {
