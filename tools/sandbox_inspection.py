@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from omac.adapters.git.inspection import Budget
+from omac.adapters.git.inspection import Budget, Finding
 from omac.adapters.git.launch_record import Record, merged, record_of
 from omac.adapters.git.layout import bring_home
 from omac.adapters.git.pending import Pending
@@ -28,6 +28,7 @@ else:
 RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
 LINES_MAX = 50
 LINE_CHARACTERS_MAX = 300
+SHORTEST_PATH = 40  # characters of a path that are shown in any case
 REST = "findings"  # a file beside what was set aside
 
 
@@ -42,7 +43,7 @@ class Inspecting:
         self._pending = Pending(plan.state, self._inspect)
         self.findings: list[str] = []
         self._watch: Watch | None = None
-        self._found_before: list[str] = []
+        self._found_before: list[Finding] = []
 
     def begin(self) -> bool:
         """Put the launch on record. False where something was inspected first: there may be something else now than
@@ -72,7 +73,7 @@ class Inspecting:
         """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
         Refusal."""
         if self._watch is not None:
-            self._found_before = [f"{finding}, while it ran" for finding in self._watch.end()]
+            self._found_before = self._watch.end()
         if not self._pending.end(self._record):
             self._say("another launch still runs there: when that one ends, what this one left is inspected")
         return self.findings
@@ -105,7 +106,7 @@ def inspect_all_due(environment: Mapping[str, str], say: Callable[[str], None]) 
 
 
 def inspect(
-    records: list[Record], name: str, state: str, say: Callable[[str], None], before: Sequence[str] = ()
+    records: list[Record], name: str, state: str, say: Callable[[str], None], before: Sequence[Finding] = ()
 ) -> list[str]:
     """Inspect what launches have left; what was found, a line each, after what was found `before`. `name` is that of
     the folder for what is set aside."""
@@ -118,10 +119,9 @@ def inspect(
     budget = Budget(look.SECONDS_MAX)
     with _interruptible(budget, say):
         found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget)
-        lines = [*before, *(str(finding) for finding in found)]
-        lines += [f"{place}: {what}" for place, what in bring_home(whole.sessions, whole.narrowed)]
-    _tell(lines, f"{state}/{FOLDER}/{name}", say)
-    return lines
+        found += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed)]
+    _tell([*before, *found], f"{state}/{FOLDER}/{name}", say)
+    return [str(finding) for finding in (*before, *found)]
 
 
 def first(findings: list[str]) -> list[str]:
@@ -149,17 +149,23 @@ def _recorded(records: list[Record], findings: list[str], spool: Spool) -> None:
         )  # fmt: skip
 
 
-def _tell(lines: list[str], folder: str, say: Callable[[str], None]) -> None:
+def _tell(findings: list[Finding], folder: str, say: Callable[[str], None]) -> None:
     """Say so much of it as somebody reads; all of it is in a file then."""
-    is_long = len(lines) > LINES_MAX or any(len(line) > LINE_CHARACTERS_MAX for line in lines)
-    for line in lines[:LINES_MAX]:
-        say(line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 1]}…")
+    is_long = len(findings) > LINES_MAX
+    for finding in findings[:LINES_MAX]:
+        line = str(finding)
+        if len(line) > LINE_CHARACTERS_MAX:
+            is_long = True
+            rest = len(line) - len(finding.path)
+            line = finding.line(max(SHORTEST_PATH, LINE_CHARACTERS_MAX - rest))[:LINE_CHARACTERS_MAX]
+        say(line)
     if is_long:
         os.makedirs(folder, 0o700, exist_ok=True)
         path = f"{folder}/{REST}"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.write("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
-        say(f"all {len(lines)} findings are in {path}")
+            for finding in findings:
+                file.write(f"{finding}\n".encode(errors="surrogateescape"))
+        say(f"all {len(findings)} findings are in {path}")
 
 
 class _interruptible:  # noqa: N801  # used as a statement: with _interruptible(...):

@@ -64,7 +64,7 @@ class DotJudge:
         """A `.git` file: it leads to a git folder that is judged by itself, or nowhere."""
         stamp = stamp_of(entry.stat(follow_symlinks=False))
         if self._inspection.is_first:
-            self._baseline.strays[path] = stamp
+            self._baseline.note(path, stamp)
             return
         if self._baseline.strays.get(path) == stamp:
             return
@@ -82,6 +82,6 @@ class DotJudge:
         """Set a `.git` aside and leave one that leads nowhere, so that git there finds no repository around it."""
         stamp = stamp_of(entry.stat(follow_symlinks=False))
         if self._inspection.is_first:
-            self._baseline.strays[path] = stamp
+            self._baseline.note(path, stamp)
         elif self._baseline.strays.get(path) != stamp and self._inspection.set_aside(parent, entry.name, path, what):
             put(parent, entry.name, NO_REPOSITORY)

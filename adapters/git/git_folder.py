@@ -199,7 +199,7 @@ class GitFolder:
             return
         if rule.writer == AGENT and rule.otherwise != REPORT and here.partition("/")[0] not in _OPERATIONS:
             if first:
-                self._baseline.strays[path] = stamp_of(entry.stat(follow_symlinks=False))
+                self._baseline.note(path, stamp_of(entry.stat(follow_symlinks=False)))
                 return
             if self._was_there(path, entry.stat(follow_symlinks=False)):
                 return
@@ -234,7 +234,7 @@ class GitFolder:
         """What the grammar does not allow: noted at launch, set aside at the end unless it was there."""
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:
-            self._baseline.strays[path] = stamp_of(status)
+            self._baseline.note(path, stamp_of(status))
         elif not self._was_there(path, status):
             self._inspection.set_aside(folder, entry.name, path, what)
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 ENTRIES_MAX = 20_000_000
 LOOK_EVERY = 1024  # entries between two looks at the clock
 DEPTH_MAX = 200
-CONTENTS_BYTES_MAX = 16 << 20  # of all that is noted at launch
+NOTED_BYTES_MAX = 32 << 20  # of all that is noted at launch, paths included: what is beyond counts as new
+_STAMP_BYTES = 64
 FINDINGS_MAX = 10_000
+PATH_CHARACTERS_MAX = 4096  # of a path in a finding
 
 
 class Exhausted(Exception):
@@ -72,7 +74,7 @@ class Baseline:
         self.contents: dict[str, bytes] = {}
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
-        self._room = CONTENTS_BYTES_MAX
+        self._room = NOTED_BYTES_MAX
 
     def add(self, other: Baseline, is_covered: Callable[[str], bool]) -> None:
         """Take over what another one says of paths that this one says nothing of."""
@@ -84,9 +86,22 @@ class Baseline:
 
     def keep(self, path: str, content: bytes) -> None:
         """Note the content of a file, while there is room."""
-        self._room -= len(content)
-        if self._room >= 0:
+        if self._has_room(len(path) + len(content)):
             self.contents[path] = content
+
+    def note(self, path: str, stamp: Stamp) -> None:
+        """Note that something is there, while there is room."""
+        if self._has_room(len(path)):
+            self.strays[path] = stamp
+
+    def note_obeyed(self, path: str, stamp: Stamp) -> None:
+        """Note a file that programs obey, while there is room."""
+        if self._has_room(len(path)):
+            self.obeyed[path] = stamp
+
+    def _has_room(self, size: int) -> bool:
+        self._room -= size + _STAMP_BYTES
+        return self._room >= 0
 
 
 class Finding:
@@ -95,7 +110,7 @@ class Finding:
     __slots__ = ("moved", "path", "what")
 
     def __init__(self, path: str, what: str, moved: str = "") -> None:
-        self.path = path
+        self.path = _shortened(path, PATH_CHARACTERS_MAX)
         self.what = what
         self.moved = moved
 
@@ -103,7 +118,19 @@ class Finding:
         return f"Finding({self.path!r}, {self.what!r}, {self.moved!r})"
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.what}" + (f"; set aside as {self.moved}" if self.moved else "")
+        return self.line(PATH_CHARACTERS_MAX)
+
+    def line(self, path_characters_max: int) -> str:
+        """Return it as a line in which the path is cut, in its middle, to so many characters."""
+        end = f"; set aside as {self.moved}" if self.moved else ""
+        return f"{_shortened(self.path, path_characters_max)}: {self.what}{end}"
+
+
+def _shortened(path: str, characters_max: int) -> str:
+    if len(path) <= characters_max:
+        return path
+    kept = characters_max // 2 - 1
+    return f"{path[:kept]}…{path[-kept:]}"
 
 
 class Inspection:

@@ -18,6 +18,7 @@ A session that was killed leaves its copy; the next one in this worktree brings 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 FOLDER = "omac-refs-"
 BYTES_MAX = 64 << 20
 LOOSE_MAX = 50_000  # loose refs that are read
+LOGS_MAX = 500  # that are kept open meanwhile; what git adds to others stays
 COMMANDS_MAX = 10_000  # of changes to refs in one session: each may cost a start of git
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
@@ -281,22 +283,61 @@ def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, st
         return []
     if len(commands) > COMMANDS_MAX:
         return [(f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of it is brought home")]
-    logs = {f"{common}/logs/{name}": _size(f"{common}/logs/{name}") for name, _ in commands}
+    logs = _logs(common, [name for name, _ in commands])
     told = []
     if _git(common, [command for _, command in commands]) != "":
         for name, command in commands:
             if complaint := _git(common, [command]):
                 told.append((name, f"could not be changed as inside: {complaint}"))
-    for path, size in logs.items():
-        if size is not None and _size(path) not in (None, size):
-            os.truncate(path, size)
+    _cut_off(logs)
     return told
 
 
-def _size(log: str) -> int | None:
-    """The size of a log, None where there is no such file."""
-    mode = mode_of(log)
-    return os.lstat(log).st_size if stat.S_ISREG(mode) else None
+def _logs(common: str, names: list[str]) -> list[tuple[int, int]]:
+    """The logs of refs, and that of the main worktree's HEAD: an open descriptor and the size of each."""
+    found = []
+    for name in ("HEAD", *names):
+        descriptor = -1
+        try:
+            descriptor = _opened_log(common, f"logs/{name}")
+            found.append((descriptor, os.fstat(descriptor).st_size))
+        except OSError:
+            continue  # there is none
+        if len(found) >= LOGS_MAX:
+            break
+    return found
+
+
+def _opened_log(common: str, path: str) -> int:
+    """A file below the common folder, opened without following a link. Raises OSError: it is none, or no file."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    here = os.open(common, flags)
+    *folders, name = path.split("/")
+    for folder in folders:
+        try:
+            below = os.open(folder, flags, dir_fd=here)
+        finally:
+            os.close(here)
+        here = below
+    try:
+        opened = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+    finally:
+        os.close(here)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "no file", path)
+    return opened
+
+
+def _cut_off(logs: list[tuple[int, int]]) -> None:
+    for descriptor, size in logs:
+        try:
+            if os.fstat(descriptor).st_size > size:
+                os.ftruncate(descriptor, size)
+        except OSError:
+            pass  # the entry stays: it is true
+        finally:
+            os.close(descriptor)
 
 
 def _git(common: str, commands: list[str]) -> str:

@@ -124,7 +124,7 @@ class WorktreeScan:
             return
         stamp = stamp_of(status)
         if self._inspection.is_first:
-            self._baseline.obeyed[path] = stamp
+            self._baseline.note_obeyed(path, stamp)
         elif self._baseline.obeyed.get(path) != stamp:
             if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
                 what = f"is {kind_of(status.st_mode)}, which can keep a program waiting that opens it"

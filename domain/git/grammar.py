@@ -127,6 +127,7 @@ _OF_A_WORKTREE = [
     Rule("rebase-apply", kind=FOLDER),
     Rule("rebase-apply/git-rebase-todo", "todo", bytes_max=TODO_BYTES_MAX, mend="todo_without_commands"),
     Rule("rebase-apply/{number}"),
+    Rule("rebase-apply/patch-merge-index", "index", bytes_max=INDEX_BYTES_MAX),
     *_texts("rebase-apply/", "abort-safety final-commit info keep msg msg-clean messageid no-message-id patch quiet"),
     *_texts(
         "rebase-apply/", "rebasing applying scissors sign threeway utf8 dirtyindex quoted-cr empty original-commit"
@@ -186,7 +187,7 @@ _OF_A_REPOSITORY = [
     Rule("info/grafts", "", NOBODY, RESTORE),
     Rule("hooks", kind=FOLDER),
     Rule("hooks/{sample}"),
-    Rule("hooks/*", "", NOBODY, RESTORE),
+    Rule("hooks/*", "hook", NOBODY, RESTORE),
     Rule("branches", kind=FOLDER),
     Rule("branches/*", "", NOBODY, RESTORE),
     Rule("remotes", kind=FOLDER),

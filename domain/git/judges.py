@@ -118,6 +118,7 @@ JUDGES: dict[str, Judge] = {
     "conflicts": conflicts,
     "fetched": _plain(refs.fetched_problem),
     "gitdir": gitdir,
+    "hook": _changing(operations.hook_problem),
     "head": _plain(refs.head_problem),
     "index": index,
     "log": _plain(refs.log_problem),

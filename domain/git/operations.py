@@ -38,6 +38,16 @@ _APPLY_WORD = (
     rb"-3|--3way|-[pC]\d+|--whitespace=(?:nowarn|warn|fix|error|error-all|strip)|--ignore-(?:space-change|whitespace)"
     rb"|--keep-cr|--no-keep-cr"
 )
+_STRATEGY_OPTION = (  # of ort and recursive, but for `subtree=`, which names a place
+    rb"ours|theirs|patience|renormalize|no-renormalize|no-renames|subtree|find-renames(?:=\d{1,3}%?)?"
+    rb"|rename-threshold=\d{1,3}%?|diff-algorithm=(?:patience|minimal|histogram|myers)"
+    rb"|ignore-(?:space-change|all-space|space-at-eol|cr-at-eol)"
+)
+_QUOTED = rb"\"(?:[^\"$`\\]|\\n)*\""
+_LFS_HOOK = (  # that `git lfs install` writes
+    rb"#!/bin/sh\ncommand -v git-lfs >/dev/null 2>&1 \|\| \{ (?:echo|printf) >&2 %s(?: %s)?; exit 2; \}\n"
+    rb"git lfs (?:pre-push|post-checkout|post-commit|post-merge) \"\$@\"\n?"
+) % (_QUOTED, _QUOTED)
 _CONFLICT = rb"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[0-9]{1,4})?\t([^\0]+)\0"
 _BISECT_TERMS = rb"[a-z0-9-]+\n[a-z0-9-]+\n?"
 _QUOTED_WORDS = rb"(?:[ \t]*'(?:[^']|'\\''|'\\!')*')*\s*"
@@ -45,7 +55,8 @@ _REF_LINE = rb"%s\n?" % _REF
 _NAMES_LINE = rb"%s(?: %s)?" % (_REF, _REF)
 _OPTIONS = frozenset(
     "no-commit edit allow-empty allow-empty-message drop-redundant-commits keep-redundant-commits signoff record-origin"  # noqa: SIM905
-    " allow-ff mainline gpg-sign allow-rerere-auto default-msg-cleanup commit-use-reference strategy".split()
+    " allow-ff mainline gpg-sign allow-rerere-auto default-msg-cleanup commit-use-reference strategy"
+    " strategy-option".split()
 )
 
 
@@ -74,8 +85,9 @@ def strategy_problem(content: bytes, before: bytes) -> str:
 
 
 def strategy_options_problem(content: bytes, before: bytes) -> str:
-    """Options for a strategy: none, or those that were there."""
-    return "" if not content.strip() or content == before else "has options for a strategy"
+    """Options for a strategy, as words of a shell: those of git's own strategies, or what was there."""
+    fine = re.fullmatch(rb"(?:[ \t]*'?(?:--)?(?:%s)'?)*\s*" % _STRATEGY_OPTION, content)
+    return "" if fine or content == before else "has other options for a strategy"
 
 
 def author_problem(content: bytes, before: bytes) -> str:
@@ -108,9 +120,16 @@ def options_problem(content: bytes, before: bytes) -> str:
             return f"sets {key[:100]}"
         if name == "strategy" and value.encode(errors="surrogateescape") not in STRATEGIES:
             return "names a strategy that is not git's own"
+        if name == "strategy-option" and not re.fullmatch(_STRATEGY_OPTION, value.encode(errors="surrogateescape")):
+            return "has other options for a strategy"
         if name == "gpg-sign" and not re.fullmatch(_SIGNING, value.encode(errors="surrogateescape")):
             return "has more than an option for signing"
     return ""
+
+
+def hook_problem(content: bytes, before: bytes) -> str:
+    """A hook: none but those of git-lfs, which run git-lfs and nothing else."""
+    return "" if content == before or re.fullmatch(_LFS_HOOK, content) else "is new or changed"
 
 
 def conflicts_problem(content: bytes, before: bytes) -> str:
