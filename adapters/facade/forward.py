@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from omac.adapters.facade.cookies import confined
 from omac.adapters.http.http1 import Fields, RequestHead, ResponseHead, options_of, whole_answer
 from omac.domain.refusal import Refusal
 
@@ -30,6 +31,10 @@ _HOP_BY_HOP = frozenset(
 )
 # written by us, or a claim of the client about the way here
 _OURS_UPSTREAM = frozenset((b"content-length", b"expect", b"forwarded", b"host"))
+# of an answer: they concern the whole host, and so every skill
+_OF_THE_HOST = frozenset(
+    (b"alt-svc", b"clear-site-data", b"service-worker-allowed", b"set-cookie2", b"strict-transport-security")
+)
 
 
 def upstream_head(head: RequestHead, path: str, *, port: int, mount: str, token: str) -> bytes:
@@ -58,10 +63,13 @@ def upstream_head(head: RequestHead, path: str, *, port: int, mount: str, token:
     return b"".join(lines)
 
 
-def client_head(response: ResponseHead, request: RequestHead) -> tuple[bytes, Delivery]:
+def client_head(
+    response: ResponseHead, request: RequestHead, path: str, *, mount: str, token: str
+) -> tuple[bytes, Delivery]:
     """The response head for the client, and how the body must be delivered behind it (RFC 9112 section 6.3).
 
-    A body of unknown length goes in chunks to an HTTP/1.1 client and ends with the connection for HTTP/1.0.
+    A body of unknown length goes in chunks to an HTTP/1.1 client and ends with the connection for HTTP/1.0. Cookies are
+    confined to the mount, `path` being the requested path below it; the skill does not speak for omac or for the host.
     """
     delivery = _delivery(response, request)
     named = options_of(response.headers, b"connection")
@@ -74,8 +82,14 @@ def client_head(response: ResponseHead, request: RequestHead) -> tuple[bytes, De
         if lower == b"content-length":
             if response.status == 204:  # RFC 9110 section 8.6 forbids it there
                 continue
-        elif lower in named:
+        elif lower in named or lower in _OF_THE_HOST or lower.replace(b"_", b"-").startswith(b"x-omac-"):
             continue
+        if lower == b"set-cookie":
+            folder = path.partition("?")[0].rpartition("/")[0]
+            cookie = confined(value, f"/{token}/{mount}".encode("ascii"), folder.encode("ascii"))
+            if cookie is None:
+                continue
+            value = cookie
         lines.append(b"%b: %b\r\n" % (name, value))
     if events:
         lines.append(b"X-Accel-Buffering: no\r\n")  # whoever stands before us must not hold events back either

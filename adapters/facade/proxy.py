@@ -197,7 +197,8 @@ class Exchange:
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)
-        pending, self._delivery = client_head(response, self._head)
+        mount = self._way.mount
+        pending, self._delivery = client_head(response, self._head, self._path, mount=mount, token=self._token)
         self._answering = True
         data = upstream.take_ahead()
         while True:

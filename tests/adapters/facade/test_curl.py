@@ -114,3 +114,17 @@ async def test_head_of_a_large_answer(build: Build, token: str, replies: Any) ->
     out = await curl("-I", url(house, token, "/big"), url(house, token, "/big"))
     assert out.count(b"Content-Length: 1000000\r\n") == 2
     assert (await house.gate.until("completed", 2))[2:] == (200, 0, 0)
+
+
+async def test_a_cookie_goes_to_no_other_skill(build: Build, token: str, replies: Any, tmp_path: Path) -> None:
+    """A skill that sets a cookie for the whole host gets it back, and its neighbour does not."""
+    seen: list[tuple[bytes, bytes]] = []
+    answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=1; Path=/; Domain=127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+    house = await build(replies(answer, seen))
+    jar = ("--cookie-jar", str(tmp_path / "jar"), "--cookie", str(tmp_path / "jar"), "--noproxy", "*")
+    await curl(*jar, url(house, token, "/login"))
+    await curl(*jar, url(house, token, "/page"))
+    assert b"Cookie: sid=1\r\n" in seen[1][0]
+    trace = await curl(*jar, "--trace-ascii", "-", url(house, token, "/page").replace("/fast/", "/other/"))
+    assert b"/other/page" in trace
+    assert b"Cookie: sid" not in trace

@@ -83,7 +83,7 @@ def test_the_token_never_leaves_in_referer(referer: str, seen: list[str]) -> Non
 def answer(*fields: str, line: str = "HTTP/1.1 200 OK", to: RequestHead | None = None) -> tuple[list[str], str]:
     to = to or request()
     response = parse_response_head("\r\n".join([line, *fields, "", ""]).encode("latin-1"), to.method)
-    head, delivery = client_head(response, to)
+    head, delivery = client_head(response, to, "/a?b", mount="fast", token=TOKEN)
     assert head.endswith(b"\r\n\r\n")
     return head[:-4].decode("latin-1").split("\r\n"), delivery
 
@@ -95,6 +95,25 @@ def test_hop_by_hop_fields_of_an_answer_are_dropped() -> None:
     )
     assert head == ["HTTP/1.1 200 OK", "Content-Length: 3", "ETag: x"]
     assert delivery == "length"
+
+
+def test_a_skill_speaks_neither_for_omac_nor_for_the_host() -> None:
+    """A client that reads X-Omac-Reason reads omac; what concerns all of the host is not one skill's to say."""
+    forged = ("X-Omac-Reason: pending-credentials", "x-omac-x: 1", "X_Omac_Reason: revoked")
+    of_the_host = (
+        'Alt-Svc: h2="evil:443"',
+        "Service-Worker-Allowed: /",
+        'Clear-Site-Data: "cookies"',
+        "Set-Cookie2: a=b",
+    )
+    head, _ = answer(*forged, *of_the_host, "Content-Length: 0", "X-Omacs: 1")
+    assert head == ["HTTP/1.1 200 OK", "Content-Length: 0", "X-Omacs: 1"]
+
+
+def test_cookies_are_confined_to_the_mount() -> None:
+    """Each Set-Cookie is rewritten by itself; one that demands the whole host is dropped."""
+    head, _ = answer("Set-Cookie: a=1; Path=/; Domain=127.0.0.1", "set-cookie: __Host-b=2; Secure; Path=/")
+    assert [line for line in head if "ookie" in line] == ["Set-Cookie: a=1; Path=/s3cr3t/fast"]
 
 
 def test_a_body_of_unknown_length_is_chunked_or_ends_with_the_connection() -> None:

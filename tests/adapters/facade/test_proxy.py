@@ -628,7 +628,7 @@ async def test_a_fault_in_one_connection_is_reported_and_no_more(
     """A bug ends its own exchange, is logged without what it quotes, and the next client is served."""
     house = await build(replies(OK))
 
-    def fault(*_: object) -> None:
+    def fault(*_: object, **_named: object) -> None:
         raise KeyError(f"/{token}/fast")
 
     client = await house.client()

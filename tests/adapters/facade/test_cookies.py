@@ -1,0 +1,73 @@
+"""A cookie reaches the skill that set it, and no other."""
+
+import http.cookiejar
+import urllib.request
+from email.message import Message
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.adapters.facade.cookies import confined
+
+PREFIX = b"/s3cr3t/fast"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"a=1", b"a=1; Path=/s3cr3t/fast/sub"),
+        (b"a=1; Path", b"a=1; Path=/s3cr3t/fast/sub"),
+        (b"a=1; Path=x", b"a=1; Path=/s3cr3t/fast/sub"),
+        (b"a=1;Path=/", b"a=1; Path=/s3cr3t/fast"),
+        (b"a=1; path = /b ; HttpOnly", b"a=1; HttpOnly; Path=/s3cr3t/fast/b"),
+        (b"a=1; PATH=/b; Path=/", b"a=1; Path=/s3cr3t/fast"),
+        (b"a=1; Path=/fast/b", b"a=1; Path=/s3cr3t/fast/b"),
+        (b"a=1; Path=/fast", b"a=1; Path=/s3cr3t/fast"),
+        (b"a=1; Path=/faster", b"a=1; Path=/s3cr3t/fast/faster"),
+        (b"a=1; Path=/s3cr3t/fast/b", b"a=1; Path=/s3cr3t/fast/b"),
+        (b"a=1; Path=/s3cr3t/other", b"a=1; Path=/s3cr3t/fast/s3cr3t/other"),
+        (b"a=1; Domain=127.0.0.1; Secure; dOMAIN=.localhost", b"a=1; Secure; Path=/s3cr3t/fast/sub"),
+        (b"a=1; Max-Age=5; SameSite=Lax; Path=/", b"a=1; Max-Age=5; SameSite=Lax; Path=/s3cr3t/fast"),
+        (b"__Secure-a=1; Secure; Path=/", b"__Secure-a=1; Secure; Path=/s3cr3t/fast"),
+        (b"__Host-a=1; Secure; Path=/", None),
+        (b" __hOST-a=1", None),
+    ],
+)
+def test_where_a_cookie_goes(value: bytes, expected: bytes | None) -> None:
+    """Path is the mount's or below it, Domain is gone, other attributes stay."""
+    assert confined(value, PREFIX, b"/sub") == expected
+
+
+def test_a_requested_path_adds_no_attribute() -> None:
+    """The client chooses the path that it requests; a semicolon in it ends no attribute."""
+    assert confined(b"a=1", PREFIX, b"/x;Domain=y") == b"a=1; Path=/s3cr3t/fast"
+
+
+def test_a_shared_skill_has_a_mount_of_two_parts() -> None:
+    """The prefix that such a skill sees has both."""
+    prefix = b"/s3cr3t/__global__/fast"
+    assert confined(b"a=1; Path=/__global__/fast/b", prefix, b"") == b"a=1; Path=/s3cr3t/__global__/fast/b"
+    assert confined(b"a=1; Path=/__global__/other", prefix, b"").endswith(
+        b"Path=/s3cr3t/__global__/fast/__global__/other"
+    )
+
+
+@given(st.text(st.sampled_from('a=;/ \t,"._-PpathDdomain'), max_size=60))
+def test_no_cookie_reaches_a_neighbour(attributes: str) -> None:
+    """A client that takes the rewritten cookie sends it to its own skill at most."""
+    value = confined(b"a=1;" + attributes.encode(), PREFIX, b"/sub")
+    assert value is not None
+    jar = http.cookiejar.CookieJar()
+
+    class Response:
+        def info(self) -> Message:
+            head = Message()
+            head["Set-Cookie"] = value.decode()
+            return head
+
+    jar.extract_cookies(Response(), urllib.request.Request("http://127.0.0.1:1/s3cr3t/fast/sub/x"))  # type: ignore[arg-type]
+    for path in ("/", "/s3cr3t", "/s3cr3t/", "/s3cr3t/other/x", "/s3cr3t/faster", "/0ther/fast/x"):
+        neighbour = urllib.request.Request(f"http://127.0.0.1:1{path}")
+        jar.add_cookie_header(neighbour)
+        assert not neighbour.has_header("Cookie"), (path, value)
