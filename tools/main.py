@@ -13,6 +13,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.tools import cache_cli, journal_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
 from omac.tools.invocation import Invocation, current, working_for
@@ -94,10 +95,18 @@ class _ToCaller(logging.Handler):
             print(self.format(record), file=current().stderr)
 
 
+class _Printable(logging.Formatter):
+    """Escapes control characters of a message: it can name what an agent made."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging names it so
+        """Format the line, without a traceback that follows it."""
+        return printable(super().formatMessage(record))
+
+
 @functools.cache
 def _warn_on_stderr() -> None:
     handler = _ToCaller(logging.WARNING)
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    handler.setFormatter(_Printable("%(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
 
 

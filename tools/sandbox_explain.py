@@ -6,7 +6,7 @@ import sys
 
 from omac.domain.confinement import COPY, LINK
 from omac.domain.digest import sha256_hex
-from omac.domain.printable import printable
+from omac.domain.printable import printable, printable_json
 from omac.journal.spool import encoded
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def explain(plan: Plan, json: bool) -> int:
     """Print every path, its access and the reason; the exit code."""
     if json:
-        _print(encoded(_document(plan)))
+        _print(printable_json(encoded(_document(plan))))
         return 0
     from shlex import join
 

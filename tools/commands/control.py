@@ -13,7 +13,7 @@ from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.adapters.linux.state import StateDir
 from omac.domain import ids
 from omac.domain.refusal import REASONS, Refusal
-from omac.tools.invocation import expanded, print_data
+from omac.tools.invocation import expanded, print_json
 from omac.tools.render import say, show_skills
 
 READ_TIMEOUT_S = 5.0
@@ -33,7 +33,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     if not answers:
         raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
     if as_json:
-        print_data(answers[0].decode())
+        print_json(msgspec.Raw(answers[0]))
         return 0
     for answer in answers:
         manifest = msgspec.json.decode(answer)

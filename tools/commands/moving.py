@@ -22,7 +22,7 @@ from omac.domain.values import shown
 from omac.services.finding import Search
 from omac.services.moving import Moved, Moving, Recorded, carry_out
 from omac.tools.choosing import Where, search_of
-from omac.tools.invocation import current, expanded, print_data
+from omac.tools.invocation import current, expanded, print_json
 from omac.tools.journals import read_if_any
 from omac.tools.opened import opened, stores_of
 from omac.tools.render import say
@@ -67,7 +67,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         refused = _carry_out(asked, moved, environment, clock)
     _tell(moved, refused)
     if asked.json:
-        print_data(_json(asked, search.workdir, moved, changed, refused))
+        print_json(_json(asked, search.workdir, moved, changed, refused))
     elif not moved.is_needed:
         say("nothing is left to take over" if groups else f"no old omac was here: nothing for {search.workdir}")
     elif changed:
@@ -207,8 +207,8 @@ def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
             say(f"  try: {command}", current().stderr)
 
 
-def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]) -> str:
-    told: dict[str, Any] = {
+def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]) -> dict[str, Any]:
+    return {
         "workdir": workdir,
         "dry_run": asked.dry_run,
         "changed": changed,
@@ -218,7 +218,6 @@ def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequ
             {"reason": one.reason, "error": one.message, "fix": one.fix} for one in (*moved.refusals, *refused)
         ],
     }
-    return msgspec.json.encode(told).decode()
 
 
 def _exit_code(moved: Moved, refused: Sequence[Refusal]) -> int:

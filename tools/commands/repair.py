@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from omac.adapters.linux import birth
 from omac.adapters.linux.state import StateDir
 from omac.domain.ids import HostId
@@ -16,7 +14,7 @@ from omac.journal.check import Finding
 from omac.journal.check import check as findings_of
 from omac.journal.repair import Repair
 from omac.projections.system import System
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_json
 from omac.tools.journals import mark_of
 from omac.tools.prompting import can_ask, confirm
 from omac.tools.render import say
@@ -61,9 +59,7 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     system = System()
     findings = findings_of(path, system.apply)
     if as_json:
-        print_data(
-            msgspec.json.encode({"path": path, "position": system.position, "findings": _data(findings)}).decode()
-        )
+        print_json({"path": path, "position": system.position, "findings": _data(findings)})
     elif findings:
         _show(findings)
         say(f"{_counted(findings)} in {path}", current().stderr)

@@ -6,7 +6,7 @@ import msgspec
 
 from omac.projections.status import Status
 from omac.tools.commands.control import ask
-from omac.tools.invocation import current, print_data
+from omac.tools.invocation import current, print_json
 from omac.tools.render import say, show_status
 from omac.tools.sandbox_inspection import inspect_all_due
 
@@ -18,7 +18,7 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     if answer is None:
         answer = _from_journal(journal_path, environment)
     if as_json:
-        print_data(answer.decode())
+        print_json(msgspec.Raw(answer))
     else:
         show_status(msgspec.json.decode(answer, type=Status))
     return 0

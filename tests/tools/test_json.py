@@ -1,0 +1,59 @@
+"""What `--json` prints of names that an agent chose: data for programs, and nothing that a terminal obeys."""
+
+import json
+import logging
+from io import StringIO
+
+from real_omac import Omac
+from real_sandbox import box
+
+from omac.tools.invocation import Invocation, working_for
+from omac.tools.main import _warn_on_stderr
+
+HOSTILE = "a\u009b31m\u202eb\u2028\u0085\x7f"  # C1 controls, a direction, line ends, DEL
+
+
+COMMANDS = (
+    "status --json",
+    "activate {} --json",
+    "list --json --workdir {}",
+    "approvals --json",
+    "audit --json",
+    "replay --at 5 --json",
+    "cache list --json",
+    "settings show --json",
+)
+
+
+def test_no_command_prints_what_a_terminal_obeys(omac: Omac) -> None:
+    """The name of a project comes back whole for a program that decodes it, escaped on the screen."""
+    project = omac.project(HOSTILE, "echo")
+    omac.approve(project)
+    omac.serve()
+    assert omac.run("activate", str(project)).status == 0
+    told = 0
+    for command in COMMANDS:
+        done = omac.run(*(word.format(project) for word in command.split()))
+        assert done.status == 0, done
+        assert [char for char in done.out if not char.isprintable() and char != "\n"] == [], command
+        told += sum(str(project) in json.dumps(json.loads(line), ensure_ascii=False) for line in done.out.splitlines())
+    assert told >= 2
+
+
+def test_explain_prints_nothing_a_terminal_obeys() -> None:
+    """Its JSON is written by an encoder of its own."""
+    with box() as mine:
+        hostile = mine.home / HOSTILE
+        hostile.mkdir(parents=True)
+        done = mine.host(*mine.omac("sandbox", "run", "--explain", "--json", "--workdir", str(hostile), "--", "true"))
+        assert done.out.rstrip("\n").isprintable()
+        assert json.loads(done.out)["workdir"] == str(hostile)
+
+
+def test_a_warning_is_shown_and_not_obeyed() -> None:
+    """What is logged can name what an agent made."""
+    _warn_on_stderr()
+    streams = StringIO(), StringIO()
+    with working_for(Invocation({}, None, *streams)):
+        logging.getLogger("omac.x").warning("%s is odd", HOSTILE)
+    assert streams[1].getvalue() == "omac.x: a\\x9b31m\\u202eb\\u2028\\x85\\x7f is odd\n"
