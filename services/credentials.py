@@ -6,6 +6,7 @@ Whoever changes credentials is the only one to do so from the request to the las
 is what was recorded in the end.
 """
 
+import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, TypeVar
@@ -275,5 +276,5 @@ async def _problem(work: Awaitable[None], told: str) -> tuple[Refusal, ...]:
 
 
 def _missing(spec: SidecarSpec, place: Place, names: Sequence[str], how: str) -> SecretsMissing:
-    fix = [f"omac secrets set {spec.skill} {name} {place.flags}" for name in names]
+    fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {place.flags}" for name in names]
     return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)

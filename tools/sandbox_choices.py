@@ -75,17 +75,17 @@ def choices_of(asked: Asked, host: Mapping[str, str], home: str, trees: list[str
     return found
 
 
-def refuse_links(path: str, links: list[tuple[str, str]], real: str, trees: list[str]) -> None:
+def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> None:
     """A link in a folder that an agent may change could lead anywhere by now: it is not followed.
 
-    `path` is as typed, `links` and `real` as of `trail`. Raises Refusal (unsafe-link).
+    `path` is as typed, `links` as of `trail`. Raises Refusal (unsafe-link).
     """
     for link, target in links:
         if any(below(link, tree) for tree in trees):
             raise Refusal(
                 "unsafe-link",
                 f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
-                fix=[look_at(link), f"{look_at(real)}  # name this, if it is what you mean"],
+                fix=[f"{look_at(link)}  # name where it leads, if that is what you mean"],
             )
 
 
@@ -93,7 +93,7 @@ def _resolved(paths: list[str], home: str, trees: list[str]) -> list[str]:
     found = []
     for path in paths:
         links, real = trail(unresolved(path, home))
-        refuse_links(path, links, real, trees)
+        refuse_links(path, links, trees)
         found.append(real)
     return found
 

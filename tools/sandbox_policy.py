@@ -262,7 +262,7 @@ def _trees(asked: Asked, home: str) -> list[str]:
     walked = [(path, flag, *trail(unresolved(path, home))) for path, flag in typed]
     trees = [real for _, _, _, real in walked]
     for path, flag, links, real in walked:
-        refuse_links(path, links, real, trees)
+        refuse_links(path, links, trees)
         if not os.path.isdir(real):
             reason: Reason = "not-a-directory" if os.path.lexists(real) else "directory-missing"
             raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[look_at(os.path.dirname(real))])

@@ -19,6 +19,7 @@ from omac.adapters.git import pointers
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
 from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below
+from omac.domain.refusal import quoted
 
 DEPTH_MAX = 12  # of submodules' names and nesting
 ADMINS_MAX = 200  # linked worktrees of one repository, whose files are pinned one by one
@@ -151,7 +152,8 @@ class Folders:
             place = os.path.normpath(os.path.join(f"{git}/objects", os.fsdecode(line)))
             if line and not line.startswith(b"#") and not below(place, pins.workdir):
                 self.warnings.append(
-                    f"{git} takes objects from {place}, which its word does not grant: omac sandbox run --read {place}"
+                    f"{alternates} takes objects from {place}, and grants nothing by that; "
+                    "if it was you who wrote that, grant the place with --read"
                 )
         if refs:
             pins.pin(f"{git}/refs/replace", "git: shows one object for another", made="folder")
@@ -181,7 +183,7 @@ class Folders:
         if os.path.realpath(path) != path:
             raise pointers.unsafe(
                 f"{why} names {path}, which passes through a symbolic link, so it could be led elsewhere",
-                f"git -C {workdir} config --show-origin --get-all {why}" if "." in why else f"readlink -f {path}",
+                f"git -C {quoted(workdir)} config --list --show-origin",
             )
         if not any(below(path, f"{git}/hooks") for git in self.whole):
             pins.pin(path, f"git: {why} names it", made=made)

@@ -16,7 +16,7 @@ from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identi
 from omac.adapters.git.tree import ENTRIES_MAX, walk
 from omac.domain.confinement import Entry, below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.refusal import Refusal
+from omac.domain.refusal import Refusal, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def _surroundings(workdir: str) -> list[str]:
         if mode_of(f"{parent}/.git"):
             return [
                 f"{workdir} is a folder of the repository {parent}, which is not granted: git finds none inside. "
-                f"For git: omac sandbox run --workdir {parent}"
+                f"For git: omac sandbox run --workdir {quoted(parent)}"
             ]
         if parent == os.path.dirname(parent):
             return []

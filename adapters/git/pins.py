@@ -12,6 +12,7 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.repository import mode_of
 from omac.domain.confinement import DENY, READ, WRITE, Entry, below
+from omac.domain.refusal import look_at
 
 
 class Pins:
@@ -49,7 +50,7 @@ class Pins:
         if stat.S_ISLNK(mode):
             raise pointers.unsafe(
                 f"{path} is a symbolic link, so it cannot be held in place",
-                f"readlink -f {path}  # put that in its place",
+                f"{look_at(path)}  # put the file or folder itself in its place",
             )
         return mode != 0 or made != ""
 

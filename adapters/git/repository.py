@@ -18,6 +18,7 @@ from omac.adapters.git import pointers
 from omac.adapters.git.pointers import unsafe
 from omac.domain.confinement import below
 from omac.domain.git import config
+from omac.domain.refusal import look_at, quoted
 
 PLAIN = "plain"  # `.git` is a folder of the worktree
 LINKED = "linked"  # `git worktree add`: an admin folder in another repository's common folder
@@ -51,14 +52,16 @@ def identify(root: str, workdir: str) -> Repository | None:
     if mode == 0:
         return Repository(BARE, root, "", root, root) if is_git_folder(root) else None
     if stat.S_ISLNK(mode):
-        raise unsafe(f"{dot} is a symbolic link", f"git -C {root} rev-parse --git-dir  # and say it in a file instead")
+        raise unsafe(
+            f"{dot} is a symbolic link; a file of one line, 'gitdir: FOLDER', may be in its place", look_at(dot)
+        )
     if stat.S_ISDIR(mode):
         _require_no_redirection(dot)
         return Repository(PLAIN, root, dot, dot, dot) if is_git_folder(dot) else None
     git = pointers.target(dot)
     require_real(git, dot)
     if not stat.S_ISDIR(mode_of(git)):
-        raise unsafe(f"{dot} names {git}, and there is no such folder", f"git -C {root} worktree repair")
+        raise unsafe(f"{dot} names {git}, and there is no such folder", f"git -C {quoted(root)} worktree repair")
     if os.path.lexists(f"{git}/commondir") and pointers.common(git) != git:
         return _linked(root, dot, git, workdir)
     if not is_git_folder(git):
@@ -106,7 +109,7 @@ def _linked(root: str, dot: str, admin: str, workdir: str) -> Repository:
     if owner != dot and os.path.realpath(owner) != dot:
         raise unsafe(
             f"{dot} names {admin}, which belongs to another worktree: its 'gitdir' says {owner}",
-            f"git -C {root} worktree repair  # if the worktree was moved by hand",
+            f"git -C {quoted(root)} worktree repair  # if the worktree was moved by hand",
         )
     return Repository(LINKED, root, dot, admin, common)
 
@@ -125,7 +128,7 @@ def _require_own_worktree(root: str, git: str) -> None:
         what = f"says {said}" if said else "names no worktree"
         raise unsafe(
             f"{root}/.git names the git folder {git}, but that one's core.worktree {what}, so it may be another's",
-            f"git --git-dir={git} config core.worktree {root}  # if it is this worktree's",
+            f"cat {quoted(f'{root}/.git')}  # if it is right, set core.worktree in the folder that it names",
         )
 
 
@@ -133,4 +136,4 @@ def _require_no_redirection(git: str) -> None:
     """A git folder of its own has no `commondir`, but for the one that omac holds its place with."""
     content = pointers.read(f"{git}/commondir", pointers.BYTES_MAX)
     if content is not None and content.strip() != b".":
-        raise unsafe(f"{git}/commondir makes git take its configuration from elsewhere", f"rm {git}/commondir")
+        raise unsafe(f"{git}/commondir makes git take its configuration from elsewhere", look_at(f"{git}/commondir"))

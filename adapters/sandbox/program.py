@@ -59,7 +59,10 @@ class Program:
         for path in self.withheld:
             around = governing(entries, path)
             if around is None or around.access not in (READ, WRITE):
-                found.append(f"{self.argv[0]} leads to {path}, which is not shown for that: --read {quoted(path)}")
+                found.append(
+                    f"{self.argv[0]} leads to {path}, which is not shown for that; "
+                    "if you installed it there, grant the folder with --read"
+                )
         return found
 
 

@@ -73,5 +73,5 @@ def _confirmed(loss: str, source: str, yes: bool) -> bool:
     if yes:
         return True
     if not can_ask():
-        raise Refusal("misuse", f"{loss}; nothing was changed", fix=[f"omac journal restore {source} --yes"])
+        raise Refusal("misuse", f"{loss}; nothing was changed", fix=[f"omac journal restore {quoted(source)} --yes"])
     return confirm("Put the backup in its place?")

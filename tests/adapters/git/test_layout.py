@@ -189,11 +189,13 @@ def test_worktree_that_was_moved_by_hand(tmp_path: Path, home: Path) -> None:
 
 
 def test_separate_git_folder_that_names_no_worktree(tmp_path: Path, home: Path) -> None:
-    """`git init --separate-git-dir` leaves no proof; the refusal says how to give one, and that works."""
+    """`git init --separate-git-dir` leaves no proof; a person who looked can give one, no command does it unseen."""
     layouts.history(tmp_path / "repo", home, "--separate-git-dir", str(tmp_path / "elsewhere"))
     with pytest.raises(Refusal) as caught:
         _look(tmp_path / "repo", home)
-    host("sh", "-c", caught.value.fix[0], cwd=tmp_path, home=home)
+    assert str(tmp_path / "elsewhere") in host("sh", "-c", caught.value.fix[0], cwd=tmp_path, home=home)
+    assert str(tmp_path / "elsewhere") not in caught.value.fix[0]
+    host("git", "config", "core.worktree", str(tmp_path / "repo"), cwd=tmp_path / "repo", home=home)
     assert _access(_look(tmp_path / "repo", home))[str(tmp_path / "elsewhere")] == WRITE
 
 
@@ -319,9 +321,10 @@ def test_hooks_run_inside_only_when_asked_for(
 
 
 def test_objects_of_another_repository(tmp_path: Path, home: Path) -> None:
-    """A clone that shares objects is not granted what it names, and the warning has the flag that would."""
+    """A clone that shares objects is not granted what it names, and the warning names it outside of any command."""
     layouts.plain(tmp_path, home)
     host("git", "clone", "-q", "--shared", "repo", "shared", cwd=tmp_path, home=home)
     layout = _look(tmp_path / "shared", home)
-    assert f"--read {tmp_path}/repo/.git/objects" in layout.warnings[0]
+    assert f"{tmp_path}/repo/.git/objects" in layout.warnings[0]
+    assert "--read /" not in layout.warnings[0]
     assert all(below(entry.path, str(tmp_path / "shared")) for entry in layout.entries)

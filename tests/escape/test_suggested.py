@@ -1,0 +1,80 @@
+"""The commands that omac suggests: none names a place on an agent's word, and a name is one word of them.
+
+Each plant is what an agent leaves; a person then launches again and pastes each command that is offered.
+"""
+
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from real_sandbox import FEWER_USERS, Box, Done, box
+
+NAME = "x;>pwned;$(>pwned) 'y"  # needs no program to be found
+SECRETS = "/.ssh"
+
+# name: (what an agent does in the project, what the person runs there)
+ODD = shlex.quote(NAME)
+ALTERNATES = "n/.git/objects/info/alternates"
+
+# name: (what an agent does in the project, what the person runs there)
+PLANTS = {
+    "alternates": (f"git init -q n; printf '%s\\n' ~/.ssh '/x;>pwned;#' > {ALTERNATES}", "true"),
+    "a pointer to nothing": (f"mkdir {ODD}; echo gitdir: /nowhere > {ODD}/.git", "true"),
+    "a link for a repository": (f"mkdir -p {ODD}; ln -s ~/.ssh {ODD}/.git", "true"),
+    "a commondir": (f"git init -q {ODD}; echo ~/.ssh > {ODD}/.git/commondir", "true"),
+    "hooks through a link": (
+        f'git init -q {ODD}; cd {ODD}; mkdir -p a/c; ln -s a b; git config core.hooksPath "$PWD/b/c"',
+        "true",
+    ),
+    "an interpreter": ("printf '#!%s/.ssh/id\\n' ~ > run; chmod +x run", "./run"),
+}
+
+
+@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's world, with something that no program is to be shown."""
+    with box(request.param) as made:
+        made.give(made.home / ".ssh" / "id", "secret", 0o700)
+        yield made
+
+
+def offered(done: Done) -> list[str]:
+    """The commands in what omac printed."""
+    lines = done.err.splitlines()
+    tried = [line.partition("try: ")[2] for line in lines if line.startswith("  try: ")]
+    return tried + [f"omac {line.rpartition(' omac ')[2]}" for line in lines if " omac " in line]
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_nothing_is_granted_on_an_agents_word(world: Box, name: str) -> None:
+    """Pasted into a shell, a suggestion runs nothing of the agent's and names no place that the agent chose."""
+    plant, command = PLANTS[name]
+    world.host("bash", "-c", plant)
+    done = world.run(command)
+    assert done.err, "omac has something to say"
+    assert "--read /" not in done.err
+    for suggestion in offered(done):
+        words = shlex.split(suggestion, comments=True)
+        assert not [word for word in words if SECRETS in word], suggestion
+        world.host("/bin/bash", "-c", suggestion, extra={"PATH": "/nowhere"})
+    assert not list(world.home.rglob("pwned"))
+
+
+@pytest.mark.parametrize("defect", ["a link", "a moved worktree", "above"])
+def test_a_projects_own_name_is_one_word(world: Box, defect: str) -> None:
+    """The twin: where it is the person's own project that is named, the command names it, whole."""
+    project = world.home / NAME
+    world.give(project / "sub" / "file")
+    if defect == "a link":
+        world.host("bash", "-c", "git init -q; mv .git ../real; ln -s ../real .git", cwd=project)
+    elif defect == "a moved worktree":
+        world.give(project / ".git", "gitdir: /nowhere\n")
+    else:
+        world.host("git", "init", "-q", cwd=project)
+        project /= "sub"
+    done = world.run("true", workdir=project)
+    (suggestion,) = offered(done)
+    words = shlex.split(suggestion, comments=True)
+    assert [word for word in words if word.startswith(str(world.home / NAME))], words
+    world.host("/bin/bash", "-c", suggestion, extra={"PATH": "/nowhere"})
+    assert not list(world.home.rglob("pwned"))
