@@ -58,7 +58,8 @@ class SkillFolders(Protocol):
     async def canonical(self, path: str, roots: Sequence[str]) -> str:
         """The canonical path of a directory under one of `roots` (canonical too).
 
-        Raises Refusal: bad-request, directory-missing, not-a-directory, outside-roots.
+        Raises Refusal: bad-request, directory-missing, not-a-directory (these three below the roots only, or for the
+        text alone), outside-roots, which is the same for whatever lies there.
         """
 
     async def discover(self, workdir: str, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:

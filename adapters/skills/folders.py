@@ -9,11 +9,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from omac.adapters.skills.canonical import PATH_BYTES_MAX, OutsideRootsError, canonical_folder
 from omac.adapters.skills.code_hash import code_hash_of
 from omac.adapters.skills.discovery import discover, global_roots, workdir_roots
 from omac.adapters.skills.live import LiveCode, LiveTrees
 from omac.adapters.skills.looking import THREADS_MAX, Pool
-from omac.adapters.skills.paths import FOLDER_FLAGS, is_utf8, is_within
+from omac.adapters.skills.paths import is_utf8
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.domain.skill import FoundSkill
@@ -87,10 +88,13 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
         raise Refusal("bad-request", "a directory must be an absolute path: UTF-8 text without NUL")
     if not path.startswith("/"):
         raise Refusal("bad-request", f"{printable(path)!r} is a relative path; give an absolute path")
+    if len(path.encode()) > PATH_BYTES_MAX:
+        raise Refusal("bad-request", f"a directory's path has at most {PATH_BYTES_MAX} bytes; give a shorter one")
     shown = printable(path)
     try:
-        found = os.path.realpath(path, strict=True)
-        os.close(os.open(found, FOLDER_FLAGS))
+        found = canonical_folder(path, roots)
+    except OutsideRootsError:
+        raise _outside(shown, roots) from None
     except FileNotFoundError:
         raise Refusal(
             "directory-missing", f"{shown} does not exist; create it or give another path", fix=[_list_parent(path)]
@@ -104,12 +108,15 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
         raise Refusal("bad-request", f"{shown} cannot be read ({reason}); give a directory omac may read") from None
     if not is_utf8(found):
         raise Refusal("bad-request", f"{printable(found)} is not a UTF-8 path; rename the directory")
-    if not any(is_within(found, root) for root in roots):
-        allowed = ", ".join(printable(root) for root in roots) or "none"
-        command = ["omac", "serve", "--no-inner", *(part for root in (*roots, found) for part in ("--root", root))]
-        text = f"{printable(found)} is not under any allowed --root (allowed: {allowed})"
-        raise Refusal("outside-roots", text, fix=[f"{shlex.join(command)}  # in place of the server that runs"])
     return found
+
+
+def _outside(shown: str, roots: tuple[str, ...]) -> Refusal:
+    """The one answer for whatever lies outside; its command names no path that an agent asked for."""
+    allowed = ", ".join(printable(root) for root in roots) or "none"
+    command = ["omac", "serve", "--no-inner", *(part for root in roots for part in ("--root", root))]
+    text = f"{shown} is not under any allowed --root (allowed: {allowed})"
+    return Refusal("outside-roots", text, fix=[f"{shlex.join(command)} --root DIR  # in place of the server that runs"])
 
 
 def _list_parent(path: str) -> str:

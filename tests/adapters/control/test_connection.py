@@ -107,4 +107,4 @@ def test_chunks_and_pipelined_calls_are_understood(server: Serving) -> None:
         while data := sock.recv(65_536):
             raw += data
     assert re.findall(rb"HTTP/1\.1 ([0-9]+)", raw) == [b"400", b"200", b"200"]
-    assert b"\r\nx-omac-reason: directory-missing\r\n" in raw
+    assert b"\r\nx-omac-reason: outside-roots\r\n" in raw

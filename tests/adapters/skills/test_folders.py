@@ -14,6 +14,7 @@ import trio
 from omac.adapters.skills import discovery, tree
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.yaml_file import read_yaml_bytes
+from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.domain.skill import FoundSkill
 from omac.services.ports import SkillFolders
@@ -76,13 +77,16 @@ async def test_canonical_resolves_links(tmp_path: Path, folders: SkillFolders) -
         ("~", "bad-request"),
         ("/a\0b", "bad-request"),
         ("/a\udcffb", "bad-request"),
-        ("/" + "a" * 300, "bad-request"),
-        ("{tmp}/loop", "bad-request"),
-        ("{tmp}/missing", "directory-missing"),
-        ("{tmp}/dangling", "directory-missing"),
-        ("{tmp}/file", "not-a-directory"),
-        ("{tmp}/file/x", "not-a-directory"),
-        ("{tmp}/fifo", "not-a-directory"),
+        ("/" + "a/" * 2048, "bad-request"),
+        ("{tmp}/a/loop", "bad-request"),
+        ("{tmp}/a/" + "a" * 300, "bad-request"),
+        ("{tmp}/a/missing", "directory-missing"),
+        ("{tmp}/a/dangling", "directory-missing"),
+        ("{tmp}/a/missing/../in", "directory-missing"),
+        ("{tmp}/a/file", "not-a-directory"),
+        ("{tmp}/a/file/x", "not-a-directory"),
+        ("{tmp}/a/file/..", "not-a-directory"),
+        ("{tmp}/a/fifo", "not-a-directory"),
         ("{tmp}/ab", "outside-roots"),
         ("{tmp}", "outside-roots"),
         ("{tmp}/a/out", "outside-roots"),
@@ -94,11 +98,12 @@ async def test_paths_that_are_no_project(tmp_path: Path, folders: SkillFolders, 
     """A path that is not a readable directory below a root is refused by reason, in printable text."""
     for name in ("a", "ab"):
         (tmp_path / name).mkdir()
-    (tmp_path / "file").touch()
-    (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "dangling").symlink_to("gone")
+    (tmp_path / "a" / "in").mkdir()
+    (tmp_path / "a" / "file").touch()
+    (tmp_path / "a" / "loop").symlink_to("loop")
+    (tmp_path / "a" / "dangling").symlink_to("gone")
     (tmp_path / "a" / "out").symlink_to("../ab")
-    os.mkfifo(tmp_path / "fifo")
+    os.mkfifo(tmp_path / "a" / "fifo")
     with pytest.raises(Refusal) as caught:
         await folders.canonical(path.replace("{tmp}", str(tmp_path)), [f"{tmp_path}/a"])
     assert caught.value.reason == reason
@@ -122,7 +127,7 @@ async def test_a_directory_whose_name_is_not_utf8(tmp_path: Path, folders: Skill
 
 
 async def test_outside_roots_tells_the_command(tmp_path: Path, folders: SkillFolders) -> None:
-    """The refusal lists the roots, and its command can be pasted as it is and keeps them."""
+    """The refusal lists the roots, and its command keeps them; the path that was asked for is not in it."""
     path = tmp_path / "it's here"
     path.mkdir()
     with pytest.raises(Refusal) as caught:
@@ -130,8 +135,62 @@ async def test_outside_roots_tells_the_command(tmp_path: Path, folders: SkillFol
     assert "not under any allowed --root" in caught.value.message
     assert "/srv/a, /srv/b c" in caught.value.message
     (command,) = caught.value.fix
-    roots = ["--root", "/srv/a", "--root", "/srv/b c", "--root", str(path)]
+    roots = ["--root", "/srv/a", "--root", "/srv/b c", "--root", "DIR"]
     assert shlex.split(command, comments=True) == ["omac", "serve", "--no-inner", *roots]
+
+
+OUTSIDE = (
+    "folder", "file", "missing", "file/x", "missing/x", "closed/x", "closed/missing", "loop", "dangling", "fifo", ".",
+    "folder/../root/in", "missing/../root/in", "file/../root/in", "link/../root/in", "a" * 300, "root-x", "\u202e",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+async def test_a_refusal_tells_nothing_of_what_lies_outside(
+    tmp_path: Path, folders: SkillFolders, by_link: bool
+) -> None:
+    """Whatever is there, or is not, and however it is asked for: the answers differ by the path that was asked."""
+    root = tmp_path / "root"
+    (root / "in").mkdir(parents=True)
+    for name in ("folder", "closed/x"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("gone")
+    (tmp_path / "link").symlink_to("folder")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "closed").chmod(0)
+    answers = set()
+    for name in OUTSIDE:
+        asked = str(tmp_path / name)
+        if by_link:
+            (root / "way").symlink_to(asked)
+            asked = str(root / "way")
+        with pytest.raises(Refusal) as caught:
+            await folders.canonical(asked, [str(root)])
+        (root / "way").unlink(missing_ok=True)
+        refusal = caught.value
+        answers.add((refusal.reason, refusal.message.replace(printable(asked), "*", 1), refusal.fix))
+    assert [reason for reason, _, _ in answers] == ["outside-roots"], answers
+
+
+async def test_links_that_lead_into_the_roots(tmp_path: Path, folders: SkillFolders) -> None:
+    """The twin: a person's link outside the roots that leads into them, and links and `..` inside, work."""
+    (tmp_path / "root" / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "work").symlink_to("root")
+    (tmp_path / "root" / "up").symlink_to("in/deep/../../in")
+    for path in ("work/in", "root/up", "root/in/deep/..", "root/../root/in", "work/up/../in"):
+        assert await folders.canonical(f"{tmp_path}/{path}", [f"{tmp_path}/root"]) == f"{tmp_path}/root/in", path
+
+
+async def test_a_walk_without_end(tmp_path: Path, folders: SkillFolders) -> None:
+    """Links that make a path exponentially long are given up, wherever the walk is by then."""
+    (tmp_path / "l0").mkdir()
+    for number in range(1, 40):
+        (tmp_path / f"l{number}").symlink_to(f"l{number - 1}/../l{number - 1}")
+    with pytest.raises(Refusal) as caught:
+        await folders.canonical(f"{tmp_path}/l39", [str(tmp_path)])
+    assert caught.value.reason in ("bad-request", "outside-roots")
 
 
 @pytest.mark.parametrize("roots", [[], [""], ["relative"]])
