@@ -3,7 +3,8 @@
 Rules
 
 1. A file tool names its file; Codex's patch tool names files in the patch's text, as does a shell call that is
-   `apply_patch`. Other shell commands are not understood, and pass: what they write is the sandbox's business.
+   `apply_patch` (`domain/guard_shell.py`). Other shell commands are not understood, and pass: what they write is the
+   sandbox's business.
 2. A path can be read in several ways (trimmed or not, `..` before links or after them, ...). Each must stay inside.
 3. What cannot be understood is denied.
 4. Where the person declared a scratch folder, that counts. The folders for everybody's temporary files do not count
@@ -32,7 +33,6 @@ PATCH_BEGINS = "*** begin patch"
 PATCH_PATHS = ("*** add file:", "*** update file:", "*** delete file:", "*** move to:", "*** move file to:")
 PATCH_OTHERS = (PATCH_BEGINS, "*** end patch", "*** end of file", "*** environment id:")
 
-EXPANDED = "$`\\'\"~"  # what a shell makes something else of, quoted or not
 DEPTH_MAX = 32  # of values in a tool's input
 SHOWN_CHARS_MAX = 1000
 
@@ -42,16 +42,18 @@ class Unclear(Exception):
 
 
 class Call:
-    """A tool call that writes files. `base` is the folder its relative paths start from, itself relative to `cwd`."""
+    """A tool call that writes files. `bases` are the folders its relative paths may start from, relative to `cwd`."""
 
-    __slots__ = ("base", "cwd", "harness", "paths", "session", "tool")
+    __slots__ = ("bases", "cwd", "harness", "paths", "session", "tool")
 
-    def __init__(self, harness: str, tool: str, session: str, cwd: str, base: str, paths: tuple[str, ...]) -> None:
+    def __init__(
+        self, harness: str, tool: str, session: str, cwd: str, bases: tuple[str, ...], paths: tuple[str, ...]
+    ) -> None:
         self.harness = harness  # "claude" or "codex"
         self.tool = tool
         self.session = session
         self.cwd = cwd  # "" where the payload has none
-        self.base = base
+        self.bases = bases
         self.paths = paths
 
 
@@ -119,23 +121,20 @@ def call_of(payload: object) -> Call | None:
         raise Unclear("the hook's input names no tool")
     kind = tool.strip().lower()
     given = payload.get("tool_input")
-    base = ""
+    bases: tuple[str, ...] = ("",)
     if kind in FILE_TOOLS:
         paths = list(_named(given))
     elif kind in PATCH_TOOLS:
         paths = [*_named(given), *_patched(_texts(given), strict=True)]
-        base = _folder(given)
+        bases = (_folder(given),)
     elif kind in SHELL_TOOLS:
-        text = "\n".join(_texts(given))
-        begins = _patch_command(text)
-        if begins is None:
+        texts = tuple(_texts(given))
+        if not _is_patch_command(texts):
             return None
-        paths = list(_patched((text,), strict=False))
-        base = _cd(_folder(given), text[:begins])
-        if not base and not all(path.strip().startswith("/") for path in paths):
-            raise Unclear("it cannot be said which folder the patch's relative paths start from; name them absolutely")
+        paths = list(_patched(("\n".join(texts),), strict=False))
         if not paths:
             return None  # it speaks of patches, and holds none
+        bases = _bases(texts, paths, _folder(given))
     else:
         return None
     if not paths:
@@ -144,7 +143,7 @@ def call_of(payload: object) -> Call | None:
     if not isinstance(cwd, str):
         raise Unclear("the hook's input has a cwd that is no text")
     harness = "claude" if kind in FILE_TOOLS else "codex"
-    return Call(harness, tool, session if isinstance(session, str) else "", cwd, base, tuple(paths))
+    return Call(harness, tool, session if isinstance(session, str) else "", cwd, bases, tuple(paths))
 
 
 def readings(path: str, folder: str, home: str) -> tuple[bytes, ...]:
@@ -254,31 +253,25 @@ def _patched(texts: Iterable[str], *, strict: bool) -> Iterator[str]:
                 raise Unclear(f"the patch has a header that is not known: {shown(header[:80])}")
 
 
+def _is_patch_command(texts: tuple[str, ...]) -> bool:
+    """Whether a shell command has both a patch and the tool that applies one."""
+    whole = "\n".join(texts).lower()
+    return PATCH_BEGINS in whole and any(tool in whole for tool in PATCH_TOOLS)
+
+
+def _bases(texts: tuple[str, ...], paths: Iterable[str], folder: str) -> tuple[str, ...]:
+    """The folders that the paths of a shell command's patches may start from. Raises Unclear."""
+    from omac.domain.guard_shell import EXPANDED, is_expanded, patch_bases  # few commands hold a patch
+
+    whole = "\n".join(texts)
+    if any(char in path for path in paths for char in EXPANDED) and is_expanded(whole, texts):
+        raise Unclear("the shell would expand a path of the patch; quote the delimiter, as in <<'EOF'")
+    bases = patch_bases(whole, folder)
+    if not bases and not all(path.strip().startswith("/") for path in paths):
+        raise Unclear("cannot determine the patch's base folder; use absolute paths")
+    return bases or ("",)
+
+
 def _require_plain(text: str) -> None:
     if any(char < " " or char == "\x7f" for char in text):
         raise Unclear("a path has a control character in it")
-
-
-def _patch_command(text: str) -> int | None:
-    """Where `apply_patch`, or else the patch, begins in a command that has both."""
-    lower = text.lower()
-    patch = lower.find(PATCH_BEGINS)
-    if patch < 0 or not any(tool in lower for tool in PATCH_TOOLS):
-        return None
-    place = max(lower.rfind(tool, 0, patch) for tool in PATCH_TOOLS)
-    return place if place >= 0 else patch
-
-
-def _cd(base: str, before: str) -> str:
-    """The folder that `cd`s before a command lead to from `base`; nothing where that cannot be said."""
-    for part in before.replace("&&", "\n").replace(";", "\n").split("\n"):
-        words = part.strip()
-        if words == "cd" or words.startswith("cd "):
-            folder = words[2:].strip()
-            special = EXPANDED + "*?[{ \t"
-            if len(folder) > 1 and folder[0] == folder[-1] and folder[0] in "'\"":
-                folder, special = folder[1:-1], EXPANDED
-            if not folder or folder[0] == "-" or any(char in special for char in folder):
-                return ""
-            base = join(base, folder)
-    return base

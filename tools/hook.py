@@ -96,7 +96,7 @@ class _Guarded:
         if cwd and not cwd.startswith("/"):
             raise Unclear("the hook's input has a cwd that is no absolute path")
         starts = (cwd,) if cwd else (os.getcwd(), _text(self._root))
-        return tuple(os.path.join(start, self._call.base) for start in starts)
+        return tuple(os.path.join(start, base) for start in starts for base in self._call.bases)
 
     def judge(self, named: str, path: bytes) -> Denial | None:
         """Whether a write to this absolute path is denied."""

@@ -80,24 +80,6 @@ def test_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "base"),
-    [
-        ("", "."),
-        ("cd a && ", "./a"),
-        ("cd a; cd ../b\n", "./a/../b"),
-        ("cd '/a b' && ", "/a b"),
-        ('echo; cd "a" && ', "./a"),
-        ("echo cd a && ", "."),
-    ],
-)
-def test_base(before: str, base: str) -> None:
-    """Where the `cd`s before a patch lead."""
-    found = call("Bash", {"command": before + "apply_patch '*** Begin Patch\n*** Add File: a'"})
-    assert found is not None
-    assert found.base == base
-
-
-@pytest.mark.parametrize(
     ("path", "expected"),
     [
         ("/a/b", {"/a/b"}),

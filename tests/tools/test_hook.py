@@ -260,6 +260,13 @@ def test_every_tool(place: Ground, tool: str, given: object) -> None:
         (".", "cd $SOMEWHERE && ", "{tree}/src/a.py", True),
         (".", "cd && ", "src/a.py", False),
         ("../..", "", "src/a.py", False),
+        (".", "pushd {main}; ", "src/a.py", False),
+        (".", "(cd {main}; ", "src/a.py", False),
+        (".", "cd\t{main}; ", "src/a.py", False),
+        (".", "if cd {main}; then ", "src/a.py", False),
+        (".", "cd src; ", "a.py", True),
+        ("src", "cd ..; ", "../x", False),
+        (".", "", "$HOME/x", True),
     ],
 )
 def test_where_a_patch_begins(place: Ground, folder: str, before: str, path: str, passes: bool) -> None:
@@ -267,6 +274,13 @@ def test_where_a_patch_begins(place: Ground, folder: str, before: str, path: str
     command = f"{before}apply_patch <<'EOF'\n{patch(f'*** Add File: {path}')}\nEOF"
     payload = patching(named(command, place), place.worktree / folder, tool="Bash")
     assert ask(payload, place.environment).allowed == passes
+
+
+@pytest.mark.parametrize(("delimiter", "passes"), [("EOF", False), ("'EOF'", True)])
+def test_a_shell_expands_a_patch(place: Ground, delimiter: str, passes: bool) -> None:
+    """A path with `$` in a patch that the shell expands is denied; in one that it leaves alone, it is a name."""
+    command = f"apply_patch <<{delimiter}\n{patch('*** Add File: src/$HOME/x')}\nEOF"
+    assert ask(patching(command, place.worktree, tool="Bash"), place.environment).allowed == passes
 
 
 @pytest.mark.parametrize(
