@@ -17,9 +17,9 @@ class Harness:
     settings, sessions. `pinned` is the part of it that runs code, or tells later sessions what to do: a session may
     read it and not change it. `added_to` are such folders to which it adds something at every start: what is there is
     pinned, what is added is gone with the session. `apart` are folders whose content the agent runs again itself,
-    scripts and repositories: each session has its own, which begins empty and is gone with it. `home_variable` names
-    another place for the first of `folders`; `auth_variables` say who it is to its model's server, and which server
-    that is.
+    scripts and repositories: each session has its own, which begins empty and is gone with it. `settings` are files
+    with commands that it runs: what they name in its own folders is pinned, too. `home_variable` names another place
+    for the first of `folders`; `auth_variables` say who it is to its model's server, and which server that is.
     """
 
     __slots__ = (
@@ -33,6 +33,7 @@ class Harness:
         "name",
         "pinned",
         "serve",
+        "settings",
     )
 
     def __init__(
@@ -46,6 +47,7 @@ class Harness:
         pinned: tuple[str, ...] = (),
         added_to: tuple[str, ...] = (),
         apart: tuple[str, ...] = (),
+        settings: tuple[str, ...] = (),
         home_variable: str = "",
         auth_variables: tuple[str, ...] = (),
     ) -> None:
@@ -57,6 +59,7 @@ class Harness:
         self.pinned = pinned
         self.added_to = added_to
         self.apart = apart
+        self.settings = settings
         self.home_variable = home_variable
         self.auth_variables = auth_variables
 
@@ -84,6 +87,11 @@ HARNESSES = (
             ".opencode/.gitignore",
         ),
         apart=(".local/share/opencode/snapshot/",),  # repositories, whose settings the host's git would obey
+        settings=(
+            ".config/opencode/config.json",
+            ".config/opencode/opencode.json",
+            ".config/opencode/opencode.jsonc",
+        ),
         auth_variables=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_SERVER_USERNAME"),
     ),
     Harness(
@@ -108,6 +116,7 @@ HARNESSES = (
             ".local/share/claude/",
         ),
         apart=(".claude/session-env/", ".claude/shell-snapshots/"),  # read by the shell before each command
+        settings=(".claude/settings.json", ".claude/settings.local.json", ".claude.json"),
         home_variable="CLAUDE_CONFIG_DIR",
         auth_variables=(
             "ANTHROPIC_API_KEY",
@@ -138,6 +147,7 @@ HARNESSES = (
         ),
         added_to=(".codex/skills/",),
         apart=(".codex/shell_snapshots/", ".codex/tmp/"),  # the latter is in the PATH of what it runs
+        settings=(".codex/config.toml", ".codex/hooks.json"),
         home_variable="CODEX_HOME",
         auth_variables=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     ),
@@ -155,6 +165,12 @@ HARNESSES = (
             ".copilot/mcp-config.json",
             ".copilot/pkg/",
             ".copilot/skills/",
+        ),
+        settings=(
+            ".copilot/config.json",
+            ".copilot/lsp-config.json",
+            ".copilot/mcp-config.json",
+            ".copilot/settings.json",
         ),
         home_variable="COPILOT_HOME",
         auth_variables=(
@@ -190,6 +206,7 @@ HARNESSES = (
             ".pi/agent/skills/",
             ".pi/agent/tools/",
         ),
+        settings=(".pi/agent/models.json", ".pi/agent/settings.json"),
         home_variable="PI_CODING_AGENT_DIR",
     ),
 )

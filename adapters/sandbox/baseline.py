@@ -5,7 +5,8 @@ Rules
 1. Of the system: programs, libraries and settings that every user may read. As root also only those.
 2. Of the home, of /tmp and of /run: nothing; they are empty folders of the sandbox's own.
 3. Of a harness: what it must write to keep its login and its sessions. What runs code later, here or outside, is
-   pinned, and put there empty where it is missing, so that a session cannot leave it for the next one.
+   pinned, and put there empty where it is missing, so that a session cannot leave it for the next one. So are the
+   scripts that its settings name.
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
@@ -84,10 +85,9 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         path = _place(place, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), found):
             continue
-        loose = [link for link, _ in trail(path)[0] if _access_around(link, found) == WRITE]
-        if loose:  # an earlier session may have made it, and chosen where it leads to
-            why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
-            warnings.append(f"{loose[0]} is a link {why}; put what it leads to in its place")
+        loose = _loose_link(path, found)
+        if loose:
+            warnings.append(loose)
         elif place in harness.apart:
             found += _kept(path, PRIVATE, f"{harness.name} runs what is in it: each session has its own", home, found)
         elif place in harness.added_to:
@@ -95,7 +95,30 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
             found += _items(trail(path)[1], f"instructs {harness.name}")
         else:
             found += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, found)
+    from omac.adapters.sandbox.harness_scripts import named_scripts  # only where there is a harness
+
+    settings = [_place(place, harness, home, environment) for place in harness.settings]
+    variables = {"HOME": home.rstrip("/")}
+    if harness.home_variable:
+        variables[harness.home_variable] = _place(harness.folders[0], harness, home, environment).rstrip("/")
+    scripts, unread = named_scripts(settings, variables, found)
+    warnings += unread
+    for path in scripts:
+        loose = _loose_link(path, found)
+        if loose:
+            warnings.append(loose)
+        else:
+            found += _kept(path, READ, f"a command of {harness.name}'s settings", home, found)
     return placed(found), warnings
+
+
+def _loose_link(path: str, entries: Sequence[Entry]) -> str:
+    """The warning of a link on the way to a path that an earlier session may have made, and chosen where it leads."""
+    for link, _ in trail(path)[0]:
+        if _access_around(link, entries) == WRITE:
+            why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
+            return f"{link} is a link {why}; put what it leads to in its place"
+    return ""
 
 
 def readable(path: str, reason: str) -> list[Entry]:

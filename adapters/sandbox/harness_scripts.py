@@ -1,0 +1,119 @@
+"""Scripts in an agent's own writable folders that its settings name: they run at the next session, also outside.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.linux.trail import trail
+from omac.domain.confinement import WRITE, Entry, below, governing
+from omac.domain.harness_commands import command_words, expanded, is_script
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from omac.domain.harness_commands import Word
+
+SETTINGS_BYTES_MAX = 8 << 20
+SCRIPTS_MAX = 200
+MARKERS = (  # of a folder that holds a program of several files
+    "Cargo.toml", "__init__.py", "__main__.py", "go.mod", "node_modules", "package.json", "pyproject.toml",
+    "requirements.txt", "setup.py",
+)  # fmt: skip
+
+
+def named_scripts(
+    settings: Iterable[str], variables: Mapping[str, str], entries: Sequence[Entry]
+) -> tuple[list[str], list[str]]:
+    """Return the paths to be pinned, and warnings: of scripts that settings files name where `entries` let it write.
+
+    A folder's ends in "/": it has in it what a script, or the command itself, needs. `variables` are those of commands.
+    """
+    found: dict[str, None] = {}
+    warnings: list[str] = []
+    writable = [entry.path for entry in entries if entry.access == WRITE]
+    for file in settings:
+        words, warning = _words(file)
+        warnings += warning
+        for word in words:
+            path = os.path.normpath(expanded(word.text, variables) or "/")
+            if len(found) < SCRIPTS_MAX and _is_within_reach(path, entries):
+                found |= dict.fromkeys(_pinned(path, word, writable))
+    return list(found), warnings
+
+
+def _pinned(path: str, word: Word, writable: Sequence[str]) -> list[str]:
+    """What of a path that a command names keeps it as it is."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return [path] if word.is_program or is_script(path) else []
+    if stat.S_ISDIR(mode):
+        top = any(below(one, path) for one in writable)
+        return [f"{path}/"] if not top and _is_program_folder(path) else []
+    if not (is_script(path) or mode & 0o111 or (word.is_program and "." not in os.path.basename(path))):
+        return []  # a log, or a store
+    around = os.path.dirname(path)
+    while not any(below(one, around) for one in writable) and around != "/":
+        if _is_program_folder(around):
+            return [f"{around}/", path]
+        around = os.path.dirname(around)
+    return [path]
+
+
+def _is_program_folder(folder: str) -> bool:
+    return any(os.path.lexists(f"{folder}/{name}") for name in MARKERS)
+
+
+def _is_within_reach(path: str, entries: Sequence[Entry]) -> bool:
+    """Whether the file, or a link that leads to it, lies where `entries` let it be changed."""
+    links, real = trail(path)
+    for one in (real, *(link for link, _ in links)):
+        around = governing(entries, one)
+        if around is not None and around.access == WRITE and around.path != one:
+            return True
+    return False
+
+
+def _words(file: str) -> tuple[list[Word], list[str]]:
+    """The words of the commands in a settings file, which an agent may have written; and a warning."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return [], []
+    with open(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return [], []
+        content = opened.read(SETTINGS_BYTES_MAX + 1)
+    if len(content) > SETTINGS_BYTES_MAX:
+        return [], [f"{file} is larger than {SETTINGS_BYTES_MAX >> 20} MiB: scripts that it names are not pinned"]
+    try:
+        return list(command_words(_decoded(file, content))), []
+    except (ValueError, RecursionError):
+        return [], [f"{file} cannot be read as settings: scripts that it names are not pinned"] if content else []
+
+
+def _decoded(file: str, content: bytes) -> object:
+    text = content.decode()
+    if file.endswith(".toml"):
+        import tomllib
+
+        return tomllib.loads(text)
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_without_comments(text))
+
+
+def _without_comments(text: str) -> str:
+    """JSON from JSON with comments and commas at the end of a list."""
+    import re
+
+    kept = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or " ", text, flags=re.DOTALL)
+    return re.sub(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', lambda found: found[1] or "", kept, flags=re.DOTALL)
