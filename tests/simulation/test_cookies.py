@@ -1,0 +1,69 @@
+"""Skills of one server and a client that keeps cookies, as a browser does: each skill has its own back, and no other's.
+
+The skills set cookies for all of the host, and answer in omac's name; curl keeps the cookies in a jar.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_omac import Omac, Serving, curl, omac_in
+from streaming_skill import META
+
+SET = (
+    "sid={name}; Path=/; Domain=127.0.0.1",
+    "wide={name}; Path=/{other}/",
+    "bare={name}",
+    "__Host-all={name}; Path=/",
+)
+PROGRAM = """\
+import os, socket
+listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
+while True:
+    connection, _ = listener.accept()
+    with connection:
+        lines = connection.recv(65536).decode("latin-1").split("\\r\\n")
+        body = "; ".join(line for line in lines if line.lower().startswith("cookie:")).encode()
+        fields = [f"Set-Cookie: {{one}}" for one in {cookies!r}] if "/set" in lines[0] else []
+        head = ["HTTP/1.1 200 OK", *fields, "X-Omac-Reason: revoked", f"Content-Length: {{len(body)}}", "", ""]
+        connection.sendall("\\r\\n".join(head).encode() + body)
+"""
+
+
+@pytest.fixture(scope="module")
+def omac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+    """An omac with two projects, each with two such skills, approved."""
+    with omac_in(tmp_path_factory.mktemp("cookies")) as made:
+        for project in ("one", "two"):
+            for name, other in (("red", "blue"), ("blue", "red")):
+                cookies = [one.format(name=f"{project}-{name}", other=other) for one in SET]
+                meta = META.format(name=name)
+                made.skill(made.root / project, name, meta, PROGRAM.format(cookies=cookies))
+            made.approve(made.root / project, "red", "blue")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(omac: Omac) -> Serving:
+    """The server that runs them."""
+    return omac.serve()
+
+
+def test_each_skill_has_its_own_cookies(omac: Omac, server: Serving, tmp_path: Path) -> None:
+    """A neighbour in the project, and the skill of the same name in another project, set and get their own."""
+    skills = {
+        f"{project}-{name}": server.skill(omac.root / project, name)["base"]
+        for project in ("one", "two")
+        for name in ("red", "blue")
+    }
+    jar = str(tmp_path / "jar")
+    for base in skills.values():
+        answer = curl("--cookie-jar", jar, "--cookie", jar, f"{base}/set")
+        assert answer.status == 200
+        assert answer.body == ""
+        assert "x-omac-reason" not in answer.headers
+    for name, base in skills.items():
+        got = curl("--cookie", jar, f"{base}/get").body.removeprefix("Cookie: ")
+        assert sorted(got.split("; ")) == [f"bare={name}", f"sid={name}"]
+    token = skills["one-red"].rpartition("/")[0]
+    assert curl("--cookie", jar, f"{token}/nowhere/").status == 404
