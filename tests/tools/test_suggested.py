@@ -1,0 +1,74 @@
+"""The commands that omac offers for skills of a project whose name an agent chose: the name is one word of them."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from real_omac import Omac
+from simulation.skills import meta
+
+NAME = "x;>pwned;$(>pwned)`>pwned` 'y\" -z"  # needs no program to be found
+
+
+def offered(value: object) -> Iterator[str]:
+    """Every command under a key `fix` of decoded JSON."""
+    if isinstance(value, dict):
+        yield from (command for command in value.get("fix", ()) if isinstance(command, str))
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from offered(inner)
+
+
+def test_every_offered_command_is_quoted(omac: Omac, tmp_path: Path) -> None:
+    """Unapproved, without its values, broken, changed, unknown or outside: what is offered can be pasted."""
+    project = omac.project(NAME, "fresh")
+    omac.skill(project, "waits", meta("waits"), "pass")
+    omac.skill(project, "broken", "name: [", "")
+    omac.skill(
+        project, "ends", meta("ends").replace("secrets:\n    - name: SLACK_TOKEN", "secrets: []"), "raise SystemExit"
+    )
+    omac.approve(project, "waits", "ends")
+    server = omac.serve()
+    directory = str(project)
+    documents = [server.call(action, {"dir": directory}).json() for action in ("activate", "reload")]
+    documents.append(json.loads(omac.ok("status", "--json")))
+    commands = [command for document in documents for command in offered(document)]
+    for words in (
+        ("approve", "nobody", "--workdir", directory),
+        ("approve", "fresh", "--hash", "sha256:0", "--workdir", directory),
+        ("approve", "broken", "--workdir", directory),
+        ("register", "waits", "--workdir", directory),
+        ("register", "fresh", "--workdir", directory, "--hash", "sha256:0"),
+        ("deregister", "fresh", "--workdir", directory),
+        ("secrets", "set", "waits", "NONE", "--workdir", directory),
+        ("secrets", "unset", "waits", "NONE", "--workdir", directory),
+        ("config", "show", "waits", "REGION", "--workdir", directory),
+        ("config", "set", "waits", "NONE", "x", "--workdir", directory),
+        ("list", "--workdir", directory),
+        ("activate", f"{directory}/missing"),
+        ("activate", str(tmp_path / NAME)),
+        ("reload", f"{directory}/sub"),
+        ("journal", "restore", f"{directory}/missing"),
+        ("journal", "check", "--journal", f"{directory}/missing"),
+        ("sandbox", "run", "--workdir", f"{directory}/missing", "--", "true"),
+        ("sandbox", "run", "--read", f"{directory}/missing", "--", "true"),
+        ("sandbox", "run", "--workdir", directory, "--", f"./{NAME}"),
+        ("sandbox", "run", "--workdir", directory, "--profile", NAME, "--", "true"),
+        ("start", "--workdir", f"{directory}/missing", "--", "true"),
+        ("start", "--workdir", directory, "--", NAME),
+    ):
+        done = omac.run(*words)
+        commands += [
+            line.strip()[5:] for line in (done.out + done.err).splitlines() if line.strip().startswith("try: ")
+        ]
+    assert len(commands) > 15
+    for command in commands:
+        words = shlex.split(command, comments=True)
+        assert all(NAME in word or "pwned" not in word for word in words), command
+        subprocess.run(
+            ["/bin/bash", "-c", command], cwd=tmp_path, env={"PATH": "/nowhere"}, capture_output=True, check=False
+        )
+    assert not list(tmp_path.rglob("pwned"))
