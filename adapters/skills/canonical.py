@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 
 from omac.adapters.skills.paths import FOLDER_FLAGS, PASS_FLAGS, is_within
+from omac.domain.kernel.exhaustion import EXHAUSTED
 
 PATH_BYTES_MAX = 4095  # PATH_MAX without its NUL
 STEPS_MAX = 4096  # of a walk, with those that links add
@@ -65,8 +66,9 @@ class _Walk:
                 if target is None:
                     self._enter(os.open(part, PASS_FLAGS, dir_fd=self._folder), here)
                     continue
-            except OSError:
-                self._require_inside(here)
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    self._require_inside(here)
                 raise
             if target.startswith("/"):
                 self._enter(os.open("/", PASS_FLAGS), "")

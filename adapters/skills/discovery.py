@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from omac.adapters.skills.canonical import OutsideRootsError, canonical_folder
 from omac.adapters.skills.guide_file import read_guide
 from omac.adapters.skills.looking import go_on
 from omac.adapters.skills.paths import is_utf8, is_within, open_folder
@@ -102,7 +103,10 @@ class _SkillsFolder:
         """What is found, by folder name; a skill whose name is `taken` is not read to the end."""
         label, shown = self._root.label, self._root.path
         try:
-            path = os.path.realpath(shown, strict=True)
+            path = canonical_folder(shown, self._within)
+        except OutsideRootsError:
+            yield self._broken(label, shown, f"leads out of {self._where()}; put the folder itself there")
+            return
         except (FileNotFoundError, NotADirectoryError):
             if os.path.lexists(shown):
                 yield self._broken(label, shown, "is a link that leads nowhere; remove it")
@@ -110,9 +114,6 @@ class _SkillsFolder:
         except OSError as error:
             raise_exhaustion(error)
             yield self._broken(label, shown, f"cannot be read ({error.strerror}); check links and rights")
-            return
-        if not self._inside(path):
-            yield self._broken(label, shown, f"leads out of {self._where()}; put the folder itself there")
             return
         if self._root.scope == "global":
             self._within = (self._within[0], path)
@@ -142,9 +143,7 @@ class _SkillsFolder:
         """The skill in the folder `name`; None if there is none, or no sidecar in it and guidance is not wanted."""
         path = os.path.join(skills_path, name)
         try:
-            source = os.path.realpath(path, strict=True) if os.path.islink(path) else path
-            if not self._inside(source):
-                return self._broken(name, path, f"leads out of {self._where()}; put the folder itself there")
+            source = canonical_folder(path, self._within) if os.path.islink(path) else path
             with open_folder(source) as folder:
                 try:
                     os.stat(META_FILE, dir_fd=folder, follow_symlinks=False)
@@ -153,6 +152,8 @@ class _SkillsFolder:
                 if not name.isprintable() or not is_utf8(source):
                     return self._broken(name, path, "has control characters or no UTF-8 in its path; rename the folder")
                 return self._read(folder, name, source, taken)
+        except OutsideRootsError:
+            return self._broken(name, path, f"leads out of {self._where()}; put the folder itself there")
         except (FileNotFoundError, NotADirectoryError):
             if os.path.islink(path) and not os.path.exists(path):
                 return self._broken(name, path, "is a link that leads nowhere; remove it")
@@ -197,9 +198,6 @@ class _SkillsFolder:
         name = name if meta is None else meta.name
         guide = read_guide(folder, source, name)
         return None if guide is None else self._found(name, source, meta=meta, guide=guide)
-
-    def _inside(self, path: str) -> bool:
-        return any(is_within(path, root) for root in self._within)
 
     def _where(self) -> str:
         return "the project" if self._root.scope == "workdir" else "your home directory"

@@ -306,6 +306,30 @@ async def test_a_skill_folder_that_leads_out(
     assert said in str(skill.problem)
 
 
+@pytest.mark.parametrize("what", ["skill", "skills folder"])
+async def test_a_link_tells_nothing_of_what_lies_outside(
+    tmp_path: Path, workdir: Path, folders: SkillFolders, what: str
+) -> None:
+    """A manifest says the same of every skill, and every folder of skills, that leads out of the project."""
+    (tmp_path / "folder" / "x").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "closed").mkdir(0)
+    link = workdir / ".agents" / "skills"
+    if what == "skill":
+        link.mkdir(parents=True)
+        link /= "linked"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    problems = set()
+    for target in ("folder", "file", "missing", "file/x", "missing/x", "closed/x", "loop", "link", "folder/../work"):
+        link.symlink_to(tmp_path / target)
+        problems.add(the_problem(await folders.discover(str(workdir), BASES)).problem)
+        link.unlink()
+    assert len(problems) == 1
+    assert "leads out of the project" in str(problems.pop())
+
+
 async def test_a_skills_folder_that_leads_out(tmp_path: Path, workdir: Path, folders: SkillFolders) -> None:
     """A base or its skills folder that leaves the project is reported once and not read."""
     write_skill(tmp_path, "stray", base="out")
