@@ -11,6 +11,7 @@ from __future__ import annotations
 from omac.domain.refusal import quoted
 
 FINDING_CHARS_MAX = 300
+OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__"))
 
 NOBODY = ""
 OBEYED = {

@@ -62,16 +62,18 @@ class Budget:
 
 class Baseline:
     """What was there at launch, by path: stamps of what the grammar does not allow or the end need not read again, and
-    of files that programs obey; contents of what only the host may change; nodes of repositories; open operations.
+    of files that programs obey; contents of what only the host may change; nodes of repositories; open operations; the
+    commits that worktrees were at.
     """
 
-    __slots__ = ("_room", "contents", "nodes", "obeyed", "operations", "since_ns", "strays")
+    __slots__ = ("_room", "commits", "contents", "nodes", "obeyed", "operations", "since_ns", "strays")
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns = since_ns
         self.strays: dict[str, Stamp] = {}
         self.obeyed: dict[str, Stamp] = {}
         self.contents: dict[str, bytes] = {}
+        self.commits: dict[str, str] = {}
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
         self._room = NOTED_BYTES_MAX
@@ -80,6 +82,7 @@ class Baseline:
         """Take over what another one says of paths that this one says nothing of."""
         self.strays.update((path, stamp) for path, stamp in other.strays.items() if not is_covered(path))
         self.obeyed.update((path, stamp) for path, stamp in other.obeyed.items() if not is_covered(path))
+        self.commits.update((path, commit) for path, commit in other.commits.items() if not is_covered(path))
         self.contents.update((path, content) for path, content in other.contents.items() if not is_covered(path))
         self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
         self.operations |= {path for path in other.operations if not is_covered(path)}
@@ -152,12 +155,20 @@ class Inspection:
         self.quarantine = quarantine
         self.while_running = while_running
         self.findings: list[Finding] = []
+        self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
 
     @property
     def is_first(self) -> bool:
         """Whether this is the one at launch."""
         return self.quarantine is None
+
+    def obey(self, project: str, path: str, who: str) -> None:
+        """Add a file of a project that `who` obeys, and that is new or changed."""
+        if len(self.obeyed) < FINDINGS_MAX:
+            self.obeyed.append((project, path, who))
+        else:
+            self.unlisted += 1
 
     def report(self, path: str, what: str, moved: str = "") -> None:
         """Add a finding."""

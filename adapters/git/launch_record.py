@@ -145,6 +145,7 @@ def _baseline_written(baseline: Baseline) -> dict[str, object]:
         "since_ns": baseline.since_ns,
         "strays": baseline.strays,
         "obeyed": baseline.obeyed,
+        "commits": baseline.commits,
         "contents": baseline.contents,
         "nodes": baseline.nodes,
         "operations": baseline.operations,
@@ -155,6 +156,7 @@ def _baseline_of(written: dict[str, Any]) -> Baseline:
     baseline = Baseline(written["since_ns"])
     baseline.strays = written["strays"]
     baseline.obeyed = written["obeyed"]
+    baseline.commits = written["commits"]
     baseline.contents = written["contents"]
     baseline.nodes = written["nodes"]
     baseline.operations = written["operations"]

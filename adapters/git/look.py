@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.git import tracked
 from omac.adapters.git.dot_git import NO_REPOSITORY
 from omac.adapters.git.git_folder import DIRECTORY, GitFolder, put
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
@@ -23,6 +24,9 @@ FIRST_SECONDS_MAX = 5.0  # of the one at launch: what it does not reach counts a
 def note(projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int) -> Baseline:
     """Return what is there at launch, in the projects and the git folders that the program will be able to write."""
     baseline = Baseline(since_ns)
+    for path, folder in folders.items():
+        if folder.worktree in projects and (commit := tracked.commit_of(path, folder.common)):
+            baseline.commits[folder.worktree] = commit
     _inspect(Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX)), folders)
     return baseline
 
@@ -40,6 +44,7 @@ def act(
         _inspect(inspection, folders)
     finally:
         quarantine.close()
+    inspection.findings += tracked.described(inspection.obeyed, folders, baseline.commits)
     if inspection.unlisted:
         inspection.findings.append(Finding(projects[0], f"{inspection.unlisted} more findings are not listed"))
     return inspection.findings

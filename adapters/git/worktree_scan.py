@@ -15,8 +15,8 @@ from omac.adapters.git.git_folder import DIRECTORY, GitFolder, is_there, make_li
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
-from omac.adapters.git.watched import FILES, FOLDERS
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
+from omac.domain.obeyed import OF_OTHERS, obeys
 
 MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}  # all three bits: git may take the folder for its own
 _ALL_MARKS = 7
@@ -28,12 +28,12 @@ _Listing = "os._ScandirIterator[str]"
 class _Level:
     """A folder on the way down."""
 
-    __slots__ = ("folder", "is_changed", "marks", "obeyed", "path", "scan")
+    __slots__ = ("folder", "is_changed", "is_others", "marks", "path", "scan")
 
-    def __init__(self, folder: int, path: str, obeyed: tuple[str, ...], since_ns: int) -> None:
+    def __init__(self, folder: int, path: str, since_ns: int, *, is_others: bool = False) -> None:
         self.folder = folder
         self.path = path
-        self.obeyed = obeyed
+        self.is_others = is_others
         self.is_changed = os.fstat(folder).st_ctime_ns >= since_ns
         self.marks = 0
         self.scan = os.scandir(folder)
@@ -52,12 +52,13 @@ class WorktreeScan:
         self._project = project
         self._known = known
         self._dots = DotJudge(inspection, known)
+        self._below = len(project) + 1  # where a path below the project begins
         self._since_ns = inspection.baseline.since_ns - MARGIN_NS
         self._levels: list[_Level] = []
 
     def run(self) -> None:
         """Walk. Raises Exhausted, when what was not reached has been set aside; OSError for the project itself."""
-        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, (), self._since_ns)]
+        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, self._since_ns)]
         try:
             while self._levels:
                 level = self._levels[-1]
@@ -89,8 +90,9 @@ class WorktreeScan:
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
         else:
-            if name in FILES or level.obeyed or not entry.is_file(follow_symlinks=False):
-                self._file(level, entry)
+            who = None if level.is_others else obeys(f"{level.path}/{name}"[self._below :])
+            if who is not None or not entry.is_file(follow_symlinks=False):
+                self._file(level, entry, who)
             if level.is_changed and not self._inspection.is_first:
                 self._take_set_id(level, entry)
 
@@ -110,27 +112,25 @@ class WorktreeScan:
             if not self._inspection.is_first:
                 self._inspection.report(path, f"cannot be inspected: {error.strerror}")
             return
-        obeyed = FOLDERS.get(name) or (("",) if level.obeyed and name.startswith(level.obeyed) else ())
-        self._levels.append(_Level(folder, path, obeyed, self._since_ns))
+        is_others = level.is_others or name in OF_OTHERS
+        self._levels.append(_Level(folder, path, self._since_ns, is_others=is_others))
 
-    def _file(self, level: _Level, entry: os.DirEntry[str]) -> None:
-        """A file that programs obey, or that is none."""
-        name, path = entry.name, f"{level.path}/{entry.name}"
-        is_file = entry.is_file(follow_symlinks=False)
-        if is_file and name not in FILES and not name.startswith(level.obeyed):
-            return
+    def _file(self, level: _Level, entry: os.DirEntry[str], who: str | None) -> None:
+        """A file that a program obeys, or what is no file."""
+        path = f"{level.path}/{entry.name}"
         status = entry.stat(follow_symlinks=False)
-        if not is_file and (stat.S_ISLNK(status.st_mode) and name not in FILES):
+        can_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
+        if who is None and not can_wait:
             return
         stamp = stamp_of(status)
         if self._inspection.is_first:
             self._baseline.note_obeyed(path, stamp)
         elif self._baseline.obeyed.get(path) != stamp:
-            if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+            if can_wait or who is None:
                 what = f"is {kind_of(status.st_mode)}, which can keep a program waiting that opens it"
+                self._inspection.report(path, what)
             else:
-                what = "is new or changed, and programs of the host may obey it"
-            self._inspection.report(path, what)
+                self._inspection.obey(self._project, path[self._below :], who)
 
     def _take_set_id(self, level: _Level, entry: os.DirEntry[str]) -> None:
         """Take set-uid and set-gid bits from a new file that has one name."""

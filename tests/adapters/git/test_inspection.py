@@ -214,7 +214,27 @@ def test_what_other_programs_obey(path: str, workdir: Path, home: Path) -> None:
     assert [finding.moved for finding in changed.findings] == [""]
 
 
-@pytest.mark.parametrize("path", [".vscode/notes.md", ".claude/agents/x.md", "src/env", "claude/settings.json"])
+def test_the_command_shows_the_difference(workdir: Path, home: Path) -> None:
+    """Of a file that git knows also where the program has committed it; of another one the content."""
+    (workdir / "Makefile").write_text("all: before\n")
+    host("git", "add", ".", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "make", cwd=workdir, home=home)
+    host("git", "gc", "-q", cwd=workdir, home=home)
+    inside = run_inside(
+        workdir, "echo 'all: after' > Makefile; git commit -qam evil; mkdir -p 'a b'; echo x > 'a b/.envrc'", home=home
+    )
+    said = {}
+    for finding in inside.findings:
+        command = finding.what.partition(": ")[2]
+        said[os.path.basename(finding.path)] = host("sh", "-c", command, cwd=home, home=home)
+    assert "-all: before" in said["Makefile"]
+    assert "+all: after" in said["Makefile"]
+    assert said[".envrc"] == "x\n"
+
+
+@pytest.mark.parametrize(
+    "path", [".vscode/notes.md", ".env.example", "src/env", "claude/settings.json", "node_modules/x/package.json"]
+)
 def test_what_they_do_not_obey(path: str, workdir: Path, home: Path) -> None:
     """Files that only look like it are not reported."""
     assert run_inside(workdir, f"mkdir -p $(dirname {path}); echo 1 > {path}", home=home).findings == []
