@@ -233,7 +233,8 @@ def test_the_command_shows_the_difference(workdir: Path, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [".vscode/notes.md", ".env.example", "src/env", "claude/settings.json", "node_modules/x/package.json"]
+    "path",
+    [".vscode/notes.md", ".env.example", "src/env", "claude/settings.json", "node_modules/x/package.json"],
 )
 def test_what_they_do_not_obey(path: str, workdir: Path, home: Path) -> None:
     """Files that only look like it are not reported."""
