@@ -32,9 +32,9 @@ LIMITS = ("pids", "memory", "cpu", "files")  # processes, bytes, processors (a f
 class Entry:
     """One path, what may be done there, and why. `path` is canonical and absolute.
 
-    `content` is for COPY, `target` for LINK. `source` is what is shown there, where that lies elsewhere. `made` is
-    "file" or "folder" for a path that must exist to be pinned and does not: it is made on the host at launch (a file
-    with `content`) and removed at exit, where it is still that.
+    `content` is for COPY, and for DENY what is read in place of a file; `target` is for LINK. `source` is what is shown
+    there, where that lies elsewhere. `made` is "file" or "folder" for a path that must exist to be pinned and does not:
+    it is made on the host at launch (a file with `content`) and removed at exit, where it is still that.
     """
 
     __slots__ = ("access", "content", "made", "path", "reason", "source", "target")

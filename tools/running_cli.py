@@ -31,11 +31,13 @@ MANY = (
     ("--allow", "PATH", "May read and change it; repeat for more."),
     ("--read", "PATH", "May read it."),
     ("--deny", "PATH", "May do neither, whatever else says so."),
+    ("--deny-name", "PATTERN", "Hides every file and folder of that name."),
     ("--open-port", "PORT", "May listen on this TCP port."),
     ("--limit", "NAME=N", "pids, memory, cpu or files."),
     ("--env", "NAME[=VALUE]", "Gets this variable, yours or the one given."),
 )
 FLAGS = (
+    ("--allow-env-files", "Shows .env, .envrc and the like, which are hidden otherwise."),
     ("--ephemeral-cache", "Package caches that are gone with it."),
     ("--ssh-agent", "May ask your SSH agent to sign."),
 )

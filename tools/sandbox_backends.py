@@ -11,6 +11,7 @@ import sys
 from omac.adapters.sandbox import landlock
 from omac.adapters.sandbox.launch import Failed, Run
 from omac.adapters.sandbox.terminal import Terminal
+from omac.domain.confinement import DENY
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -70,11 +71,11 @@ class LandlockOnly:
         try:
             policy = flattened(plan.policy, temporary)
             if problems := refusals(policy):
-                raise Refusal(
-                    "sandbox-inexpressible",
-                    f"Landlock alone cannot keep this: {'; '.join(problems)}",
-                    fix=["omac sandbox doctor  # what bubblewrap needs on this machine"],
-                )
+                fix = ["omac sandbox doctor  # what bubblewrap needs on this machine"]
+                if any(entry.access == DENY and entry.content for entry in policy.entries):
+                    fix.append("omac sandbox run --allow-env-files -- COMMAND  # shows .env and the like")
+                message = f"Landlock alone cannot keep this: {'; '.join(problems)}"
+                raise Refusal("sandbox-inexpressible", message, fix=fix)
             sys.stderr.write("omac: Landlock alone confines this; what it does not keep is in SECURITY.md\n")
             return Run(policy, plan.argv, Terminal()).confined(lambda: enter(policy), meanwhile, held, begun)
         finally:

@@ -33,6 +33,8 @@ class Choices:
         self.allow: list[str] = []
         self.read: list[str] = []
         self.deny: list[str] = []
+        self.deny_names: list[str] = []
+        self.allow_env_files = False
         self.env: list[str] = []
         self.limits: dict[str, float] = {}
         self.ephemeral_cache = False
@@ -66,6 +68,8 @@ def choices_of(asked: Asked, host: Mapping[str, str], home: str, trees: list[str
     found.allow = _resolved([*found.allow, *asked.allow], home, trees)
     found.read = _resolved([*found.read, *asked.read], home, trees)
     found.deny = [absolute(path, home) for path in (*found.deny, *asked.deny)]
+    found.deny_names += asked.deny_names
+    found.allow_env_files = found.allow_env_files or asked.allow_env_files
     found.env += asked.env
     if asked.limits:
         from omac.adapters.sandbox import limits
@@ -106,6 +110,8 @@ def _say(found: Choices, said: Profile) -> None:
     found.allow += said.allow
     found.read += said.read
     found.deny += said.deny
+    found.deny_names += said.deny_names
+    found.allow_env_files = said.allow_env_files
     found.env += said.env
     found.limits |= said.limits
     found.git_hooks = said.git_hooks or found.git_hooks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from omac.domain.confinement import BACKENDS, NETWORKS
+from omac.domain.hidden_names import check_pattern
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -26,11 +27,18 @@ MANY = {  # options with a value that may be repeated
     "--allow": "allow",
     "--read": "read",
     "--deny": "deny",
+    "--deny-name": "deny_names",
     "--env": "env",
     "--open-port": "open_ports",
     "--limit": "limits",
 }
-FLAGS = {"--ephemeral-cache": "ephemeral_cache", "--ssh-agent": "ssh_agent", "--explain": "explain", "--json": "json"}
+FLAGS = {
+    "--allow-env-files": "allow_env_files",
+    "--ephemeral-cache": "ephemeral_cache",
+    "--ssh-agent": "ssh_agent",
+    "--explain": "explain",
+    "--json": "json",
+}
 HELP = """\
 Usage: omac sandbox run [OPTIONS] -- COMMAND...
 
@@ -49,6 +57,8 @@ Options:
   --allow PATH         may read and change it; repeat for more
   --read PATH          may read it
   --deny PATH          may do neither, whatever else says so; the path must be there already
+  --deny-name PATTERN  hides every file and folder of that name, such as '*.pem', in all that is granted
+  --allow-env-files    shows .env, .envrc and the like, which are hidden otherwise
   --network host|none  host (default): as you, but listening on ports that are named only; none: no network at all
   --open-port PORT     may listen on this TCP port
   --env NAME[=VALUE]   gets this variable, yours or the one given
@@ -78,10 +88,11 @@ class Asked:
         self.allow: list[str] = []
         self.read: list[str] = []
         self.deny: list[str] = []
+        self.deny_names: list[str] = []
         self.env: list[str] = []
         self.open_ports: list[str] = []
         self.limits: list[str] = []
-        self.ephemeral_cache = self.ssh_agent = self.explain = self.json = self.help = False
+        self.allow_env_files = self.ephemeral_cache = self.ssh_agent = self.explain = self.json = self.help = False
 
 
 def parse(words: Sequence[str]) -> Asked:
@@ -135,6 +146,8 @@ def _check(asked: Asked) -> None:
         raise _misuse(f"--backend takes auto, bubblewrap or landlock, not {asked.backend!r}")
     if asked.network and asked.network not in NETWORKS:
         raise _misuse(f"--network takes host or none, not {asked.network!r}")
+    for pattern in asked.deny_names:
+        check_pattern(pattern)
     for port in asked.open_ports:
         if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
             raise _misuse(f"--open-port takes a port from 1 to 65535, not {port!r}")

@@ -18,8 +18,10 @@ from omac.domain import environment as variables
 from omac.domain import places, tool_cache
 from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
 from omac.domain.harness import harness_named
+from omac.domain.hidden_names import HiddenNames
 from omac.domain.refusal import Reason, Refusal, look_at
 from omac.tools.sandbox_choices import choices_of, refuse_links
+from omac.tools.sandbox_hidden import Search
 from omac.tools.sandbox_options import unresolved
 
 TYPE_CHECKING = False
@@ -51,6 +53,7 @@ class Plan:
         "layouts",
         "placeholders",
         "policy",
+        "search",
         "state",
     )
 
@@ -61,6 +64,7 @@ class Plan:
         self.backend = ""
         self.layouts: dict[str, Layout] = {}
         self.placeholders = Placeholders(state)
+        self.search = Search(HiddenNames(env_files=not choices.allow_env_files, patterns=choices.deny_names))
         self.cache: ToolCache | None = None
         self.argv: list[str] = []
         self.policy: Policy
@@ -96,18 +100,19 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     entries, warnings = _entries(asked, host, home, made, trees, granted)
     hidden = _hidden(host, state)
     entries += _held(entries, hidden)
+    names = made.search.entries(entries, [one for layout in made.layouts.values() for one in layout.repositories])
     environment = _environment(asked, host, home, made, trees[0])
     made.use(made.choices.backend)
     made.policy = Policy(
         trees[0],
-        ordered(baseline.placed(entries)),
+        ordered([*baseline.placed(entries), *names]),
         environment,
         hidden=hidden,
         network=made.choices.network,
         ports=made.choices.ports,
         limits=made.choices.limits,
         fence=tuple(path for one in made.layouts.values() for path in one.fence),
-        warnings=(*made.choices.warnings, *warnings, *variables.told(environment)),
+        warnings=(*made.choices.warnings, *warnings, *made.search.warnings(), *variables.told(environment)),
     )
     return made
 
@@ -132,6 +137,7 @@ def _entries(
     warnings += [*told, *(found.warnings(entries) if found else ()), *baseline.exposed(own, entries)]
     warnings += _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)
     entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
+    made.search.readable(entries, granted)
     warnings += [
         f"--deny {path}: there is nothing yet, so nothing is hidden; what appears there can be read"
         for path in made.choices.deny
@@ -219,7 +225,7 @@ def _add_git(made: Plan, entries: list[Entry], trees: list[str], home: str) -> l
     for one in trees:
         within = any(one != other and below(one, other) for other in trees)  # it is looked at from there
         if one not in made.layouts and not within and os.path.isdir(one):
-            made.layouts[one] = layout.look(one, asked, home)
+            made.layouts[one] = layout.look(one, asked, home, made.search.look(one))
     for one, seen in made.layouts.items():
         for repository in seen.repositories:
             # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.

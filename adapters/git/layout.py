@@ -13,7 +13,7 @@ from omac.adapters.git import configured, pointers, program, refs
 from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
-from omac.adapters.git.tree import ENTRIES_MAX, walk
+from omac.adapters.git.tree import ENTRIES_MAX, Found, walk
 from omac.domain.confinement import Entry, below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.refusal import Refusal, quoted
@@ -71,8 +71,11 @@ class Layout:
         self.sessions: list[refs.Session] = []
 
 
-def look(workdir: str, choices: GitChoices, home: str) -> Layout:
-    """The layout of a canonical workdir. Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed."""
+def look(workdir: str, choices: GitChoices, home: str, found: Found | None = None) -> Layout:
+    """The layout of a canonical workdir; `found` is what `tree.walk` finds there, where that is known already.
+
+    Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
+    """
     _require_known(choices)
     layout = Layout(workdir)
     warnings: list[str] = []
@@ -86,7 +89,7 @@ def look(workdir: str, choices: GitChoices, home: str) -> Layout:
         _pin_configured(folders, users, workdir, home)
     else:
         warnings += _add(layout, folders, own, choices, users, home)
-    found = walk(workdir)
+    found = found or walk(workdir)
     if not found.complete:
         warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
     nested = (found.worktrees + found.bare) if own is None or own.kind != BARE else []

@@ -1,30 +1,52 @@
-"""The repositories in a folder: a bounded walk that follows no link and goes into no git folder."""
+"""What lies in a folder and matters before a launch: repositories, and files whose name is to be hidden.
+
+A bounded walk, parents first, that follows no link and goes into no git folder.
+"""
 
 from __future__ import annotations
 
 import os
 
+from omac.domain.hidden_names import is_env_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from omac.domain.hidden_names import HiddenNames
+
 ENTRIES_MAX = 200_000
 
 
 class Found:
-    """`worktrees`: folders below the first that have a `.git`; `bare`: folders that are git folders themselves."""
+    """`worktrees`: folders below the first that have a `.git`; `bare`: folders that are git folders themselves.
 
-    __slots__ = ("bare", "complete", "worktrees")
+    `env_files` and `named`, which match a person's pattern, are the paths of what is to be hidden.
+    """
+
+    __slots__ = ("bare", "complete", "env_files", "named", "worktrees")
 
     def __init__(self) -> None:
         self.worktrees: list[str] = []
         self.bare: list[str] = []
+        self.env_files: list[str] = []
+        self.named: list[str] = []
         self.complete = True
 
 
-def walk(workdir: str, entries_max: int = ENTRIES_MAX) -> Found:
-    """Look through a canonical folder, parents first; `complete` says whether all of it was seen."""
+def walk(
+    workdir: str,
+    entries_max: int = ENTRIES_MAX,
+    names: HiddenNames | None = None,
+    left_out: AbstractSet[str] = frozenset(),
+) -> Found:
+    """Look through a canonical folder; `complete` says whether all of it was seen. Folders of `left_out` are not."""
     found = Found()
+    matches = names.matches if names else None
+    env_files = names is not None and names.env_files
     waiting = [workdir]
     seen = 0
-    while waiting:
-        path = waiting.pop()
+    for path in waiting:  # which grows meanwhile
         try:
             scan = os.scandir(path)
         except OSError:
@@ -38,12 +60,16 @@ def walk(workdir: str, entries_max: int = ENTRIES_MAX) -> Found:
                 if name == ".git":
                     if path != workdir:
                         found.worktrees.append(path)
+                elif matches is not None and matches(name):
+                    found.named.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     below.append(entry.path)
                     if name in ("objects", "refs"):
                         marks += 1
                 elif name == "HEAD":
                     marks += 1
+                elif env_files and name[0] == "." and is_env_file(name):
+                    found.env_files.append(entry.path)
         if marks == 3:
             if path != workdir:
                 found.bare.append(path)
@@ -51,5 +77,5 @@ def walk(workdir: str, entries_max: int = ENTRIES_MAX) -> Found:
         if seen > entries_max:
             found.complete = False
             return found
-        waiting += below
+        waiting += [folder for folder in below if folder not in left_out] if left_out else below
     return found

@@ -73,7 +73,7 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
     masks: list[str] = []
     for entry in policy.entries:
         if entry.access == DENY:
-            found += _masked(entry.path, files, masks)
+            found += _masked(entry.path, files, masks, entry.content)
         else:
             found += _mounts(entry, policy, files)
     for path in policy.hidden:
@@ -151,8 +151,8 @@ def _mounts(entry: Entry, policy: Policy, files: Files) -> list[str]:
             return ["--ro-bind-data", files.add(entry.content), path]
 
 
-def _masked(path: str, files: Files, masks: list[str]) -> list[str]:
-    """Nothing is seen of what is there; what is not there needs no mask.
+def _masked(path: str, files: Files, masks: list[str], marker: bytes = b"") -> list[str]:
+    """Nothing is seen of what is there, but a `marker` in the place of a file; what is not there needs no mask.
 
     A folder can be passed through, to what an entry names below it, and so that programs that look for something in it
     are told that it is not there.
@@ -166,7 +166,7 @@ def _masked(path: str, files: Files, masks: list[str]) -> list[str]:
         return ["--perms", "0111", "--tmpfs", path]
     if stat.S_ISLNK(mode):
         return []  # it leads nowhere: what it points to is there only if an entry says so
-    return ["--perms", "0000", "--ro-bind-data", files.add(b""), path]
+    return ["--perms", "0444" if marker else "0000", "--ro-bind-data", files.add(marker), path]
 
 
 def _changed(path: str, what: str) -> Refusal:

@@ -3,6 +3,8 @@
     allow = ["~/.cache/huggingface"]          # may be read and changed
     read = ["~/.rustup", "$GOROOT"]
     deny = ["~/projects/shop/secrets"]
+    deny_names = ["*.pem"]                    # hidden wherever they lie
+    allow_env_files = true                    # shows .env and the like
     env = ["AWS_PROFILE", "NODE_ENV=test"]    # or a table: NODE_ENV = "test", AWS_PROFILE = true
     network = "none"                          # or "host"
     open_ports = [3000]
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from omac.adapters.sandbox import limits
 from omac.domain import places
 from omac.domain.confinement import BACKENDS, LIMITS, NETWORKS, below
+from omac.domain.hidden_names import check_pattern
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 
@@ -45,7 +48,7 @@ WORDS = {  # of a key, or of a key in a table: what it takes
 }
 TABLES: dict[str, tuple[str, ...]] = {"cache": ("redirect_xdg",), "git": ("hooks", "refs"), "limits": LIMITS}
 PATHS = ("allow", "read", "deny")
-KEYS = (*PATHS, "env", "network", "open_ports", "backend", *TABLES)
+KEYS = (*PATHS, "deny_names", "allow_env_files", "env", "network", "open_ports", "backend", *TABLES)
 PORT_MAX = 65_535
 
 
@@ -53,7 +56,7 @@ class Profile:
     """What a profile says; empty where it says nothing. Paths are absolute, `env` words are NAME or NAME=VALUE."""
 
     __slots__ = (
-        *("allow", "backend", "deny", "env", "git_hooks", "git_refs", "limits"),
+        *("allow", "allow_env_files", "backend", "deny", "deny_names", "env", "git_hooks", "git_refs", "limits"),
         *("network", "path", "ports", "read", "redirect_xdg", "warnings"),
     )
 
@@ -62,6 +65,8 @@ class Profile:
         self.allow: list[str] = []
         self.read: list[str] = []
         self.deny: list[str] = []
+        self.deny_names: list[str] = []
+        self.allow_env_files = False
         self.env: list[str] = []
         self.network = self.backend = self.git_hooks = self.git_refs = ""
         self.ports: tuple[int, ...] = ()
@@ -145,6 +150,8 @@ class _Reading:
         found = Profile(self.path)
         for key in PATHS:
             setattr(found, key, self._paths(key, document.get(key, []), found))
+        found.deny_names = self._names(document.get("deny_names", []))
+        found.allow_env_files = self._switch("allow_env_files", document.get("allow_env_files", False))
         found.env = self._env(document.get("env", []))
         found.backend = self._word("backend", document.get("backend", ""))
         found.network = self._word("network", document.get("network", ""))
@@ -156,10 +163,7 @@ class _Reading:
         found.limits = self._limits(document["limits"])
         found.git_hooks = self._word("git.hooks", document["git"].get("hooks", ""))
         found.git_refs = self._word("git.refs", document["git"].get("refs", ""))
-        redirect = document["cache"].get("redirect_xdg", False)
-        if not isinstance(redirect, bool):
-            self._refuse("redirect_xdg", "cache.redirect_xdg takes true or false")
-        found.redirect_xdg = redirect
+        found.redirect_xdg = self._switch("cache.redirect_xdg", document["cache"].get("redirect_xdg", False))
         return found
 
     def _document(self) -> dict[str, Any]:
@@ -221,6 +225,20 @@ class _Reading:
             if not _is_text(one) and one is not True:
                 self._refuse(name, f"env.{_shown(name)} takes a text, or true for the value it has outside")
         return [name if one is True else f"{name}={one}" for name, one in value.items()]
+
+    def _names(self, value: object) -> list[str]:
+        patterns = self._texts("deny_names", value)
+        for pattern in patterns:
+            try:
+                check_pattern(pattern)
+            except Refusal as refusal:
+                self._refuse("deny_names", refusal.message.replace("--deny-name", "deny_names:"))
+        return patterns
+
+    def _switch(self, key: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            self._refuse(key.rpartition(".")[2], f"{key} takes true or false")
+        return value
 
     def _word(self, key: str, value: object) -> str:
         if value != "" and value not in WORDS[key]:

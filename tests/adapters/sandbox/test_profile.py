@@ -18,6 +18,8 @@ FULL = {
     "allow": ["~/data"],
     "read": ["$TOOLS/sdk", "${TOOLS}", "/usr/share"],
     "deny": ["~/data/keys"],
+    "deny_names": ["*.pem"],
+    "allow_env_files": True,
     "env": {"A": "1", "B": True},
     "network": "none",
     "open_ports": [3000, 65535],
@@ -30,6 +32,8 @@ FULL_TOML = """
 allow = ["~/data"]
 read = ["$TOOLS/sdk", "${TOOLS}", "/usr/share"]
 deny = ["~/data/keys"]
+deny_names = ["*.pem"]
+allow_env_files = true
 env = { A = "1", B = true }
 network = "none"
 open_ports = [3000, 65535]
@@ -72,6 +76,7 @@ def test_both_forms_say_the_same(home: Path, name: str, text: str) -> None:
         assert found.allow == [str(home / "data")]
         assert found.read == [str(home / "tools/sdk"), str(home / "tools"), "/usr/share"]
         assert found.deny == [str(home / "data/keys")]
+        assert (found.deny_names, found.allow_env_files) == (["*.pem"], True)
         assert found.env == ["A=1", "B"]
         assert (found.network, found.backend, found.ports) == ("none", "bubblewrap", (3000, 65535))
         assert found.limits == {"pids": 500, "memory": 4 * 2**30, "cpu": 1.5, "files": 4096}

@@ -1,0 +1,157 @@
+"""What is hidden by its name: secrets in the project cannot be read inside, nor changed; ordinary work goes on.
+
+Each case has its twin: the same files, shown because a person asked for it, or because they are no secrets.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from real_sandbox import USERS, Box, box
+
+SECRET = "PASSWORD=correct-horse\n"
+SEARCH = "grep -rsl correct-horse . ; true"
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's world."""
+    with box(request.param) as made:
+        yield made
+
+
+def give(world: Box, *paths: str) -> None:
+    """Files with a secret, in the project."""
+    for path in paths:
+        world.give(world.workdir / path, SECRET)
+
+
+HIDDEN = (
+    ".env",
+    ".env.local",
+    ".env.production.local",
+    ".env-prod",
+    ".env.bak",
+    ".envrc",
+    ".dev.vars",
+    "packages/api/.env",
+    "node_modules/a/node_modules/b/.env",
+)
+SHOWN = (".env.example", ".env.sample", "packages/.env.template", ".env.local.dist", "env", ".environment", ".env.d/x")
+
+
+def test_files_of_variables_are_hidden(world: Box) -> None:
+    """Wherever they lie; a marker says so and how to show them. Examples of them are shown."""
+    give(world, *HIDDEN, *SHOWN)
+    done = world.run("sh", "-c", f"{SEARCH}; cat .env")
+    found, _, marker = done.out.partition("#")
+    assert sorted(found.split()) == sorted(f"./{path}" for path in SHOWN)
+    assert "omac hides this file" in marker
+    assert "--allow-env-files" in marker
+    assert done.err == ""
+
+
+def test_a_person_may_have_them_shown(world: Box) -> None:
+    """The twin: all of them by the option or a profile, one by its name, which shows no other."""
+    give(world, *HIDDEN)
+    shown = world.run("sh", "-c", f"{SEARCH}; echo X=1 >> .env", options=("--allow-env-files",))
+    assert sorted(shown.out.split()) == sorted(f"./{path}" for path in HIDDEN)
+    assert (world.workdir / ".env").read_text() == SECRET + "X=1\n"
+    world.give(world.home / ".config/omac/sandbox-profiles/env.toml", "allow_env_files = true\n")
+    assert ".envrc" in world.run("sh", "-c", SEARCH, options=("--profile", "env")).out
+    one = world.run("sh", "-c", SEARCH, options=("--read", "packages/api/.env"))
+    assert one.out == "./packages/api/.env\n"
+
+
+def test_what_is_hidden_stays_as_it_is(world: Box) -> None:
+    """It can be neither replaced, nor read where the folder around it was moved; the folder can be moved."""
+    give(world, "packages/api/.env")
+    world.give(world.workdir / "packages/api/main.py")
+    script = (
+        "rm -f packages/api/.env; mv packages/api/.env x; echo X > packages/api/.env; ln packages/api/.env y;"
+        " chmod 600 packages/api/.env; mv packages lib; cat lib/api/.env; ls lib/api"
+    )
+    done = world.run("sh", "-c", script)
+    assert "correct-horse" not in done.out
+    assert "main.py" in done.out
+    assert (world.workdir / "lib/api/.env").read_text() == SECRET
+    assert not (world.workdir / "x").exists()
+    assert not (world.workdir / "y").exists()
+
+
+def test_what_a_link_leads_to_is_hidden(world: Box) -> None:
+    """A link of that name to a file of the project hides the file; one to git's own files hides nothing."""
+    give(world, "config/prod")
+    (world.workdir / ".env").symlink_to("config/prod")
+    assert world.host("git", "init", "-q", ".").status == 0
+    (world.workdir / ".env.git").symlink_to(".git/HEAD")
+    done = world.run("sh", "-c", f"{SEARCH}; git status --porcelain")
+    assert done.status == 0
+    assert "correct-horse" not in done.out
+    assert "./config/prod" not in done.out.splitlines()
+
+
+def test_what_the_repository_has_is_shown(world: Box) -> None:
+    """A committed file could be read there: it is shown, and git finds the project clean; changed, it is hidden."""
+    give(world, ".env", "sub/.env")
+    for line in (["init", "-q", "."], ["add", "-A"], ["commit", "-qm", "x"], ["repack", "-adq"]):
+        assert world.host("git", *line).status == 0
+    world.give(world.workdir / "sub/.env", SECRET + "MORE=1\n")
+    done = world.run("sh", "-c", f"{SEARCH}; git stash list; git status --porcelain .env")
+    assert done.out == "./.env\n"
+    world.host("git", "commit", "-qam", "y")  # loose now
+    done = world.run("sh", "-c", f"{SEARCH}; git status --porcelain; git checkout -q HEAD~; cat sub/.env")
+    assert done.out == f"./.env\n./sub/.env\n{SECRET}"
+
+
+def test_an_index_that_claims_it_does_not_count(world: Box) -> None:
+    """An agent adds the file's name to the index, with what it read there: the next session does not see it either."""
+    give(world, ".env")
+    assert world.host("git", "init", "-q", ".").status == 0
+    world.run("sh", "-c", "git add -f .env; git commit -qm mine")
+    assert world.run("sh", "-c", SEARCH).out == ""
+
+
+def test_names_that_a_person_denies(world: Box) -> None:
+    """Files and folders, in the project and in what is granted for reading; what else is there can be read."""
+    give(world, "a/key.pem", "a/secrets/x", "a/plain")
+    world.give(world.home / "docs/deep/key.pem", SECRET)
+    world.give(world.home / "docs/.env", SECRET)
+    world.give(world.home / "docs/plain", SECRET)
+    docs = str(world.home / "docs")
+    script = f"grep -rsl correct-horse . {docs}; true"
+    hidden = world.run("sh", "-c", script, options=("--read", docs, "--deny-name", "*.pem", "--deny-name", "secrets"))
+    assert sorted(hidden.out.split()) == ["./a/plain", f"{docs}/plain"]
+    shown = world.run("sh", "-c", script, options=("--read", docs, "--allow-env-files"))
+    assert len(shown.out.split()) == 6
+
+
+def test_a_virtual_environment_of_that_name_works(world: Box) -> None:
+    """`.env` may be a folder of programs: it is shown."""
+    world.give(world.workdir / ".env/bin/tool", "#!/bin/sh\necho ran\n", 0o755)
+    assert world.run(".env/bin/tool").out == "ran\n"
+
+
+@pytest.mark.parametrize("pattern", ["a/b", "*", "..", "**"])
+def test_patterns_that_are_none(world: Box, pattern: str) -> None:
+    """A path, or every name, is refused with what to write instead."""
+    done = world.run("true", options=("--deny-name", pattern))
+    assert done.status == 2
+    assert "try: omac sandbox run --deny" in done.err
+
+
+def test_more_than_can_be_hidden(world: Box) -> None:
+    """The launch is refused, and says what shows them; nothing is shown silently."""
+    give(world, *(f"d{number}/.env" for number in range(201)))
+    done = world.run("true")
+    assert done.status == 7, done
+    assert "--allow-env-files" in done.err
+    assert world.run("true", options=("--allow-env-files",)).status == 0
+
+
+def test_with_landlock_alone_it_is_refused(world: Box) -> None:
+    """Which cannot hide a file in a folder that may be changed: it says so, and what shows the file."""
+    give(world, ".env")
+    done = world.run("true", options=("--backend", "landlock"))
+    assert done.status == 7, done
+    assert "--allow-env-files" in done.err
+    assert world.run("true", options=("--backend", "landlock", "--allow-env-files")).status == 0

@@ -1,0 +1,116 @@
+"""What is hidden by its name in everything that was granted: files of environment variables, and a person's patterns.
+
+Rules
+
+1. What an entry names is shown: a name that a person wrote out counts more than one that was found.
+2. A file of environment variables that its repository keeps as it is could be read there anyway, and git works on it:
+   it is shown. What the repository says of it does not count, only whether it has the content.
+3. A mount on a file goes with it wherever a folder above is moved, so no folder is held in place for it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import object_store
+from omac.adapters.git.tree import ENTRIES_MAX, walk
+from omac.adapters.linux.trail import trail
+from omac.domain.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
+from omac.domain.hidden_names import MARKER
+from omac.domain.refusal import Refusal, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omac.adapters.git.repository import Repository
+    from omac.adapters.git.tree import Found
+    from omac.domain.hidden_names import HiddenNames
+
+FILES_MAX = 200  # that are hidden one by one, each by a mount
+ENV_BYTES_MAX = 1 << 20  # of a file that is compared with its repository's
+
+_SHOW = "omac sandbox run --allow-env-files -- COMMAND"
+
+
+class Search:
+    """Looks through the granted folders, each once; `found` is by folder."""
+
+    def __init__(self, names: HiddenNames) -> None:
+        self._names = names
+        self.found: dict[str, Found] = {}
+
+    def look(self, folder: str, left_out: Iterable[str] = ()) -> Found:
+        """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
+        found = self.found[folder] = walk(folder, names=self._names, left_out=frozenset(left_out))
+        if self._names.patterns and not found.complete:
+            message = f"{folder} has more than {ENTRIES_MAX} files: --deny-name cannot be looked for in all of them"
+            raise Refusal("policy-too-large", message, fix=["omac sandbox run --deny PATH -- COMMAND"])
+        return found
+
+    def readable(self, entries: Sequence[Entry], granted: Sequence[Entry]) -> None:
+        """Look through what was granted for reading, but for what is denied there, or was looked through."""
+        if not (self._names.env_files or self._names.patterns):
+            return
+        left_out = {*self.found, *(entry.path for entry in entries if entry.access == DENY)}
+        for one in sorted(granted, key=lambda entry: len(entry.path)):
+            if one.access == READ and not any(below(one.path, folder) for folder in self.found):
+                self.look(one.path, left_out)
+
+    def entries(self, entries: Sequence[Entry], repositories: Sequence[Repository]) -> list[Entry]:
+        """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""
+        hidden: dict[str, Entry] = {}
+        named = {entry.path for entry in entries if entry.access != LINK}
+        for folder, found in self.found.items():
+            for path in (*found.named, *found.env_files):
+                real = _led_to(path, folder)
+                around = governing(entries, real) if real and real not in named else None
+                if around is None or around.access not in (READ, WRITE):
+                    continue
+                if path in found.named:
+                    hidden[real] = Entry(real, DENY, "--deny-name", content=MARKER)
+                elif real not in hidden and not _kept(real, repositories):
+                    hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
+        if len(hidden) > FILES_MAX:
+            first = next(iter(hidden))
+            message = f"{len(hidden)} files are to be hidden by their name, {first} among them; {FILES_MAX} can be"
+            raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
+        return list(hidden.values())
+
+    def warnings(self) -> list[str]:
+        """What was not looked through to its end."""
+        return [
+            f"{folder} has more than {ENTRIES_MAX} files: .env files among the rest can be read"
+            for folder, found in self.found.items()
+            if not found.complete and self._names.env_files
+        ]
+
+
+def _led_to(path: str, folder: str) -> str:
+    """The canonical path of what lies at `path` in `folder`; empty where that is not in there, or git's own.
+
+    A link that an agent made leads to nothing but what its next session does without.
+    """
+    try:
+        if not stat.S_ISLNK(os.lstat(path).st_mode):
+            return path
+        real = trail(path)[1]
+        regular = stat.S_ISREG(os.lstat(real).st_mode)
+    except OSError:
+        return ""
+    return real if regular and below(real, folder) and "/.git/" not in real else ""
+
+
+def _kept(path: str, repositories: Sequence[Repository]) -> bool:
+    """Whether the repository around a file has its very content (rule 2)."""
+    around = [one for one in repositories if below(path, one.root)]
+    if not around:
+        return False
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            content = file.read(ENV_BYTES_MAX + 1)
+        nearest = max(around, key=lambda one: len(one.root))
+        return len(content) <= ENV_BYTES_MAX and object_store.holds(nearest.common, content)
+    except (OSError, Refusal):
+        return False  # hidden, then
