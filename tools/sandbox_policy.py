@@ -132,7 +132,9 @@ def _entries(
     entries += granted
     entries += _caches(made, host)
     own = program.own_installation(host)
-    entries += baseline.uncovered(entries, [*(found.entries if found else ()), *own])
+    dots = protected.dot_entries(home, entries)
+    emptied = [*entries, *(Entry(one.path, PRIVATE, one.reason) for one in dots)]
+    entries += [*dots, *baseline.uncovered(emptied, [*(found.entries if found else ()), *own])]
     entries += protected.protected_entries(home, entries)
     warnings += [*told, *(found.warnings(entries) if found else ()), *baseline.exposed(own, entries)]
     warnings += _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)

@@ -1,6 +1,7 @@
 """Places that a broad grant does not include: credentials, histories, start-up files, sockets of other programs.
 
-Who names such a place, or something in it, gets it; who names a folder that merely contains it does not.
+Who names such a place, or something in it, gets it; who names a folder that merely contains it does not. A grant of a
+whole home, or of a folder above homes, includes nothing there whose name begins with a dot: no list is complete.
 
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
@@ -10,13 +11,14 @@ from __future__ import annotations
 import os
 
 from omac.adapters.linux.trail import trail
-from omac.domain.confinement import DENY, READ, WRITE, Entry, below, governing
+from omac.domain.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
 from omac.domain.harness import HARNESSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+HOMES_MAX = 1_000  # of other users
 _CREDENTIALS = """
     .Xauthority .ICEauthority .age .aws .azure .boto .cargo/credentials .cargo/credentials.toml .config/1Password
     .config/age .config/containers .config/doctl .config/fly .config/gcloud .config/gh .config/git/credentials
@@ -80,6 +82,23 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     return list(found.values())
 
 
+def dot_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
+    """DENY for what begins with a dot in a home that is shown as a whole, and for what a link of such a name leads to.
+
+    What an entry names is left out. `home` is the user's; others are those beside it, and where they usually are.
+    """
+    named = {entry.path for entry in entries if entry.access != LINK}
+    found: dict[str, Entry] = {}
+    for folder in _homes(home, entries):
+        around = _showing(entries, folder)
+        for name in _names(folder) if around else ():
+            path = f"{folder}/{name}"
+            real = trail(path)[1] if name[0] == "." else path
+            if name[0] == "." and real not in named and not below(folder, real) and governing(entries, real) is around:
+                found[real] = Entry(real, DENY, "a grant of a home does not include what begins with a dot: name it")
+    return list(found.values())
+
+
 def contains_protected(folder: str, home: str) -> bool:
     """Whether a canonical folder is, has in it, or lies in a protected place, be that there now or not."""
     if below(home, folder):
@@ -88,6 +107,28 @@ def contains_protected(folder: str, home: str) -> bool:
         return False
     name = folder[len(home) + 1 :] + "/"
     return name.startswith(_IN_NAMES) or any(one.startswith(name) for one in _IN_NAMES)
+
+
+def _homes(home: str, entries: Sequence[Entry]) -> list[str]:
+    """The user's home, and other users' where a folder above them is shown."""
+    homes = [home, "/root"]
+    for parent in (os.path.dirname(home), "/home"):
+        if _showing(entries, parent):
+            homes += [f"{parent.rstrip('/')}/{name}" for name in _names(parent)[:HOMES_MAX]]
+    return list(dict.fromkeys(homes))
+
+
+def _showing(entries: Sequence[Entry], path: str) -> Entry | None:
+    """The entry by which a canonical path can be read."""
+    around = governing(entries, path)
+    return around if around is not None and around.access in (READ, WRITE) else None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []  # nor can it be listed inside
 
 
 def _in_home(home: str) -> list[str]:

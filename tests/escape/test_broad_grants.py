@@ -1,0 +1,81 @@
+"""A grant of a whole home shows nothing there that begins with a dot, unless somebody names it.
+
+Each case has its twin: what was named, or does not begin with a dot, can be read.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from real_sandbox import USERS, Box, box
+
+SECRET = "correct-horse\n"
+# Where programs keep credentials, histories and the like; most are in no list of omac's.
+_PLACES = """
+    .ssh/id .aws/credentials .netrc .config/gh/hosts.yml .config/github-copilot/apps.json
+    .gemini/oauth_creds.json .config/Slack/Cookies .config/Signal/config.json .local/share/atuin/history.db
+    .local/state/bash/history .ash_history .authinfo .msmtprc .config/stripe/config.toml .ngrok2/ngrok.yml
+    .wrangler/config/default.toml .railway/config.json .cache/huggingface/token .kaggle/kaggle.json
+    .config/openai/key .yarnrc.yml .bunfig.toml .config/pip/pip.conf .composer/auth.json .bundle/config
+    .hex/hex.config .terraform.d/credentials.tfrc.json .minikube/profiles/x .bitcoin/wallet.dat
+    .config/solana/id.json .config/sops/age/keys.txt .electrum/wallets/x .zen/x .dbeaver4/x .config/JetBrains/x
+    .mylogin.cnf .mongodb/x .tsh/keys .irssi/config .1password/agent.sock .pi/agent/auth.json
+    .local/share/uv/credentials/credentials.toml .nobody-ever-heard-of-it
+"""
+PLACES = _PLACES.split()
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's world."""
+    with box(request.param) as made:
+        yield made
+
+
+def test_a_home_is_shown_without_dots(world: Box) -> None:
+    """No place of credentials, known or not, can be read; ordinary files can, and so can what is named."""
+    for path in (*PLACES, "notes/plain", "notes/.hidden"):
+        world.give(world.home / path, SECRET)
+    home = str(world.home)
+    script = "cd; grep -rsl correct-horse .; true"
+    assert sorted(world.run("sh", "-c", script, options=("--read", home)).out.split()) == [
+        "./notes/.hidden",
+        "./notes/plain",
+    ]
+    options = ("--read", home, "--read", f"{home}/.kaggle", "--read", f"{home}/.config/pip/pip.conf")
+    named = world.run("sh", "-c", f"{script}; cat ~/.config/pip/pip.conf", options=options).out.split()
+    assert sorted(named) == ["./.kaggle/kaggle.json", "./notes/.hidden", "./notes/plain", SECRET.strip()]
+    assert len(world.host("sh", "-c", script).out.split()) == len(PLACES) + 2
+
+
+def test_what_a_dot_link_leads_to(world: Box) -> None:
+    """Dotfiles that are kept elsewhere in the home are not shown there either; a link out of the home hides nothing."""
+    world.give(world.home / "dotfiles/tool/token", SECRET)
+    world.give(world.home / "dotfiles/README", SECRET)
+    (world.home / ".tool").symlink_to("dotfiles/tool")
+    (world.home / ".share").symlink_to("/usr/share")
+    (world.home / ".itself").symlink_to(".")
+    script = "cd; grep -rsl correct-horse .; ls /usr/share | grep -c ."
+    done = world.run("sh", "-c", script, options=("--read", str(world.home)))
+    assert done.out.split()[0] == "./dotfiles/README"
+    assert len(done.out.split()) == 2
+    assert int(done.out.split()[1]) > 5
+
+
+def test_homes_of_others(world: Box) -> None:
+    """A grant of the folder above homes shows no dot folder of another user; what else may be read there can be."""
+    for path in (".aws/credentials", ".unheard-of", "public"):
+        world.give(world.top / "bob" / path, SECRET)
+    script = f"grep -rsl correct-horse {world.top}; true"
+    done = world.run("sh", "-c", script, options=("--read", str(world.top)))
+    assert done.out == f"{world.top}/bob/public\n"
+    named = ("--read", str(world.top), "--read", f"{world.top}/bob/.unheard-of")
+    assert len(world.run("sh", "-c", script, options=named).out.split()) == 2
+
+
+def test_what_a_program_needs_is_there(world: Box) -> None:
+    """A program that is installed below a dot folder starts, with the home granted too; nothing beside it shows."""
+    tool = world.give(world.home / ".tools/v1/bin/tool", "#!/bin/sh\ncat ~/.tools/v1/share/x ~/.tools/token\n", 0o755)
+    world.give(world.home / ".tools/v1/share/x", "ordinary\n")
+    world.give(world.home / ".tools/token", SECRET)
+    for options in ((), ("--read", str(world.home))):
+        assert world.run(str(tool), options=options).out == "ordinary\n"
