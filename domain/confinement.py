@@ -26,7 +26,8 @@ LINK = "link"  # a symbolic link to `target`, as it is on the host
 
 NETWORKS = ("host", "none")
 BACKENDS = ("auto", "bubblewrap", "landlock")
-LIMITS = ("pids", "memory", "cpu", "files")  # processes, bytes, processors (a fraction may do), open files of a process
+# processes, bytes, processors (a fraction may do), open files of a process, bytes of each folder that lives in memory
+LIMITS = ("pids", "memory", "cpu", "files", "tmp")
 
 
 class Entry:

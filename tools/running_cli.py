@@ -33,7 +33,7 @@ MANY = (
     ("--deny", "PATH", "May do neither, whatever else says so."),
     ("--deny-name", "PATTERN", "Hides every file and folder of that name."),
     ("--open-port", "PORT", "May listen on this TCP port."),
-    ("--limit", "NAME=N", "pids, memory, cpu or files."),
+    ("--limit", "NAME=N", "pids, memory, cpu, files or tmp."),
     ("--env", "NAME[=VALUE]", "Gets this variable, yours or the one given."),
 )
 FLAGS = (

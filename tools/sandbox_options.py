@@ -62,7 +62,8 @@ Options:
   --network host|none  host (default): as you, but listening on ports that are named only; none: no network at all
   --open-port PORT     may listen on this TCP port
   --env NAME[=VALUE]   gets this variable, yours or the one given
-  --limit NAME=N       pids, memory, cpu (processors), files (open files of a process); a,b or repeat for more
+  --limit NAME=N       pids, memory, cpu (processors), files (open files of a process), tmp (bytes of /tmp and of each
+                       other folder in memory; default: a quarter of the machine's, at most 4G); a,b or repeat
   --ssh-agent          may ask your SSH agent to sign
   --ephemeral-cache    package caches that are gone with it
   --profile NAME|PATH  a file of yours that says any of this: ~/.config/omac/sandbox-profiles/NAME.toml

@@ -17,6 +17,8 @@ from omac.domain.refusal import Refusal, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omac.domain.confinement import Entry, Policy
 
 ARGUMENTS_MAX = 9_000 - 200  # bubblewrap takes 9,000
@@ -34,7 +36,9 @@ NAMESPACES = (
 # Settings of the kernel, which root may change by writing here, capabilities or not.
 KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 SHARED_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # folders of the sandbox's own, of the usual mode
-PRIVATE_BYTES_MAX = 4 << 30  # of each folder that lives in memory, where no limit says less
+MEMORY_BYTES_MAX = 4 << 30  # of each folder that lives in memory, where the limit "tmp" says nothing else
+MEMORY_SHARE = 4  # nor more than this part of the machine's memory
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 
 class Files:
@@ -67,7 +71,8 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
     found = [*NAMESPACES]
     if policy.network == "none":
         found.append("--unshare-net")
-    found += ["--proc", "/proc", "--dev", "/dev"]
+    size = str(_memory_bytes(policy.limits))
+    found += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", size, "--tmpfs", SHARED_MEMORY]
     for path in KERNEL_SETTINGS:
         found += ["--ro-bind-try", path, path]
     masks: list[str] = []
@@ -75,12 +80,12 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
         if entry.access == DENY:
             found += _masked(entry.path, files, masks, entry.content)
         else:
-            found += _mounts(entry, policy, files)
+            found += _mounts(entry, policy, files, size)
     for path in policy.hidden:
         around = governing(policy.entries, path)
         if around is not None and around.access in (READ, WRITE):
             found += _masked(path, files, masks)
-    for path in [*masks, "/"]:  # now that everything below them has its place
+    for path in [*masks, "/dev", "/"]:  # now that everything below them has its place
         found += ["--remount-ro", path]
     found += ["--chdir", policy.workdir, "--seccomp", files.add(filter_program)]
     if len(found) > ARGUMENTS_MAX:
@@ -131,7 +136,15 @@ def _identity(path: str, root: int) -> tuple[int, int]:
     return (seen.st_dev, seen.st_ino)
 
 
-def _mounts(entry: Entry, policy: Policy, files: Files) -> list[str]:
+def _memory_bytes(limits: Mapping[str, float]) -> int:
+    """How large each folder that lives in memory may become."""
+    if "tmp" in limits:
+        return int(limits["tmp"])
+    share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY_SHARE
+    return min(MEMORY_BYTES_MAX, share, int(limits.get("memory", MEMORY_BYTES_MAX)))
+
+
+def _mounts(entry: Entry, policy: Policy, files: Files, size: str) -> list[str]:
     path = entry.path
     match entry.access:
         case confinement.READ:
@@ -140,8 +153,7 @@ def _mounts(entry: Entry, policy: Policy, files: Files) -> list[str]:
             return ["--bind", entry.source, path]
         case confinement.PRIVATE:
             mode = "1777" if path in SHARED_TEMPORARY else "0755" if path == "/run" else "0700"
-            size = min(PRIVATE_BYTES_MAX, int(policy.limits.get("memory", PRIVATE_BYTES_MAX)))
-            return ["--perms", mode, "--size", str(size), "--tmpfs", path]
+            return ["--perms", mode, "--size", size, "--tmpfs", path]
         case confinement.LINK:
             return ["--symlink", entry.target, path]
         case _:

@@ -4,7 +4,8 @@ Rules
 
 1. A limit is enforced by a cgroup where one can be made, else by an rlimit, else it is refused. `Enforcement.by` says
    which.
-2. The program is held back until `Held.add` has bound its first process; all that it starts is bound with it.
+2. Folders that live in memory are as large as "tmp" says, whether it is named or not: see `bubblewrap.arguments`.
+3. The program is held back until `Held.add` has bound its first process; all that it starts is bound with it.
 
 Sources: getrlimit(2), user_namespaces(7). Since Linux 5.14 RLIMIT_NPROC counts by user namespace: set once the sandbox
 has its own, it counts what is in there and nothing else. It never holds for the root of the initial namespace.
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 END_MS_MAX = 5_000
 # With less nothing starts; more the kernel does not know.
-LEAST = {"pids": 2.0, "memory": 16.0 * 2**20, "cpu": 0.01, "files": 16.0}
-MOST = {"pids": 2.0**22, "memory": 2.0**60, "cpu": 10_000.0, "files": 2.0**30}
-EXAMPLES = {"pids": "pids=200", "memory": "memory=2G", "cpu": "cpu=1.5", "files": "files=1024"}
+LEAST = {"pids": 2.0, "memory": 16.0 * 2**20, "cpu": 0.01, "files": 16.0, "tmp": 2.0**20}
+MOST = {"pids": 2.0**22, "memory": 2.0**60, "cpu": 10_000.0, "files": 2.0**30, "tmp": 2.0**60}
+EXAMPLES = {"pids": "pids=200", "memory": "memory=2G", "cpu": "cpu=1.5", "files": "files=1024", "tmp": "tmp=2G"}
 RLIMITS = {"pids": resource.RLIMIT_NPROC, "memory": resource.RLIMIT_DATA, "files": resource.RLIMIT_NOFILE}
 
 
@@ -73,10 +74,12 @@ def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/
     by: dict[str, str] = {}
     rlimits: dict[str, int] = {}
     chosen: dict[str, list[str]] = {}
-    places = cgroups.places(proc) if any(name != "files" for name in limits) else []
+    places = cgroups.places(proc) if any(name not in ("files", "tmp") for name in limits) else []
     for name, amount in limits.items():
         place = next((place for place in places if name in place.controllers and not place.trouble), None)
-        if place:
+        if name == "tmp":
+            by[name] = _by_size(namespaced)
+        elif place:
             chosen.setdefault(place.folder, []).append(name)
             by[name] = f"cgroup v{place.version} in {place.folder}"
         else:
@@ -160,6 +163,13 @@ def mends(name: str, places: Sequence[cgroups.Place]) -> tuple[str, ...]:
     return ()
 
 
+def _by_size(namespaced: bool) -> str:
+    """What the limit of folders in memory means, in words. Raises Refusal where there are none."""
+    if not namespaced:
+        raise _unenforceable("the limit tmp is for folders of the sandbox's own, and Landlock alone has none", ())
+    return "the size of each folder that lives in memory"
+
+
 def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgroups.Place]) -> str:
     """What the rlimit means, in words. Raises Refusal where none would hold."""
     if name == "files":
@@ -220,11 +230,11 @@ def _lowered(now: tuple[int, int], amount: int) -> tuple[int, int]:
 
 
 def _amount(name: str, text: str) -> float:
-    if name == "memory":
+    if name in ("memory", "tmp"):
         try:
             amount = float(parse_size(text))
         except Refusal as refusal:
-            raise _misuse(f"memory: {refusal.message}", name) from None
+            raise _misuse(f"{name}: {refusal.message}", name) from None
     else:
         whole = name in ("pids", "files")
         digits = text if whole else text.replace(".", "", 1)

@@ -28,7 +28,7 @@ OPTIONS = (
     "--remount-ro",
     "--ro-bind-try",
 )
-EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0}
+EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0, "tmp": 2.0 * 2**30}
 
 
 def machine(environment: Mapping[str, str], search: str) -> Machine:

@@ -13,7 +13,7 @@ PROGRAM = "from omac.tools.entry import main; main()"
 REFUSED = ("unshare", "--user", "--map-root-user", "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"')
 NAMES = [
     "system", "bubblewrap", "namespaces", "landlock", "seccomp", "terminal", "limit pids", "limit memory", "limit cpu",
-    "limit files", "git",
+    "limit files", "limit tmp", "git",
 ]  # fmt: skip
 
 
