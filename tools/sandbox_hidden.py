@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git import object_store
 from omac.adapters.git.tree import ENTRIES_MAX, walk
 from omac.adapters.linux.trail import trail
 from omac.domain.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
@@ -107,6 +106,8 @@ def _kept(path: str, repositories: Sequence[Repository]) -> bool:
     around = [one for one in repositories if below(path, one.root)]
     if not around:
         return False
+    from omac.adapters.git import object_store  # here, for most projects have no such file
+
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             content = file.read(ENV_BYTES_MAX + 1)

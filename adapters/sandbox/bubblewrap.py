@@ -1,4 +1,4 @@
-"""A policy as bubblewrap's arguments (bwrap(1)), and what is checked once it has mounted everything.
+"""A policy as bubblewrap's arguments (bwrap(1)). `mounted.py` checks what it made of them.
 
 Mounts are made parents first, so that what is deeper lies above what is around it: a file bound onto itself cannot be
 moved or replaced while it is bound (EBUSY, rename(2)), whoever may write to the folder around it.
@@ -6,14 +6,12 @@ moved or replaced while it is bound (EBUSY, rename(2)), whoever may write to the
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 
-from omac.adapters.sandbox.identity import status_without_links
 from omac.domain import confinement
 from omac.domain.confinement import DENY, PRIVATE, READ, WRITE, governing
-from omac.domain.refusal import Refusal, look_at
+from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,45 +95,6 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
     return found
 
 
-def bound(policy: Policy) -> dict[str, tuple[int, int]]:
-    """Device and inode of everything of the host that the policy mounts, by path. Raises Refusal (path-changed)."""
-    found = {}
-    host = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for entry in policy.entries:
-            if entry.access in (READ, WRITE):
-                found[entry.path] = _identity(entry.source, host)
-    finally:
-        os.close(host)
-    return found
-
-
-def check(root: str, expected: dict[str, tuple[int, int]]) -> None:
-    """Whether below `root`, the sandbox's root as the host sees it, lies what was to be mounted, and nothing else.
-
-    bubblewrap resolves paths itself: somebody who swaps a folder for a link in between would choose what is mounted.
-    Raises Refusal (path-changed).
-    """
-    inside = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for path, identity in expected.items():
-            if _identity(path, inside) != identity:
-                raise _changed(path, "something else lies there now")
-    finally:
-        os.close(inside)
-
-
-def _identity(path: str, root: int) -> tuple[int, int]:
-    try:
-        seen = status_without_links(path, root)
-    except OSError as problem:
-        linked = problem.errno == errno.ELOOP
-        raise _changed(path, "a link stands in its way" if linked else problem.strerror or "gone") from problem
-    if stat.S_ISLNK(seen.st_mode):
-        raise _changed(path, "it is a symbolic link now")
-    return (seen.st_dev, seen.st_ino)
-
-
 def _memory_bytes(limits: Mapping[str, float]) -> int:
     """How large each folder that lives in memory may become."""
     if "tmp" in limits:
@@ -179,11 +138,3 @@ def _masked(path: str, files: Files, masks: list[str], marker: bytes = b"") -> l
     if stat.S_ISLNK(mode):
         return []  # it leads nowhere: what it points to is there only if an entry says so
     return ["--perms", "0444" if marker else "0000", "--ro-bind-data", files.add(marker), path]
-
-
-def _changed(path: str, what: str) -> Refusal:
-    return Refusal(
-        "path-changed",
-        f"{path} was replaced while the sandbox was built ({what}); somebody is changing it right now",
-        fix=[look_at(path), "try again when nothing else is at work there"],
-    )

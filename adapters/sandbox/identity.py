@@ -1,4 +1,4 @@
-"""Device and inode of a path, found without following a symbolic link on the way (openat2(2), RESOLVE_NO_SYMLINKS).
+"""Device, inode and mount of a path, found without following a symbolic link on the way (openat2(2), statx(2)).
 
 A path that was resolved once stays the one that was meant only as long as nobody puts a link in its way.
 """
@@ -9,28 +9,52 @@ import errno
 import os
 import stat
 
-from omac.adapters.linux.syscall import call, words
+from omac.adapters.linux.syscall import Answer, call, words
 
 OPENAT2 = 437  # on every architecture
 RESOLVE_NO_SYMLINKS = 0x04
+AT_EMPTY_PATH = 0x1000
+STATX_MNT_ID = 0x1000
+_STATX = {"x86_64": 332, "aarch64": 291}.get(os.uname().machine, -1)
+_MOUNT_AT = 0x90  # of stx_mnt_id in struct statx
 _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _HOW = words(_FLAGS, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
 
 
-def status_without_links(path: str, root: int) -> os.stat_result:
-    """Return the status of an absolute path below the open folder `root`; of a link at its end, the link's own.
+class Status:
+    """What a path is: `node` is its device and inode, `mount` the number of the mount it lies in, None if unknown."""
 
-    Raises OSError: ELOOP where a link stands in the way.
-    """
-    descriptor = opened_without_links(path, root)
+    __slots__ = ("is_link", "mount", "node")
+
+    def __init__(self, node: tuple[int, int], mount: int | None, *, is_link: bool) -> None:
+        self.node = node
+        self.mount = mount
+        self.is_link = is_link
+
+
+def status_of(descriptor: int) -> Status:
+    """Return what an open file, folder or link is."""
+    seen = os.fstat(descriptor)
+    return Status((seen.st_dev, seen.st_ino), _mount(descriptor), is_link=stat.S_ISLNK(seen.st_mode))
+
+
+def _mount(descriptor: int) -> int | None:
+    """The number of the mount, as in /proc/PID/mountinfo; None before Linux 5.8."""
+    answer = Answer()
     try:
-        return os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
+        call(_STATX, descriptor, b"\0", AT_EMPTY_PATH, STATX_MNT_ID, answer)
+    except OSError:
+        return None
+    read = bytes(answer)
+    known = int.from_bytes(read[:4], "little") & STATX_MNT_ID
+    return int.from_bytes(read[_MOUNT_AT : _MOUNT_AT + 8], "little") if known else None
 
 
 def opened_without_links(path: str, root: int) -> int:
-    """Return a descriptor (O_PATH) of an absolute path below the open folder `root`. Raises OSError, as before."""
+    """Open an absolute path below the open folder `root`, by O_PATH; at its end a link itself.
+
+    Raises OSError: ELOOP where a link stands in the way.
+    """
     path = path.strip("/") or "."
     try:
         return call(OPENAT2, root, os.fsencode(path) + b"\0", _HOW, len(_HOW))

@@ -17,7 +17,7 @@ import os
 import stat
 import time
 
-from omac.adapters.sandbox import bubblewrap, gate, landlock, seccomp
+from omac.adapters.sandbox import bubblewrap, gate, landlock, mounted, seccomp
 from omac.adapters.sandbox.terminal import Terminal, default, forwarding, ignored
 
 TYPE_CHECKING = False
@@ -65,7 +65,7 @@ class Run:
         streams = Streams()
         alive = -1
         try:
-            expected = bubblewrap.bound(self.policy)
+            expected = mounted.expected(self.policy)
             # A folder of a group hands its set-gid bit on, and git and cp keep it.
             set_gid = bool(os.stat(self.policy.workdir).st_mode & stat.S_ISGID)
             filter_program = seccomp.program(machine, set_gid=set_gid)
@@ -84,8 +84,8 @@ class Run:
                 try:
                     meanwhile()
                     self.init = _init(info)
-                    root = _built(self.init, child, self.policy.workdir)
-                    bubblewrap.check(root, expected)
+                    _await_built(self.init, child, self.policy.workdir)
+                    mounted.check(self.init, expected)
                     held(self.init)
                     self.begun = True
                     os.write(way, b"\n")
@@ -300,8 +300,8 @@ def _init(info: int) -> int:
     return int(digits)
 
 
-def _built(init: int, child: int, workdir: str) -> str:
-    """The sandbox's root as the host sees it, as soon as it is whole.
+def _await_built(init: int, child: int, workdir: str) -> None:
+    """Return as soon as the sandbox's root is whole. Raises Failed.
 
     bubblewrap builds below folders of its own and makes the result the root last; so a root that is not the host's and
     has the working directory is the final one.
@@ -313,7 +313,7 @@ def _built(init: int, child: int, workdir: str) -> str:
         try:
             seen = os.stat(root)
             if (seen.st_dev, seen.st_ino) != (host.st_dev, host.st_ino) and os.path.lexists(root + workdir):
-                return root
+                return
         except OSError as problem:
             if problem.errno not in (errno.ENOENT, errno.ESRCH, errno.EACCES):
                 raise

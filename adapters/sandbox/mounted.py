@@ -1,0 +1,125 @@
+"""Whether what was to be mounted is mounted: looked at from outside, before the first instruction of the program.
+
+bubblewrap resolves paths itself, so somebody who swaps a folder for a link meanwhile chooses what is mounted, or where.
+
+Rules
+
+1. What is shown of the host is found by a walk without links, when the policy is made and below the sandbox's root, and
+   is the same file both times.
+2. Every path of the policy that is a mount is the root of a mount of its own, and of the one that lies on top there. A
+   file that is mounted onto itself shows by nothing else that it is.
+3. What was to be read-only is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from omac.adapters.sandbox.identity import opened_without_links, status_of
+from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
+from omac.domain.refusal import Refusal, look_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.adapters.sandbox.identity import Status
+    from omac.domain.confinement import Entry, Policy
+
+
+class Expected:
+    """What is to be found: `nodes` are device and inode by path, `read_only` says it of each path that is a mount."""
+
+    __slots__ = ("nodes", "read_only")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[int, int]] = {}
+        self.read_only: dict[str, bool] = {}
+
+
+def expected(policy: Policy) -> Expected:
+    """Look at everything that the policy mounts, as it is now. Raises Refusal (path-changed)."""
+    found = Expected()
+    host = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for entry in policy.entries:
+            if entry.access in (READ, WRITE):
+                found.nodes[entry.path] = _status(entry.source, host).node
+            if _is_mount(entry, policy):
+                found.read_only[entry.path] = entry.access not in (WRITE, PRIVATE)
+    finally:
+        os.close(host)
+    return found
+
+
+def check(pid: int, wanted: Expected) -> None:
+    """Compare with what lies below the root of process `pid`. Raises Refusal (path-changed)."""
+    points = _points(pid)
+    inside = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path, read_only in wanted.read_only.items():
+            seen = _status(path, inside)
+            if path in wanted.nodes and seen.node != wanted.nodes[path]:
+                raise _changed(path, "something else lies there now")
+            mount, is_read_only = points.get(path, (-1, False))
+            if mount < 0 or seen.mount not in (mount, None):
+                raise _changed(path, "what was to be mounted there is not")
+            if read_only and not is_read_only:
+                raise _changed(path, "it can be changed")
+    finally:
+        os.close(inside)
+
+
+def _is_mount(entry: Entry, policy: Policy) -> bool:
+    """Whether bubblewrap mounts something at the entry's path: see `bubblewrap.arguments`."""
+    if entry.access == LINK:
+        return False
+    if entry.access == COPY:
+        around = governing(policy.entries, os.path.dirname(entry.path))
+        return around is not None and around.access != PRIVATE
+    if entry.access == DENY:
+        try:
+            return not stat.S_ISLNK(os.lstat(entry.path).st_mode)
+        except OSError:
+            return False
+    return True
+
+
+def _points(pid: int) -> dict[str, tuple[int, bool]]:
+    """The mount points of a process: the number of the mount on top, and whether that is read-only (proc(5))."""
+    found = {}
+    with open(f"/proc/{pid}/mountinfo", "rb") as file:
+        for line in file.read().splitlines():
+            number, _, _, _, point, options, _ = line.split(b" ", 6)
+            path = _unescaped(point) if b"\\" in point else point
+            found[os.fsdecode(path)] = (int(number), options.startswith(b"ro"))
+    return found
+
+
+def _unescaped(point: bytes) -> bytes:
+    """A path as it is, where the kernel writes blanks, line ends and backslashes as three octal digits."""
+    first, *parts = point.split(b"\\")
+    return first + b"".join(bytes((int(part[:3], 8),)) + part[3:] for part in parts)
+
+
+def _status(path: str, root: int) -> Status:
+    try:
+        descriptor = opened_without_links(path, root)
+    except OSError as problem:
+        linked = problem.errno == errno.ELOOP
+        raise _changed(path, "a link stands in its way" if linked else problem.strerror or "gone") from problem
+    try:
+        seen = status_of(descriptor)
+    finally:
+        os.close(descriptor)
+    if seen.is_link:
+        raise _changed(path, "it is a symbolic link now")
+    return seen
+
+
+def _changed(path: str, what: str) -> Refusal:
+    return Refusal(
+        "path-changed",
+        f"{path} was replaced while the sandbox was built ({what}); somebody is changing it right now",
+        fix=[look_at(path), "try again when nothing else is at work there"],
+    )

@@ -1,0 +1,101 @@
+"""adapters/sandbox/mounted.py: what is not mounted as it was meant to be is noticed before anything runs."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from real_sandbox import USERS
+
+from omac.adapters.sandbox import mounted
+from omac.domain.confinement import DENY, READ, WRITE, Entry, Policy
+from omac.domain.refusal import Refusal
+
+STRANGE = "a b\\n\tc"  # the kernel escapes each of these
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A project of a user's, with a file to be pinned and one to be hidden."""
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(0o755)
+    for name in ("sub/pinned", "sub/hidden", f"{STRANGE}/x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, request.param, request.param)
+    return tmp_path
+
+
+@contextmanager
+def built(project: Path, *options: str) -> Iterator[int]:
+    """The pid of a process in a sandbox of bubblewrap's, of the project's owner."""
+    uid = project.stat().st_uid
+    line = ["bwrap", "--unshare-user", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib64", "/lib64"]
+    line += ["--symlink", "usr/lib", "/lib", "--bind", str(project), str(project), *options]
+    line += ["--", "/usr/bin/python3", "-c", "print('up', flush=True); input()"]
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=uid or None, group=uid or None
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        process.communicate(b"\n")
+
+
+def wanted(project: Path, *more: Entry) -> mounted.Expected:
+    """What is expected of a project that can be written, with `more`."""
+    return mounted.expected(Policy(str(project), (Entry(str(project), WRITE, ""), *more), {}))
+
+
+def test_as_it_was_meant(project: Path) -> None:
+    """A pin mounted onto itself, a mask, and a path with all that mountinfo escapes."""
+    pinned, hidden, strange = (str(project / name) for name in ("sub/pinned", "sub/hidden", STRANGE))
+    options = ("--ro-bind", pinned, pinned, "--ro-bind", "/usr/bin/true", hidden, "--ro-bind", strange, strange)
+    expected = wanted(project, Entry(pinned, READ, ""), Entry(hidden, DENY, ""), Entry(strange, READ, ""))
+    with built(project, *options) as pid:
+        mounted.check(pid, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ((), "what was to be mounted there is not"),
+        (("--bind", "sub/pinned", "sub/pinned"), "it can be changed"),
+        (("--ro-bind", "sub/hidden", "sub/pinned"), "something else lies there"),
+        (("--ro-bind", "sub/pinned", "sub/pinned", "--bind", "sub", "sub"), "what was to be mounted there is not"),
+    ],
+    ids=["not at all", "for writing", "another file", "covered"],
+)
+def test_a_pin_that_is_none(project: Path, options: tuple[str, ...], what: str) -> None:
+    """The file is the same one, in the same place; that it could be changed there is noticed."""
+    line = [word if word.startswith("--") else str(project / word) for word in options]
+    expected = wanted(project, Entry(str(project / "sub/pinned"), READ, ""))
+    with built(project, *line) as pid, pytest.raises(Refusal, match=what) as caught:
+        mounted.check(pid, expected)
+    assert caught.value.reason == "path-changed"
+
+
+def test_a_mask_that_is_none(project: Path) -> None:
+    """What was to be hidden is there."""
+    expected = wanted(project, Entry(str(project / "sub/hidden"), DENY, ""))
+    with built(project) as pid, pytest.raises(Refusal, match="what was to be mounted there is not"):
+        mounted.check(pid, expected)
+
+
+def test_a_link_above_what_is_mounted(project: Path) -> None:
+    """The folder that a link leads to has what is looked for, and is not taken for it."""
+    entry = Entry(str(project / "sub/pinned"), READ, "")
+    expected = wanted(project, entry)
+    (project / "sub").rename(project / "aside")
+    (project / "sub").symlink_to("aside")
+    pinned = str(project / "aside/pinned")
+    with pytest.raises(Refusal, match="a link stands in its way"):
+        wanted(project, entry)
+    with (
+        built(project, "--ro-bind", pinned, pinned) as pid,
+        pytest.raises(Refusal, match="a link stands in its way"),
+    ):
+        mounted.check(pid, expected)
