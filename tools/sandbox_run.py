@@ -163,7 +163,7 @@ class Launch:
                 self._inspecting.begun(pid)
                 limited(pid)
 
-            status = self._backend.run(self._plan, self._inspecting.note, built, self._begun)
+            status = self._backend.run(self._plan, self._meanwhile, built, self._begun)
         finally:
             for folder in held.end() if held else ():
                 _say(f"the cgroup {folder} is still there: something in it has not ended")
@@ -198,6 +198,16 @@ class Launch:
             "run": self._part_of,
         }
         self._record("sandbox.launch-requested", fields)
+
+    def _meanwhile(self) -> None:
+        """Unshare objects, and note what is there, while bubblewrap builds. Raises Refusal, OSError."""
+        if any(layout.objects for layout in self._plan.layouts.values()):
+            from omac.adapters.git.shared_objects import unshare
+
+            for folder in dict.fromkeys(one for layout in self._plan.layouts.values() for one in layout.objects):
+                for line in unshare(folder):
+                    _say(line)
+        self._inspecting.note()
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows

@@ -18,6 +18,7 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
+from omac.adapters.git.shared_objects import shared_packs
 from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below
 from omac.domain.refusal import quoted
 
@@ -39,20 +40,22 @@ class Folders:
         self.fence: list[str] = []
         self.whole: list[str] = []  # git folders that can be written as a whole
         self.admins: list[str] = []  # admin folders of linked worktrees
+        self.objects: list[str] = []  # folders of objects that can be written
         self.warnings: list[str] = []
 
-    def state(self) -> tuple[list[str], list[str], list[str]]:
+    def state(self) -> tuple[list[str], ...]:
         """What `restore` takes back to."""
-        return list(self.fence), list(self.whole), list(self.admins)
+        return list(self.fence), list(self.whole), list(self.admins), list(self.objects)
 
-    def restore(self, state: tuple[list[str], list[str], list[str]]) -> None:
+    def restore(self, state: tuple[list[str], ...]) -> None:
         """Forget what came after `state`."""
-        self.fence, self.whole, self.admins = state
+        self.fence, self.whole, self.admins, self.objects = state
 
     def whole_folder(self, git: str, *, outside: bool) -> None:
         """A git folder that can be written, its submodules' and its worktrees'. Raises Refusal."""
         if git in self.whole:
             return
+        _require_own_folders(git)
         self.whole.append(git)
         pins = self._pins
         if outside:
@@ -74,6 +77,7 @@ class Folders:
         """
         pins = self._pins
         if common not in pins.entries:
+            _require_own_folders(common)
             self._common(common, session, refs=refs)
         if git not in self.admins:
             pins.grant(git, "git: index, HEAD and log of the worktree")
@@ -155,6 +159,9 @@ class Folders:
                     f"{alternates} takes objects from {place}, and grants nothing by that; "
                     "if it was you who wrote that, grant the place with --read"
                 )
+        self.objects.append(f"{git}/objects")
+        for pack in shared_packs(f"{git}/objects"):
+            pins.pin(pack, "git: another repository has the same file")
         if refs:
             pins.pin(f"{git}/refs/replace", "git: shows one object for another", made="folder")
 
@@ -187,6 +194,18 @@ class Folders:
             )
         if not any(below(path, f"{git}/hooks") for git in self.whole):
             pins.pin(path, f"git: {why} names it", made=made)
+
+
+def _require_own_folders(git: str) -> None:
+    """Raises Refusal where objects or refs are kept elsewhere: nothing below a link can be held in place."""
+    for name in ("objects", "refs"):
+        path = f"{git}/{name}"
+        if not is_folder(path):
+            what = "a symbolic link" if stat.S_ISLNK(mode_of(path)) else "no folder"
+            raise pointers.unsafe(
+                f"{path} is {what}, so git's files in it cannot be protected from the program",
+                f"readlink -f {quoted(path)}  # move that folder to {path}; or git clone, and work in the clone",
+            )
 
 
 def _names(folder: str) -> list[str]:

@@ -54,16 +54,28 @@ class Layout:
     """The git part of a policy.
 
     `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
-    are for a person. The rest is for `prepare` and the inspection at the end: `repositories` that were found, the git
-    `folders` that the program can write, by path, those `narrowed` to one branch, and the `sessions` of refs.
+    are for a person; loose objects in the folders `objects` are to be unshared. The rest is for `prepare` and the
+    inspection at the end: `repositories` that were found, the git `folders` that the program can write, by path, those
+    `narrowed` to one branch, and the `sessions` of refs.
     """
 
-    __slots__ = ("entries", "fence", "folders", "narrowed", "repositories", "sessions", "warnings", "workdir")
+    __slots__ = (
+        "entries",
+        "fence",
+        "folders",
+        "narrowed",
+        "objects",
+        "repositories",
+        "sessions",
+        "warnings",
+        "workdir",
+    )
 
     def __init__(self, workdir: str) -> None:
         self.workdir = workdir
         self.entries: tuple[Entry, ...] = ()
         self.fence: tuple[str, ...] = ()
+        self.objects: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self.repositories: list[Repository] = []
         self.folders: dict[str, Folder] = {}
@@ -108,12 +120,14 @@ def look(workdir: str, choices: GitChoices, home: str, found: Found | None = Non
             pins.entries, state, layout.sessions = before
             folders.restore(state)
             warnings.append(f"nothing is granted for {root}: {refusal.message}")
-            if mode_of(f"{root}/.git") and not os.path.islink(f"{root}/.git"):
-                pins.pin(f"{root}/.git", "git: what it says cannot be trusted")
+            held = f"{root}/.git" if mode_of(f"{root}/.git") else root
+            if not os.path.islink(held):
+                pins.pin(held, "git: what it says cannot be trusted")
     _inspected(layout, folders)
     _narrow(layout, folders, choices)
     layout.entries = tuple(pins.entries.values())
     layout.fence = tuple(folders.fence)
+    layout.objects = tuple(folders.objects)
     layout.warnings = (*warnings, *folders.warnings)
     return layout
 

@@ -72,8 +72,8 @@ def identify(root: str, workdir: str) -> Repository | None:
 
 
 def is_git_folder(path: str) -> bool:
-    """Whether git would take it for a git folder of its own: HEAD, objects and refs are there."""
-    return mode_of(f"{path}/HEAD") != 0 and is_folder(f"{path}/objects") and is_folder(f"{path}/refs")
+    """Whether git would take it for a git folder of its own: HEAD, objects and refs are there, of whatever kind."""
+    return mode_of(f"{path}/HEAD") != 0 and os.path.exists(f"{path}/objects") and os.path.exists(f"{path}/refs")
 
 
 def require_real(path: str, said_by: str) -> None:

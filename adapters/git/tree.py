@@ -66,7 +66,7 @@ def walk(
                     below.append(entry.path)
                     if name in ("objects", "refs"):
                         marks += 1
-                elif name == "HEAD":
+                elif name in ("HEAD", "objects", "refs"):
                     marks += 1
                 elif env_files and name[0] == "." and is_env_file(name):
                     found.env_files.append(entry.path)

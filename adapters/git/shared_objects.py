@@ -1,0 +1,151 @@
+"""Objects that a repository has in common with another: `git clone` of a local path makes hard links to them.
+
+Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it. So
+packs with a second name are kept from being changed; loose objects and commit graphs are copied before the program
+begins.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import pointers
+
+PACKS_MAX = 100  # files of packs that are pinned
+LOOSE_MAX = 50_000  # entries that are looked at
+BYTES_MAX = 512 << 20  # that are copied
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK_BYTES = 1 << 24
+_INDEXES = ("info", "info/commit-graphs")
+_FAN_OUT = frozenset(f"{number:02x}" for number in range(256))
+
+
+def shared_packs(objects: str) -> list[str]:
+    """Return the paths of packs, and of what belongs to them, that have a second name. Raises Refusal: too many."""
+    found = []
+    try:
+        with os.scandir(f"{objects}/pack") as scan:
+            for entry in scan:
+                if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_nlink > 1:
+                    found.append(entry.path)
+    except OSError:
+        return []
+    if len(found) > PACKS_MAX:
+        message = f"{objects} shares {len(found)} files of packs with another repository; {PACKS_MAX} can be held"
+        raise pointers.unsafe(message, _repack(objects))
+    return sorted(found)
+
+
+def unshare(objects: str) -> list[str]:
+    """Copy the loose objects and commit graphs that have a second name; return what a person should know.
+
+    Raises Refusal (git-unsafe) where that would be too much; OSError where it is not possible.
+    """
+    left = _Left()
+    try:
+        folder = os.open(objects, _FOLDER)
+    except FileNotFoundError:
+        return []
+    try:
+        for name in (*_INDEXES, *sorted(_FAN_OUT.intersection(os.listdir(folder)))):
+            _unshare_in(folder, name, objects, left)
+            if left.entries < 0:
+                what = "those that another repository shares can be changed there"
+                return [f"{objects} has more than {LOOSE_MAX} loose objects: {what}. {_repack(objects)}"]
+    finally:
+        os.close(folder)
+    return []
+
+
+class _Left:
+    """What may still be looked at, and copied."""
+
+    __slots__ = ("bytes", "entries")
+
+    def __init__(self) -> None:
+        self.entries = LOOSE_MAX
+        self.bytes = BYTES_MAX
+
+
+def _unshare_in(objects: int, name: str, path: str, left: _Left) -> None:
+    try:
+        folder = _opened(name, objects)
+    except OSError:
+        return  # a link, or not there: no folder of objects
+    own = os.geteuid()
+    try:
+        shared = []
+        with os.scandir(folder) as scan:
+            for entry in scan:
+                left.entries -= 1
+                if left.entries < 0:
+                    break
+                if entry.is_file(follow_symlinks=False):
+                    seen = entry.stat(follow_symlinks=False)
+                    if seen.st_nlink > 1 and own in (0, seen.st_uid):  # nobody else's can be changed anyway
+                        shared.append(entry.name)
+        for one in shared:
+            left.bytes -= _copied(folder, one, left.bytes, path)
+    finally:
+        os.close(folder)
+
+
+def _opened(name: str, folder: int) -> int:
+    """Open a folder below another, following no link."""
+    first, _, rest = name.partition("/")
+    opened = os.open(first, _FOLDER, dir_fd=folder)
+    if not rest:
+        return opened
+    try:
+        return os.open(rest, _FOLDER, dir_fd=opened)
+    finally:
+        os.close(opened)
+
+
+def _copied(folder: int, name: str, bytes_max: int, objects: str) -> int:
+    """Put a copy in the place of a file; its size. Raises Refusal where it is larger than `bytes_max`."""
+    try:
+        source = os.open(name, _READ, dir_fd=folder)
+    except FileNotFoundError:
+        return 0
+    try:
+        seen = os.fstat(source)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink < 2:
+            return 0
+        if seen.st_size > bytes_max:
+            message = f"{objects} shares more than {BYTES_MAX >> 20} MiB of loose objects with another repository"
+            raise pointers.unsafe(message, _repack(objects))
+        draft = f"tmp_obj_{os.urandom(6).hex()}"  # as git names them, which removes what is left of such
+        _write_copy(folder, draft, source, seen)
+        try:
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(draft, dir_fd=folder)
+            raise
+    finally:
+        os.close(source)
+    return seen.st_size
+
+
+def _write_copy(folder: int, draft: str, source: int, seen: os.stat_result) -> None:
+    target = os.open(draft, _MAKE, 0o400, dir_fd=folder)
+    try:
+        left = seen.st_size
+        while left > 0 and (count := os.copy_file_range(source, target, min(left, _CHUNK_BYTES))):
+            left -= count
+        if os.geteuid() == 0:
+            os.fchown(target, seen.st_uid, seen.st_gid)
+        os.fchmod(target, stat.S_IMODE(seen.st_mode))
+        os.utime(target, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # git removes old ones that nothing needs
+    except OSError:
+        os.unlink(draft, dir_fd=folder)
+        raise
+    finally:
+        os.close(target)
+
+
+def _repack(objects: str) -> str:
+    return f"git --git-dir={os.path.dirname(objects)} repack -ad"

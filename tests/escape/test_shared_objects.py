@@ -1,0 +1,138 @@
+"""What a project's repository has in common with others is not changed through it.
+
+Judged by the other repository on the host; each case has its twin, the same deed outside the sandbox, or ordinary work.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_sandbox import USERS, Box, box
+
+# Overwrite every object in place, as far as that is possible; git's own way of writing makes new files.
+OVERWRITE = (
+    "find .git/objects -type f | while read f; do chmod u+w $f; printf damaged | dd of=$f conv=notrunc status=none;"
+    " done 2>/dev/null; true"
+)
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's world."""
+    with box(request.param) as made:
+        yield made
+
+
+def git(world: Box, where: Path, *words: str) -> str:
+    done = world.host("git", "-C", str(where), *words, cwd=world.home)
+    assert done.status == 0, done
+    return done.out
+
+
+def cloned(world: Box, *, packed: bool) -> Path:
+    """Another repository of the user's, with loose or packed objects; the project is a local clone of it."""
+    other = world.home / "origin"
+    world.give(other / "file", "content\n")
+    git(world, other, "init", "-q", "-b", "main")
+    git(world, other, "add", "-A")
+    git(world, other, "commit", "-qm", "first")
+    if packed:
+        git(world, other, "repack", "-adq")
+        git(world, other, "commit-graph", "write")
+    git(world, world.home, "clone", "-q", str(other), str(world.workdir))
+    return other
+
+
+def shared(folder: Path) -> list[Path]:
+    return [path for path in (folder / ".git" / "objects").rglob("*") if path.is_file() and path.stat().st_nlink > 1]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+def test_objects_of_another_clone(world: Box, packed: bool) -> None:
+    """A write in place does not reach the repository that it was cloned from; without a sandbox it does."""
+    other = cloned(world, packed=packed)
+    assert shared(world.workdir)
+    world.run("sh", "-c", OVERWRITE)
+    git(world, other, "fsck", "--strict")
+    git(world, world.home, "clone", "-q", str(other), "another")
+    world.host("sh", "-c", OVERWRITE, cwd=world.home / "another")
+    assert world.host("git", "-C", str(other), "fsck").status != 0
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+def test_ordinary_work_in_a_local_clone(world: Box, packed: bool) -> None:
+    """The twin: commits, a repack and a fetch work, both repositories are sound, and objects keep mode and time."""
+    other = cloned(world, packed=packed)
+    before = {path: path.stat() for path in shared(world.workdir)}
+    assert world.run("true").status == 0
+    for path, then in before.items():
+        seen = path.stat()
+        assert (seen.st_mode, seen.st_mtime_ns, seen.st_uid) == (then.st_mode, then.st_mtime_ns, then.st_uid)
+    world.give(other / "more", "more\n")
+    git(world, other, "add", "-A")
+    git(world, other, "commit", "-qm", "second")
+    script = "echo x > x && git add x && git commit -qm inside && git repack -q && git fsck && git log --format=%s"
+    done = world.run("sh", "-c", script)
+    assert (done.status, done.out, done.err) == (0, "inside\nfirst\n", ""), done
+    git(world, world.workdir, "fetch", "-q")
+    for repository in (other, world.workdir):
+        git(world, repository, "fsck", "--strict")
+    assert {path.parent.name for path in shared(world.workdir)} == ({"pack"} if packed else set())
+
+
+def test_objects_of_a_linked_worktrees_repository(world: Box) -> None:
+    """The repository that a worktree belongs to has objects in common with another clone, too."""
+    world.workdir.rmdir()
+    other = world.home / "main"
+    world.give(other / "file", "content\n")
+    git(world, other, "init", "-q", "-b", "main")
+    git(world, other, "add", "-A")
+    git(world, other, "commit", "-qm", "first")
+    git(world, world.home, "clone", "-q", str(other), str(world.home / "clone"))
+    git(world, other, "worktree", "add", "-q", str(world.workdir), "-b", "work")
+    done = world.run("sh", "-c", OVERWRITE.replace(".git/objects", f"{other}/.git/objects") + "; ls -R | head -3")
+    assert done.status == 0
+    git(world, world.home / "clone", "fsck", "--strict")
+
+
+def test_more_packs_than_can_be_held(world: Box) -> None:
+    """The launch is refused with the command that gives the repository files of its own; then it works."""
+    cloned(world, packed=True)
+    pack = world.workdir / ".git" / "objects" / "pack"
+    for number in range(101):
+        path = world.give(world.home / f"elsewhere{number}")
+        os.link(path, pack / f"pack-{number:040x}.pack")
+    done = world.run("true")
+    assert done.status != 0
+    assert "repack -ad" in done.err
+    for path in pack.glob("pack-00*"):
+        path.unlink()
+    git(world, world.workdir, "repack", "-adq")
+    assert world.run("true").status == 0
+
+
+@pytest.mark.parametrize("name", ["objects", "refs"])
+@pytest.mark.parametrize("where", [".git", ".git/modules/sub", "bare.git"])
+def test_objects_behind_a_link(world: Box, name: str, where: str) -> None:
+    """A repository whose objects or refs lie behind a link cannot be protected: it is refused, or left as it is."""
+    git(world, world.workdir, "init", "-q")
+    folder = world.workdir / where
+    if where != ".git":
+        git(world, world.workdir, "init", "-q", "--bare", str(folder))
+    apart = world.home / "apart"
+    (folder / name).rename(apart)
+    (folder / name).symlink_to(apart)
+    arm = f"git config -f {where}/config core.fsmonitor 'touch {world.home}/MARK'; echo x > {where}/hooks/post-commit"
+    done = world.run("sh", "-c", arm)
+    if where == "bare.git":
+        assert f"{folder}/{name} is a symbolic link" in done.err
+        assert "core.fsmonitor" not in world.host("git", "config", "-f", f"{where}/config", "--list").out
+    else:
+        assert (done.status, done.out) == (7, ""), done
+        assert f"{folder}/{name} is a symbolic link" in done.err
+        assert "try: readlink -f" in done.err
+    assert not (folder / "hooks" / "post-commit").exists()
+    (folder / name).unlink()
+    apart.rename(folder / name)
+    assert world.run("sh", "-c", "git status --porcelain").status == 0
