@@ -14,6 +14,7 @@ from omac.adapters.linux.home import home_of
 from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox import baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
+from omac.adapters.sandbox.toolchains import toolchain_entries
 from omac.domain import environment as variables
 from omac.domain import places, tool_cache
 from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
@@ -134,7 +135,8 @@ def _entries(
     own = program.own_installation(host)
     dots = protected.dot_entries(home, entries)
     emptied = [*entries, *(Entry(one.path, PRIVATE, one.reason) for one in dots)]
-    entries += [*dots, *baseline.uncovered(emptied, [*(found.entries if found else ()), *own])]
+    needed = [*(found.entries if found else ()), *own, *toolchain_entries(host, home, writable, emptied)]
+    entries += [*dots, *baseline.uncovered(emptied, needed)]
     entries += protected.protected_entries(home, entries)
     warnings += [*told, *(found.warnings(entries) if found else ()), *baseline.exposed(own, entries)]
     warnings += _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)

@@ -6,7 +6,7 @@ Rules
 2. A file in a `bin` folder belongs to the folder around that; one in `node_modules`, a virtual environment, a cellar
    or a version of a tool to that. What is too broad to be an installation, or has other things in it, is not shown:
    then it is the file alone.
-3. Nothing that PATH names is shown for that reason.
+3. Nothing that PATH names is shown for that reason, but toolchains (`toolchains.py`).
 4. What lies where a sandbox can write may have been written by the last one. A link there, a first line or a
    `pyvenv.cfg` leads to the system, to what PATH has, and to interpreters; it shows nothing else of the host.
 

@@ -190,11 +190,11 @@ def test_the_projects_own_environment_starts(world: Box) -> None:
 
 
 def test_what_path_names_is_not_there_for_that(world: Box) -> None:
-    """A folder of programs in the home is seen only where it is granted."""
-    _tool(world, ".cargo/bin/tool")
-    path = {"PATH": f"{world.home}/.cargo/bin:/usr/bin:/bin"}
+    """A folder of programs in the home, which is no toolchain, is seen only where it is granted."""
+    _tool(world, "programs/bin/tool")
+    path = {"PATH": f"{world.home}/programs/bin:/usr/bin:/bin"}
     assert world.run("sh", "-c", "tool", extra=path).status == 127
-    assert world.run("sh", "-c", "tool", extra=path, options=("--read", f"{world.home}/.cargo/bin")).status == 0
+    assert world.run("sh", "-c", "tool", extra=path, options=("--read", f"{world.home}/programs/bin")).status == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+"""What PATH names of toolchains in the home: each is shown with what it needs, and without credentials.
+
+Rules
+
+1. The table says which, and which parts of them. What else PATH names is not shown for that.
+2. Nothing is shown on the word of a place that a sandbox can write, nor what a person's own entries decide about.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.linux.trail import trail
+from omac.adapters.sandbox.baseline import ITEMS_MAX, SYSTEM, readable
+from omac.domain.confinement import DENY, LINK, PRIVATE, READ, Entry, below, governing
+from omac.domain.toolchains import SHARED_BIN, SHARED_PROGRAMS, TOOLCHAINS, WITH_SHARED_BIN, Toolchain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_SYSTEM = (*(f"{folder}/" for folder in SYSTEM), "/sbin", "/usr/local/")
+
+
+def toolchain_entries(
+    environment: Mapping[str, str], home: str, writable: Sequence[str], entries: Sequence[Entry]
+) -> list[Entry]:
+    """READ and LINK for toolchains that PATH names, and DENY for credentials in them.
+
+    `writable`: canonical folders that a sandbox can write; `entries`: what is decided already.
+    """
+    folders = [one for one in environment.get("PATH", "").split(":") if one.startswith("/")]
+    folders = [one for one in dict.fromkeys(folders) if not f"{one}/".startswith(_SYSTEM)]
+    return _Toolchains(environment, home, writable, entries).of(folders) if folders else []
+
+
+class _Toolchains:
+    """Collects the entries; of two for one path the first stays."""
+
+    def __init__(
+        self, environment: Mapping[str, str], home: str, writable: Sequence[str], entries: Sequence[Entry]
+    ) -> None:
+        self._home = trail(home)[1]
+        self._writable = [trail(folder)[1] for folder in writable]
+        self._entries = entries
+        self._found: dict[str, Entry] = {}
+        self._roots = {one.root: self._root(one, environment) for one in TOOLCHAINS}
+
+    def of(self, folders: Sequence[str]) -> list[Entry]:
+        """The entries for folders that PATH names."""
+        for folder in folders:
+            links, real = trail(folder)
+            if any(self._doubtful(path) for path in (real, *(link for link, _ in links))):
+                continue
+            reason = f"a toolchain: {folder} is in PATH"
+            if real == f"{self._home}/{SHARED_BIN}":
+                self._shared_bin(real, reason)
+            for one in TOOLCHAINS:
+                if below(real, self._roots[one.root]) and self._shown(one, reason):
+                    self._add(Entry(link, LINK, reason, target=target) for link, target in links)
+        return list(self._found.values())
+
+    def _root(self, one: Toolchain, environment: Mapping[str, str]) -> str:
+        moved = environment.get(one.variable, "") if one.variable else ""
+        return trail(moved if moved.startswith("/") else f"{self._home}/{one.root}")[1]
+
+    def _shown(self, one: Toolchain, reason: str) -> bool:
+        """Note a toolchain and its companions; whether anything of it can be shown."""
+        root = self._roots[one.root]
+        around = governing(self._entries, root)
+        decided = around is not None and around.access != PRIVATE
+        if decided or below(self._home, root) or self._doubtful(root):
+            return False
+        for part in one.parts or ("",):
+            real = trail(f"{root}/{part}")[1]
+            if below(real, root) and os.path.exists(real):
+                self._add([Entry(real, READ, reason)])
+        self._add(
+            Entry(path, DENY, "may hold credentials")
+            for pattern in one.masked
+            for path in _matching(root, pattern.split("/"))
+        )
+        for companion in (other for other in TOOLCHAINS if other.root in one.companions):
+            self._shown(companion, reason)
+        return True
+
+    def _shared_bin(self, folder: str, reason: str) -> None:
+        """The programs of toolchains in a folder of programs of all kinds, by name and by what links lead to."""
+        for one in (other for other in TOOLCHAINS if other.root in WITH_SHARED_BIN):
+            if os.path.isdir(self._roots[one.root]):
+                self._shown(one, reason)
+        within = tuple(f"{path}/" for path, entry in self._found.items() if entry.access == READ)
+        for name in SHARED_PROGRAMS:
+            self._add(readable(f"{folder}/{name}", reason))
+        try:
+            with os.scandir(folder) as listing:
+                links = [item.path for item in listing if item.is_symlink()][:ITEMS_MAX]
+        except OSError:
+            return
+        for link in links:
+            target = os.readlink(link)
+            if os.path.normpath(os.path.join(folder, target)).startswith(within):
+                self._add([Entry(link, LINK, reason, target=target)])
+
+    def _add(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._found.setdefault(entry.path, entry)
+
+    def _doubtful(self, path: str) -> bool:
+        return any(below(path, folder) for folder in self._writable)
+
+
+def _matching(folder: str, parts: Sequence[str]) -> list[str]:
+    """The files below a folder that a pattern's parts name; `*` is any name."""
+    first, *rest = parts
+    try:
+        names = os.listdir(folder) if first == "*" else [first]
+    except OSError:
+        return []
+    paths = [f"{folder}/{name}" for name in names]
+    if rest:
+        return [path for one in paths for path in _matching(one, rest)]
+    return [path for path in paths if os.path.isfile(path)]
