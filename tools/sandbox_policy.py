@@ -14,7 +14,6 @@ from omac.adapters.linux.home import home_of
 from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox import baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
-from omac.adapters.sandbox.toolchains import toolchain_entries
 from omac.domain import environment as variables
 from omac.domain import places, tool_cache
 from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
@@ -135,7 +134,7 @@ def _entries(
     own = program.own_installation(host)
     dots = protected.dot_entries(home, entries)
     emptied = [*entries, *(Entry(one.path, PRIVATE, one.reason) for one in dots)]
-    needed = [*(found.entries if found else ()), *own, *toolchain_entries(host, home, writable, emptied)]
+    needed = [*(found.entries if found else ()), *own, *_toolchains(host, home, writable, emptied)]
     entries += [*dots, *baseline.uncovered(emptied, needed)]
     entries += protected.protected_entries(home, entries)
     warnings += [*told, *(found.warnings(entries) if found else ()), *baseline.exposed(own, entries)]
@@ -174,6 +173,16 @@ def _held(entries: list[Entry], hidden: tuple[str, ...]) -> list[Entry]:
             found[folder] = Entry(folder, WRITE, "what is kept in it stays in its place", made=made)
             folder = os.path.dirname(folder)
     return list(found.values())
+
+
+def _toolchains(host: Mapping[str, str], home: str, writable: list[str], entries: list[Entry]) -> list[Entry]:
+    """What PATH names in the home."""
+    folders = program.path_outside_system(host.get("PATH", ""))
+    if not folders:
+        return []
+    from omac.adapters.sandbox.toolchains import toolchain_entries
+
+    return toolchain_entries(folders, host, home, writable, entries)
 
 
 def _of_harness(asked: Asked, host: Mapping[str, str], home: str) -> tuple[list[Entry], list[str]]:

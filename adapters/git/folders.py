@@ -18,11 +18,11 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
-from omac.adapters.git.shared_objects import shared_packs
 from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below
 from omac.domain.refusal import quoted
 
 DEPTH_MAX = 12  # of submodules' names and nesting
+PACKS_MAX = 100  # files of packs that other repositories have, too
 ADMINS_MAX = 200  # linked worktrees of one repository, whose files are pinned one by one
 DECOY = b".\n"  # what `commondir` says of a folder that is its own common folder
 
@@ -160,7 +160,7 @@ class Folders:
                     "if it was you who wrote that, grant the place with --read"
                 )
         self.objects.append(f"{git}/objects")
-        for pack in shared_packs(f"{git}/objects"):
+        for pack in _shared_packs(f"{git}/objects/pack"):
             pins.pin(pack, "git: another repository has the same file")
         if refs:
             pins.pin(f"{git}/refs/replace", "git: shows one object for another", made="folder")
@@ -206,6 +206,27 @@ def _require_own_folders(git: str) -> None:
                 f"{path} is {what}, so git's files in it cannot be protected from the program",
                 f"readlink -f {quoted(path)}  # move that folder to {path}; or git clone, and work in the clone",
             )
+
+
+def _shared_packs(folder: str) -> list[str]:
+    """Packs, and what belongs to them, that have a second name: in a clone of a local path. Raises Refusal: too many.
+
+    Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it.
+    """
+    found = []
+    try:
+        with os.scandir(folder) as scan:
+            for entry in scan:
+                if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_nlink > 1:
+                    found.append(entry.path)
+    except OSError:
+        return []
+    if len(found) > PACKS_MAX:
+        raise pointers.unsafe(
+            f"{folder} shares {len(found)} files with another repository, and {PACKS_MAX} can be protected",
+            f"git --git-dir={quoted(folder.removesuffix('/objects/pack'))} repack -ad",
+        )
+    return found
 
 
 def _names(folder: str) -> list[str]:

@@ -1,8 +1,7 @@
 """Objects that a repository has in common with another: `git clone` of a local path makes hard links to them.
 
 Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it. So
-packs with a second name are kept from being changed; loose objects and commit graphs are copied before the program
-begins.
+packs with a second name are pinned (`folders.py`); loose objects and commit graphs are copied first.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import os
 import stat
 
 from omac.adapters.git import pointers
+from omac.domain.refusal import quoted
 
-PACKS_MAX = 100  # files of packs that are pinned
 LOOSE_MAX = 50_000  # entries that are looked at
 BYTES_MAX = 512 << 20  # that are copied
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -21,22 +20,6 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK_BYTES = 1 << 24
 _INDEXES = ("info", "info/commit-graphs")
 _FAN_OUT = frozenset(f"{number:02x}" for number in range(256))
-
-
-def shared_packs(objects: str) -> list[str]:
-    """Return the paths of packs, and of what belongs to them, that have a second name. Raises Refusal: too many."""
-    found = []
-    try:
-        with os.scandir(f"{objects}/pack") as scan:
-            for entry in scan:
-                if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_nlink > 1:
-                    found.append(entry.path)
-    except OSError:
-        return []
-    if len(found) > PACKS_MAX:
-        message = f"{objects} shares {len(found)} files of packs with another repository; {PACKS_MAX} can be held"
-        raise pointers.unsafe(message, _repack(objects))
-    return sorted(found)
 
 
 def unshare(objects: str) -> list[str]:
@@ -148,4 +131,4 @@ def _write_copy(folder: int, draft: str, source: int, seen: os.stat_result) -> N
 
 
 def _repack(objects: str) -> str:
-    return f"git --git-dir={os.path.dirname(objects)} repack -ad"
+    return f"git --git-dir={quoted(os.path.dirname(objects))} repack -ad"

@@ -21,25 +21,8 @@ _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _HOW = words(_FLAGS, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
 
 
-class Status:
-    """What a path is: `node` is its device and inode, `mount` the number of the mount it lies in, None if unknown."""
-
-    __slots__ = ("is_link", "mount", "node")
-
-    def __init__(self, node: tuple[int, int], mount: int | None, *, is_link: bool) -> None:
-        self.node = node
-        self.mount = mount
-        self.is_link = is_link
-
-
-def status_of(descriptor: int) -> Status:
-    """Return what an open file, folder or link is."""
-    seen = os.fstat(descriptor)
-    return Status((seen.st_dev, seen.st_ino), _mount(descriptor), is_link=stat.S_ISLNK(seen.st_mode))
-
-
-def _mount(descriptor: int) -> int | None:
-    """The number of the mount, as in /proc/PID/mountinfo; None before Linux 5.8."""
+def mount_of(descriptor: int) -> int | None:
+    """Return the number of the mount that an open path lies in, as in /proc/PID/mountinfo; None before Linux 5.8."""
     answer = Answer()
     try:
         call(_STATX, descriptor, b"\0", AT_EMPTY_PATH, STATX_MNT_ID, answer)

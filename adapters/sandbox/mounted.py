@@ -17,13 +17,12 @@ import errno
 import os
 import stat
 
-from omac.adapters.sandbox.identity import opened_without_links, status_of
+from omac.adapters.sandbox.identity import mount_of, opened_without_links
 from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
 from omac.domain.refusal import Refusal, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omac.adapters.sandbox.identity import Status
     from omac.domain.confinement import Entry, Policy
 
 
@@ -44,7 +43,11 @@ def expected(policy: Policy) -> Expected:
     try:
         for entry in policy.entries:
             if entry.access in (READ, WRITE):
-                found.nodes[entry.path] = _status(entry.source, host).node
+                descriptor = _opened(entry.source, host)
+                try:
+                    found.nodes[entry.path] = _node(entry.source, descriptor)
+                finally:
+                    os.close(descriptor)
             if _is_mount(entry, policy):
                 found.read_only[entry.path] = entry.access not in (WRITE, PRIVATE)
     finally:
@@ -58,11 +61,15 @@ def check(pid: int, wanted: Expected) -> None:
     inside = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for path, read_only in wanted.read_only.items():
-            seen = _status(path, inside)
-            if path in wanted.nodes and seen.node != wanted.nodes[path]:
+            descriptor = _opened(path, inside)
+            try:
+                node, mount = _node(path, descriptor), mount_of(descriptor)
+            finally:
+                os.close(descriptor)
+            if wanted.nodes.get(path, node) != node:
                 raise _changed(path, "something else lies there now")
-            mount, is_read_only = points.get(path, (-1, False))
-            if mount < 0 or seen.mount not in (mount, None):
+            on_top, is_read_only = points.get(path, (-1, False))
+            if on_top < 0 or mount not in (on_top, None):
                 raise _changed(path, "what was to be mounted there is not")
             if read_only and not is_read_only:
                 raise _changed(path, "it can be changed")
@@ -102,19 +109,19 @@ def _unescaped(point: bytes) -> bytes:
     return first + b"".join(bytes((int(part[:3], 8),)) + part[3:] for part in parts)
 
 
-def _status(path: str, root: int) -> Status:
+def _opened(path: str, root: int) -> int:
     try:
-        descriptor = opened_without_links(path, root)
+        return opened_without_links(path, root)
     except OSError as problem:
         linked = problem.errno == errno.ELOOP
         raise _changed(path, "a link stands in its way" if linked else problem.strerror or "gone") from problem
-    try:
-        seen = status_of(descriptor)
-    finally:
-        os.close(descriptor)
-    if seen.is_link:
+
+
+def _node(path: str, descriptor: int) -> tuple[int, int]:
+    seen = os.fstat(descriptor)
+    if stat.S_ISLNK(seen.st_mode):
         raise _changed(path, "it is a symbolic link now")
-    return seen
+    return (seen.st_dev, seen.st_ino)
 
 
 def _changed(path: str, what: str) -> Refusal:

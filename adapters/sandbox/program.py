@@ -98,6 +98,11 @@ def own_installation(environment: Mapping[str, str]) -> list[Entry]:
     return needs.entries()
 
 
+def path_outside_system(path: str) -> list[str]:
+    """The absolute folders of a PATH that are not the system's."""
+    return [folder for folder in dict.fromkeys(path.split(":")) if folder[:1] == "/" and not _system(folder + "/")]
+
+
 class _Needs:
     """What is needed, as it is found out."""
 

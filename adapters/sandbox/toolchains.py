@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.linux.trail import trail
-from omac.adapters.sandbox.baseline import ITEMS_MAX, SYSTEM, readable
+from omac.adapters.sandbox.baseline import ITEMS_MAX, readable
 from omac.domain.confinement import DENY, LINK, PRIVATE, READ, Entry, below, governing
 from omac.domain.toolchains import SHARED_BIN, SHARED_PROGRAMS, TOOLCHAINS, WITH_SHARED_BIN, Toolchain
 
@@ -21,19 +21,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_SYSTEM = (*(f"{folder}/" for folder in SYSTEM), "/sbin", "/usr/local/")
-
 
 def toolchain_entries(
-    environment: Mapping[str, str], home: str, writable: Sequence[str], entries: Sequence[Entry]
+    folders: Sequence[str],
+    environment: Mapping[str, str],
+    home: str,
+    writable: Sequence[str],
+    entries: Sequence[Entry],
 ) -> list[Entry]:
-    """READ and LINK for toolchains that PATH names, and DENY for credentials in them.
+    """READ and LINK for toolchains in which `folders` of PATH lie, and DENY for credentials in them.
 
     `writable`: canonical folders that a sandbox can write; `entries`: what is decided already.
     """
-    folders = [one for one in environment.get("PATH", "").split(":") if one.startswith("/")]
-    folders = [one for one in dict.fromkeys(folders) if not f"{one}/".startswith(_SYSTEM)]
-    return _Toolchains(environment, home, writable, entries).of(folders) if folders else []
+    return _Toolchains(environment, home, writable, entries).of(folders)
 
 
 class _Toolchains:
