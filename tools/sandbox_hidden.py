@@ -36,15 +36,18 @@ _SHOW = "omac sandbox run --allow-env-files -- COMMAND"
 class Search:
     """Looks through the granted folders, each once; `found` is by folder."""
 
-    def __init__(self, names: HiddenNames) -> None:
+    def __init__(self, names: HiddenNames, entries_max: int = ENTRIES_MAX) -> None:
         self._names = names
+        self._entries_max = entries_max  # of each folder
         self.found: dict[str, Found] = {}
 
     def look(self, folder: str, left_out: Iterable[str] = ()) -> Found:
         """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
-        found = self.found[folder] = walk(folder, names=self._names, left_out=frozenset(left_out))
+        found = self.found[folder] = walk(folder, self._entries_max, self._names, frozenset(left_out))
         if self._names.patterns and not found.complete:
-            message = f"{folder} has more than {ENTRIES_MAX} files: --deny-name cannot be looked for in all of them"
+            message = (
+                f"{folder} has more than {self._entries_max} files: --deny-name cannot be looked for in all of them"
+            )
             raise Refusal("policy-too-large", message, fix=["omac sandbox run --deny PATH -- COMMAND"])
         return found
 
@@ -80,7 +83,7 @@ class Search:
     def warnings(self) -> list[str]:
         """What was not looked through to its end."""
         return [
-            f"{folder} has more than {ENTRIES_MAX} files: .env files among the rest can be read"
+            f"{folder} has more than {self._entries_max} files: .env files among the rest can be read"
             for folder, found in self.found.items()
             if not found.complete and self._names.env_files
         ]
