@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.tree import Found
     from omac.domain.hidden_names import HiddenNames
 
-FILES_MAX = 200  # that are hidden one by one, each by a mount
+FILES_MAX = 400  # that are hidden one by one, each by a mount
 ENV_BYTES_MAX = 1 << 20  # of a file that is compared with its repository's
 
 _SHOW = "omac sandbox run --allow-env-files -- COMMAND"

@@ -79,3 +79,19 @@ def test_what_a_program_needs_is_there(world: Box) -> None:
     world.give(world.home / ".tools/token", SECRET)
     for options in ((), ("--read", str(world.home))):
         assert world.run(str(tool), options=options).out == "ordinary\n"
+
+
+def test_what_omac_gives_is_there(world: Box) -> None:
+    """Settings of git, an agent's own folders and the tool cache work below dot folders that are not shown."""
+    world.give(world.home / ".config/git/config", "[user]\n\tname = Ada\n")
+    world.give(world.home / ".claude/settings.json", "{}")
+    world.give(world.home / ".claude/.credentials.json", "login")
+    script = (
+        "git config user.name; cat ~/.claude/.credentials.json; echo x > ~/.claude/new; touch $OMAC_CACHE_DIR/x;"
+        " echo y > ~/.claude/settings.json; ls ~/.config"
+    )
+    for options in ((), ("--read", str(world.home))):
+        done = world.run("sh", "-c", script, options=("--harness", "claude", *options))
+        assert done.out.startswith("Ada\nlogin"), done
+        assert (world.home / ".claude/new").read_text() == "x\n"
+        assert (world.home / ".claude/settings.json").read_text() == "{}"

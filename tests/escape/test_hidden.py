@@ -141,7 +141,7 @@ def test_patterns_that_are_none(world: Box, pattern: str) -> None:
 
 def test_more_than_can_be_hidden(world: Box) -> None:
     """The launch is refused, and says what shows them; nothing is shown silently."""
-    give(world, *(f"d{number}/.env" for number in range(201)))
+    give(world, *(f"d{number}/.env" for number in range(401)))
     done = world.run("true")
     assert done.status == 7, done
     assert "--allow-env-files" in done.err
