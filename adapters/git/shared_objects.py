@@ -6,6 +6,7 @@ packs with a second name are pinned (`folders.py`); loose objects and commit gra
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -25,19 +26,24 @@ _FAN_OUT = frozenset(f"{number:02x}" for number in range(256))
 def unshare(objects: str) -> list[str]:
     """Copy the loose objects and commit graphs that have a second name; return what a person should know.
 
-    Raises Refusal (git-unsafe) where that would be too much; OSError where it is not possible.
+    Raises Refusal (git-unsafe) where that would be too much, or is not possible.
     """
     left = _Left()
     try:
         folder = os.open(objects, _FOLDER)
-    except FileNotFoundError:
-        return []
+    except OSError:
+        return []  # it was replaced: what is mounted is checked later
     try:
         for name in (*_INDEXES, *sorted(_FAN_OUT.intersection(os.listdir(folder)))):
             _unshare_in(folder, name, objects, left)
             if left.entries < 0:
                 what = "those that another repository shares can be changed there"
                 return [f"{objects} has more than {LOOSE_MAX} loose objects: {what}. {_repack(objects)}"]
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            return []  # nothing can be changed inside either
+        message = f"{objects} shares objects with another repository, and they cannot be copied: {error.strerror}"
+        raise pointers.unsafe(message, _repack(objects)) from None
     finally:
         os.close(folder)
     return []

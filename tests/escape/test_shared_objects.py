@@ -136,3 +136,18 @@ def test_objects_behind_a_link(world: Box, name: str, where: str) -> None:
     (folder / name).unlink()
     apart.rename(folder / name)
     assert world.run("sh", "-c", "git status --porcelain").status == 0
+
+
+def test_objects_that_cannot_be_copied() -> None:
+    """The launch is refused with the reason and the next command; nothing is left half done. Root can copy them all."""
+    with box(USERS[-1]) as world:
+        cloned(world, packed=False)
+        folder = shared(world.workdir)[0].parent
+        folder.chmod(0o500)
+        done = world.run("true")
+        folder.chmod(0o700)
+        assert done.status != 0
+        assert "cannot be copied: Permission denied" in done.err
+        assert "repack -ad" in done.err
+        assert world.run("true").status == 0
+        assert not list((world.workdir / ".git" / "objects").rglob("tmp_obj_*"))
