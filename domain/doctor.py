@@ -217,7 +217,7 @@ def _limit(fact: LimitFact) -> Finding:
 def _git(machine: Machine) -> Finding:
     get = install("git", machine.distribution, machine.uid)
     if not machine.git_version:
-        return Finding("git", WARN, "git is not on PATH", (get,))
+        return Finding("git", WARN, f"git is not in {machine.searched}", (get,))
     if _version(machine.git_version) < GIT_REFTABLE_MIN:
         least = ".".join(map(str, GIT_REFTABLE_MIN))
         says = f"version {machine.git_version}; repositories with reftable are refused, they need {least}"

@@ -249,11 +249,10 @@ class Omac:
         self._servings.append(serving)
         return serving
 
-    def serve(self, *arguments: str, extra: Mapping[str, str] | None = None) -> Serving:
+    def serve(self, *arguments: str, extra: Mapping[str, str] | None = None, within: tuple[str, ...] = ()) -> Serving:
         """`omac serve --no-inner --json --root R`, ready."""
-        return self.start(
-            "serve", "--no-inner", "--json", "--root", str(self.root), *arguments, extra=extra
-        ).await_ready()
+        line = ("serve", "--no-inner", "--json", "--root", str(self.root), *arguments)
+        return self.start(*line, extra=extra, within=within).await_ready()
 
     def project(self, name: str, *skills: str) -> Path:
         """A project with copies of the echo skill under these names (its own if none is given)."""

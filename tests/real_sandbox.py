@@ -25,6 +25,7 @@ USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 # For tests that take long: root's sandboxes, which differ little, only with --all.
 FEWER_USERS = [pytest.param(uid, marks=pytest.mark.full if uid == 0 and len(USERS) > 1 else ()) for uid in USERS]
 SYSTEM_PYTHON = "/usr/bin/python3"
+LAUNCHER = Path(__file__).parents[1] / "src" / "bin" / "omac"
 _ENTRY = "from omac.tools.entry import main; main()"
 
 
@@ -117,6 +118,21 @@ class Box:
                 break
             os.chown(one, self.uid, self.uid)
         return path
+
+
+def installed(world: Box) -> Path:
+    """The program `omac` of an installation of this user's, with its interpreter beside it (`uv tool install`)."""
+    top = world.home / "tools" / "omac"
+    subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(top)], check=True)
+    (site,) = top.glob("lib/python3*/site-packages")
+    shutil.copytree(Path(readable_package()) / "omac", site / "omac")
+    shutil.copy(LAUNCHER, top / "bin" / "omac")
+    program = world.home / "bin" / "omac"
+    program.parent.mkdir()
+    program.symlink_to(top / "bin" / "omac")
+    for path in (world.home, *world.home.rglob("*")):
+        os.chown(path, world.uid, world.uid, follow_symlinks=False)
+    return program
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TextIO
 
 import msgspec
 
+import omac
 from omac.domain.harness import DEFAULT_HARNESS, Harness
 from omac.domain.refusal import Reason, Refusal
 from omac.tools import sandbox_options
@@ -23,8 +24,16 @@ from omac.tools.invocation import expanded
 from omac.tools.ready import Ready
 from omac.tools.render import say
 
-# Without -P the current directory, which may be anybody's, would be the first place to look for modules.
-SANDBOX = (sys.executable, "-P", "-c", "from omac.tools.entry import main; main()", "sandbox", "run")
+# Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs.
+SANDBOX = (
+    sys.executable,
+    "-I",
+    "-c",
+    "import sys; sys.path.append(sys.argv.pop(1)); from omac.tools.entry import main; main()",
+    os.path.dirname(os.path.dirname(omac.__file__)),
+    "sandbox",
+    "run",
+)
 INSTALL = {
     "opencode": "npm install -g opencode-ai",
     "claude": "npm install -g @anthropic-ai/claude-code",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import landlock
 from omac.adapters.sandbox.launch import Failed, Run
 from omac.adapters.sandbox.terminal import Terminal
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omac.tools.sandbox_policy import Plan
-
-SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"  # where a user cannot have put another bubblewrap
 
 
 class Bubblewrap:
@@ -91,7 +90,7 @@ def chosen(plan: Plan) -> Backend:
         raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
     if plan.backend == "landlock":
         return LandlockOnly()
-    if program := _bubblewrap():
+    if program := host_programs.find("bwrap"):
         _require_landlock(plan)
         return Bubblewrap(program)
     if plan.backend == "auto":
@@ -102,15 +101,7 @@ def chosen(plan: Plan) -> Backend:
 
 def namespaced(backend: str) -> bool:
     """Whether a program gets namespaces of its own by the backend that was asked for."""
-    return backend == "bubblewrap" or (backend == "auto" and bool(_bubblewrap()))
-
-
-def _bubblewrap() -> str:
-    """Where bubblewrap is; empty if it is not installed."""
-    for folder in SYSTEM_PATH.split(":"):
-        if os.access(f"{folder}/bwrap", os.X_OK):
-            return f"{folder}/bwrap"
-    return ""
+    return backend == "bubblewrap" or (backend == "auto" and bool(host_programs.find("bwrap")))
 
 
 def _require_landlock(plan: Plan) -> None:

@@ -10,6 +10,7 @@ import os
 
 from omac.adapters.cache import tree
 from omac.adapters.git import identity, layout
+from omac.adapters.linux import host_programs
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox import baseline, program, protected
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 RUN = "/run/omac"  # inside: what a server hands to its agent
 TEMPORARY = "/tmp"  # noqa: S108  # inside: a folder of the sandbox's own
 EPHEMERAL = "/run/omac/cache"
+PATH_FOLDERS_MAX = 3  # that a warning names
 
 
 class Plan:
@@ -112,7 +114,13 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
         ports=made.choices.ports,
         limits=made.choices.limits,
         fence=tuple(path for one in made.layouts.values() for path in one.fence),
-        warnings=(*made.choices.warnings, *warnings, *made.search.warnings(), *variables.told(environment)),
+        warnings=(
+            *made.choices.warnings,
+            *warnings,
+            *made.search.warnings(),
+            *_untrusted(host, entries),
+            *variables.told(environment),
+        ),
     )
     return made
 
@@ -152,6 +160,17 @@ def _entries(
         missing = "" if os.path.lexists(configuration) else "folder"
         entries.append(Entry(configuration, READ, "omac's own settings", made=missing))
     return entries, warnings
+
+
+def _untrusted(host: Mapping[str, str], entries: list[Entry]) -> list[str]:
+    """Return one line that names the folders of the user's PATH which the program can write; none without them."""
+    writable = [entry.path for entry in entries if entry.access == WRITE and entry.source == entry.path]
+    folders = host_programs.untrusted_folders(host.get("PATH", ""), writable)
+    if not folders:
+        return []
+    more = f" and {len(folders) - PATH_FOLDERS_MAX} more" if len(folders) > PATH_FOLDERS_MAX else ""
+    named = ", ".join(folders[:PATH_FOLDERS_MAX]) + more
+    return [f"PATH leads to {named}: the program can write there what your shell runs next; omac runs nothing of it"]
 
 
 def _held(entries: list[Entry], hidden: tuple[str, ...]) -> list[Entry]:

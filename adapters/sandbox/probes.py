@@ -7,10 +7,9 @@ same bubblewrap and the same namespaces as the real one. Nothing is changed.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from collections.abc import Mapping
 
+from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import bubblewrap, cgroups, landlock, limits, seccomp
 from omac.domain.confinement import LIMITS
 from omac.domain.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap
@@ -31,7 +30,7 @@ OPTIONS = (
 EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0, "tmp": 2.0 * 2**30}
 
 
-def machine(environment: Mapping[str, str], search: str) -> Machine:
+def machine(search: str = host_programs.SEARCHED) -> Machine:
     """All facts, in some 50 ms; elsewhere than on Linux there are none.
 
     `search` are the folders, separated by colons, where bubblewrap may be.
@@ -39,8 +38,7 @@ def machine(environment: Mapping[str, str], search: str) -> Machine:
     uname = os.uname()
     if uname.sysname != "Linux":
         return Machine(system=uname.sysname, uid=os.geteuid(), kernel=uname.release, architecture=uname.machine)
-    path = environment.get("PATH", os.defpath)
-    bwrap = shutil.which("bwrap", path=search) or ""
+    bwrap = host_programs.on_path("bwrap", search)
     lacks = _lacking(bwrap) if bwrap else ()
     tried, writable = _try(bwrap) if bwrap and not lacks else ("", "")
     return Machine(
@@ -60,7 +58,7 @@ def machine(environment: Mapping[str, str], search: str) -> Machine:
         landlock=landlock.abi(),
         lsm=_read("/sys/kernel/security/lsm"),
         seccomp=_filtered(uname.machine),
-        git_version=_said(["git", "--version"], path).removeprefix("git version ").split(" ")[0],
+        git_version=_said(["git", "--version"]).removeprefix("git version ").split(" ")[0],
         limits=tuple(_limit(name) for name in LIMITS),
     )
 
@@ -148,9 +146,9 @@ def _distribution() -> tuple[str, ...]:
     return tuple(words.split())
 
 
-def _said(line: list[str], path: str | None = None) -> str:
+def _said(line: list[str]) -> str:
     """What a command writes, on one line of blanks; empty if it cannot be run."""
-    environment = {"PATH": path or os.defpath, "LC_ALL": "C"}
+    environment = {"PATH": host_programs.SEARCHED, "LC_ALL": "C"}
     try:
         done = subprocess.run(line, capture_output=True, timeout=TRY_S_MAX, check=False, env=environment)
     except (OSError, subprocess.TimeoutExpired):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import trio
 
-from omac.adapters.linux import birth, process
+from omac.adapters.linux import birth, host_programs, process
 from omac.adapters.sidecars import command, launch, logfile, orphan
 from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.domain.hidden import Hidden
@@ -25,9 +25,11 @@ class LinuxSidecarHost(SidecarHost):
     Only the namespace keeps the promise that nothing outlives omac's own SIGKILL; `Birth.isolated` says which it is.
     """
 
-    def __init__(self, logs: str, host_environment: Mapping[str, str], *, isolate: bool = True) -> None:
+    def __init__(
+        self, logs: str, host_environment: Mapping[str, str], *, isolate: bool = True, bwrap: str | None = None
+    ) -> None:
         """`logs` is the folder of the log files; `host_environment` what sidecars may inherit from; `isolate=False`
-        does without namespaces even where they can be had."""
+        does without namespaces even where they can be had; `bwrap` is the path of bubblewrap, empty for none."""
         self._logs = logs
         self._host_environment = dict(host_environment)
         self._ports: deque[int] = deque(maxlen=PORTS_REMEMBERED)
@@ -35,7 +37,7 @@ class LinuxSidecarHost(SidecarHost):
         self._probing = trio.Lock()
         self._isolation_problem: str | None = "switched off"
         self._isolation_known = not isolate
-        self._bwrap = command.find_on_path("bwrap", self._host_environment)
+        self._bwrap = host_programs.find("bwrap") if bwrap is None else bwrap
 
     @property
     def isolation_problem(self) -> str | None:
@@ -117,12 +119,12 @@ class LinuxSidecarHost(SidecarHost):
         raise SpawnFailed("no free port on 127.0.0.1 that was not just used; end what holds so many of them")
 
     async def _try_isolation(self) -> str | None:
-        if self._bwrap is None:
-            return "bubblewrap (bwrap) is not on PATH"
+        if not self._bwrap:
+            return f"bubblewrap (bwrap) is not in {host_programs.SEARCHED}"
         output = os.memfd_create("bwrap-output")
         try:
             with trio.fail_after(ISOLATION_PROBE_S):
-                true = launch.Program(["true"], {"PATH": self._host_environment.get("PATH", os.defpath)}, "/")
+                true = launch.Program(["true"], {"PATH": host_programs.SEARCHED}, "/")
                 child, _ = await launch.start_in_namespace(self._bwrap, true, output)
                 try:
                     code = await launch.reap(child)

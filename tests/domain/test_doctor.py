@@ -91,7 +91,7 @@ def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
             "RLIMIT_X",
             "systemd-run",
         ),
-        ({"git_version": ""}, "git", WARN, "not on PATH", "apt install git"),
+        ({"git_version": ""}, "git", WARN, "git is not in /usr/bin", "apt install git"),
         ({"git_version": "2.39.5"}, "git", OK, "reftable are refused, they need 2.45", None),
         ({"git_version": "2.45.1.windows.1"}, "git", OK, "version 2.45.1", None),
     ],
@@ -191,5 +191,5 @@ def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
 
 def test_a_person_reads_a_line_for_each_and_the_commands_below() -> None:
     """The report has the level, the name and the sentence, and each command on a line that can be pasted from."""
-    lines = list(report((Finding("git", WARN, "git is not on PATH", ("apt install git",)), Finding("x", OK, "fine"))))
-    assert lines == ["[warn] git: git is not on PATH", "  try: apt install git", "[ok] x: fine"]
+    lines = list(report((Finding("git", WARN, "git is not in /bin", ("apt install git",)), Finding("x", OK, "fine"))))
+    assert lines == ["[warn] git: git is not in /bin", "  try: apt install git", "[ok] x: fine"]

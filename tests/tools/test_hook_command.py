@@ -116,8 +116,9 @@ def test_refusals(place: Ground, omac: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "argv", ["-c"])
     monkeypatch.setattr(sys, "executable", str(place.folder / "python"))
     with pytest.raises(Refusal, match="no program called omac"):
-        install("claude", False, True, place.environment | {"PATH": str(place.home)})
-    install("claude", False, True, place.environment | {"PATH": os.path.dirname(omac)})
+        install("claude", False, True, place.environment | {"PATH": os.path.dirname(omac)})
+    monkeypatch.setattr(sys, "executable", str(omac.parent / "python"))
+    install("claude", False, True, place.environment)
     assert installed(place.home / ".claude" / "settings.json")[1].startswith(f"'{omac}' ")
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping
 
@@ -34,7 +33,7 @@ def install(agent: str, project: bool, user: bool, environment: Mapping[str, str
     """Have an agent ask the write guard. Raises Refusal."""
     wanted = settings.agent_named(agent)
     file = _file("install", wanted, project, user, environment)
-    said = calls.command(_program(environment))
+    said = calls.command(_program())
     hooks_off = False
 
     def edit(text: str) -> str:
@@ -82,11 +81,11 @@ def _file(
         raise Refusal("directory-missing", f"the current directory: {problem}", fix=["pwd"]) from None
 
 
-def _program(environment: Mapping[str, str]) -> str:
+def _program() -> str:
     """The absolute path of the omac that people call. Raises Refusal (prerequisite-missing)."""
     beside = os.path.join(os.path.dirname(sys.executable), "omac")
-    for path in (sys.argv[0], shutil.which("omac", path=environment.get("PATH")), beside):
-        if path and os.path.basename(path) == "omac" and os.access(path, os.X_OK) and os.path.isfile(path):
+    for path in (sys.argv[0], beside):  # not the first on PATH, which may be an agent's
+        if os.path.basename(path) == "omac" and os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.abspath(path)
     message = "there is no program called omac that an agent could call"
     raise Refusal("prerequisite-missing", message, fix=[f"ls -l {shlex.quote(beside)}", "command -v omac"])

@@ -7,12 +7,11 @@ from omac.domain.doctor import findings, healthy, report
 from omac.domain.refusal import REASONS
 from omac.tools.invocation import print_json
 from omac.tools.render import say
-from omac.tools.sandbox_backends import SYSTEM_PATH
 
 
 def run(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings; 0 when a sandbox can be built, else the status of a sandbox that is not available."""
-    found = findings(probes.machine(environment, SYSTEM_PATH))
+    found = findings(probes.machine())
     if as_json:
         print_json({"healthy": healthy(found), "findings": found})
     else:

@@ -21,7 +21,7 @@ import dataclasses, json, os, sys
 sys.path.insert(0, sys.argv[1])
 from omac.adapters.sandbox import probes
 from omac.domain.doctor import findings
-machine = probes.machine(os.environ, sys.argv[2])
+machine = probes.machine(sys.argv[2])
 failed = probes.why_bubblewrap_failed(machine.bwrap, "bubblewrap ended") if machine.bwrap else None
 print(json.dumps({
     "machine": dataclasses.asdict(machine),
@@ -133,6 +133,6 @@ def test_an_old_bubblewrap_is_not_enough(probe: Callable[..., dict[str, Any]], t
 def test_a_setting_that_root_could_write_inside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sandbox that leaves the kernel's settings to root is no sandbox, and the doctor notices by trying."""
     monkeypatch.setattr(probes.bubblewrap, "KERNEL_SETTINGS", ())
-    worst = probes.machine({}, FOLDERS)
+    worst = probes.machine(FOLDERS)
     assert worst.settings_writable == probes.SETTING
     assert any(one.level == FAIL and probes.SETTING in one.says for one in findings(worst))

@@ -1,0 +1,62 @@
+"""The programs of the host that omac itself runs, and the folders they may be found in.
+
+Rules
+
+1. bubblewrap and git are found in the system's folders and beside the interpreter that omac was installed for, never in
+   a folder that PATH names: a project's `.venv/bin` or `node_modules/.bin` is an agent's to write.
+2. A sidecar's programs are found on PATH, less the folders that an agent may write, that lead to such a folder, or that
+   are not absolute.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from omac.adapters.linux.trail import trail
+from omac.domain.confinement import below
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin")
+SEARCHED = ":".join(dict.fromkeys((*SYSTEM_FOLDERS, f"{sys.base_prefix}/bin")))
+
+
+def find(name: str) -> str:
+    """Return the absolute path of a program that omac trusts (rule 1); empty where it is not installed."""
+    return on_path(name, SEARCHED)
+
+
+def on_path(name: str, path: str) -> str:
+    """Return the first program of that name in the absolute folders of `path`; empty where there is none."""
+    for folder in path.split(":"):
+        if folder.startswith("/") and os.access(f"{folder}/{name}", os.X_OK) and os.path.isfile(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    return ""
+
+
+def trusted_path(path: str, writable: Iterable[str]) -> str:
+    """Return `path` as rule 2 has it, where agents may write the canonical folders `writable`."""
+    untrusted = set(untrusted_folders(path, writable))
+    return ":".join(folder for folder in path.split(":") if folder.startswith("/") and folder not in untrusted)
+
+
+def untrusted_folders(path: str, writable: Iterable[str]) -> list[str]:
+    """Return the absolute folders of `path` that are, or lead through, one of the canonical folders `writable`."""
+    places = tuple(writable)
+    found = []
+    for folder in dict.fromkeys(path.split(":")):
+        if not folder.startswith("/"):
+            continue
+        try:
+            links, real = trail(folder)
+        except OSError:  # links in circles: whoever made them can change them
+            found.append(folder)
+            continue
+        if any(below(one, place) for one in (real, *(link for link, _ in links)) for place in places):
+            found.append(folder)
+    return found

@@ -1,0 +1,159 @@
+"""What omac trusts on the host is not an agent's to write: programs, its own interpreter, the modules that it loads.
+
+Each plant lies where a sandboxed program may write; judged is whether the host runs it. Each has a twin: the same done
+by something that may be trusted, or the same plant where it is the user's own business, which works.
+"""
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_sandbox import USERS, Box, Done, box, installed
+
+PLANTED = ("sitecustomize", "usercustomize", "shutil", "subprocess", "gc", "omac", "select", "runpy")
+# A module that says so when the host imports it; inside, and for what looks for the real one, it is not there.
+MODULE = """\
+import os
+if os.environ.get("OMAC_SANDBOX") != "1":
+    open({mark!r}, "a").write(__name__ + " ")
+raise ImportError(__name__)
+"""
+PROGRAM = """\
+#!/bin/sh
+[ "$OMAC_SANDBOX" = 1 ] || echo "$0 $*" >> {mark}
+exec {real} "$@"
+"""
+# As Python audits it: a module is looked for that was not loaded yet (sys.audit events, "import").
+LATE = """\
+import os, sys
+def late(event, arguments):
+    if event == "import" and os.stat(sys.argv[-1]).st_size:
+        os.write(2, f"LATE {arguments[0]}\\n".encode())
+sys.addaudithook(late)
+sys.path.insert(0, PACKAGE)
+from omac.tools.entry import main
+main()
+"""
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's world, with a project that is a repository."""
+    with box(request.param) as made:
+        host(made, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
+        yield made
+
+
+def host(world: Box, script: str, **extra: str) -> Done:
+    """What the user does outside any sandbox."""
+    done = world.host("/bin/sh", "-ec", script, extra=extra)
+    assert done.status == 0, done
+    return done
+
+
+def marked(world: Box) -> str:
+    """What ran on the host that should not have."""
+    mark = world.home / "MARK"
+    return mark.read_text() if mark.exists() else ""
+
+
+def plant_modules(world: Box, folder: Path) -> None:
+    """Leave modules in a folder that come before those of the same name, where it is on the way of an import."""
+    for name in PLANTED:
+        world.give(folder / f"{name}.py", MODULE.format(mark=str(world.home / "MARK")))
+
+
+def plant_program(world: Box, name: str, folder: Path) -> None:
+    """Leave a program there that does what the real one does, and notes who called it on the host."""
+    real = shutil.which(name)
+    world.give(folder / name, PROGRAM.format(mark=world.home / "MARK", real=real), 0o755)
+
+
+@pytest.mark.parametrize("way", ["absolute", "relative", "current"])
+def test_modules_of_the_project_are_not_imported(world: Box, way: str) -> None:
+    """PYTHONPATH and the current folder lead to what an agent left: no command of omac's loads it, from its first line
+    on; python itself would."""
+    program = str(installed(world))
+    source = world.workdir if way == "current" else world.workdir / "src"
+    plant_modules(world, source)
+    search = {"absolute": str(source), "relative": "src", "current": ""}[way]
+    for words in (
+        "sandbox run --help",
+        "sandbox run -- true",
+        "sandbox run --explain -- true",
+        "hook pre-tool-use </dev/null",
+    ):
+        host(world, f"{program} {words} || [ $? = 2 ]", PYTHONPATH=search, PYTHONSTARTUP=f"{source}/shutil.py")
+        assert marked(world) == "", words
+    world.host(
+        str(world.home / "tools" / "omac" / "bin" / "python"), "-c", "import subprocess", extra={"PYTHONPATH": search}
+    )
+    assert marked(world), "the plant would not have run anywhere"
+
+
+def test_modules_left_during_a_launch_are_not_imported(world: Box) -> None:
+    """The program leaves modules on the user's PYTHONPATH and makes omac bring refs home, which takes git."""
+    program = str(installed(world))
+    host(world, "git branch old; git branch kept; git pack-refs --all; git worktree add -q ../linked -b feature")
+    plant_modules(world, world.workdir / "ready")
+    tree = world.home / "linked"
+    grant = f"--workdir {tree} --allow {world.workdir}/src --read {world.workdir}/ready"
+    leave = f"cp {world.workdir}/ready/* {world.workdir}/src && git branch -qD old"
+    run = f"{program} sandbox run {grant} -- sh -ec {shlex.quote(leave)}"
+    host(world, run, PYTHONPATH=f"{world.workdir}/src")
+    assert marked(world) == ""
+    assert host(world, "ls src").out.split(), "nothing was left: the case this test is about"
+    assert "old" not in host(world, "git branch").out, "the refs came home"
+    assert "kept" in host(world, "git branch").out
+
+
+@pytest.mark.parametrize("tree", ["plain", "linked"])
+def test_everything_is_loaded_before_the_program_begins(world: Box, tree: str) -> None:
+    """Nothing is imported once the program runs: who can write omac's own folder cannot change what ends its launch."""
+    host(world, "git branch old; git pack-refs --all; git worktree add -q ../linked -b feature")
+    folder = world.workdir if tree == "plain" else world.home / "linked"
+    mark = world.give(folder / "begun")
+    *python, begin, last = world.omac("x")
+    package = begin.partition("insert(0, ")[2].partition(")")[0] or repr(str(Path(__file__).parents[2] / "src"))
+    line = [*python[:-1], "-c", LATE.replace("PACKAGE", package)]
+    assert last == "x"
+    script = f"echo . >> {mark}; git branch -qD old; git commit -q --allow-empty -m second"
+    done = world.host(*line, "sandbox", "run", "--workdir", str(folder), "--", "sh", "-ec", script, "sh", str(mark))
+    assert (done.status, done.out) == (0, ""), done
+    assert "LATE" not in done.err, done.err
+    assert mark.read_text(), "the program began"
+
+
+@pytest.mark.parametrize("name", ["bwrap", "git"])
+def test_programs_of_the_project_do_not_run_on_the_host(world: Box, name: str) -> None:
+    """A folder of the project comes first on PATH: omac runs the system's program and names the folder; inside, the
+    program that the agent wrote is the one that runs."""
+    plant_program(world, name, world.workdir / "bin")
+    host(world, "git branch old; git pack-refs --all; git worktree add -q ../linked -b feature")
+    path = f"{world.workdir}/bin:{world.environment['PATH']}"
+    grants = ("--allow", str(world.workdir / "bin"))
+    linked = world.home / "linked"
+    done = world.run("git", "branch", "-qD", "old", options=grants, extra={"PATH": path}, workdir=linked)
+    assert done.status == 0, done
+    assert marked(world) == ""
+    named = [line for line in done.err.splitlines() if "PATH leads to" in line]
+    assert named == [
+        f"omac: PATH leads to {world.workdir}/bin: the program can write there what your shell runs next; "
+        "omac runs nothing of it"
+    ]
+    if world.uid == os.geteuid():  # another user's copy lacks what this command needs
+        assert "[ok] git" in world.host(*world.omac("sandbox", "doctor"), extra={"PATH": path}).out
+        assert marked(world) == ""
+    twin = world.run("sh", "-c", f"command -v {name}", options=grants, extra={"PATH": path}, workdir=linked)
+    assert twin.out == f"{world.workdir}/bin/{name}\n"
+    world.host("/bin/sh", "-c", f"{name} --version", extra={"PATH": path})
+    assert marked(world), "the plant would not have run anywhere"
+
+
+def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
+    """A PATH of the user's own folders is nothing to be told of."""
+    done = world.run("true", extra={"PATH": f"{world.home}/bin:/usr/local/bin:/usr/bin:/bin"})
+    assert done == Done(0, "", "")
