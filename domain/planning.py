@@ -210,4 +210,5 @@ def _spec(judged: _Judged) -> SidecarSpec:
         sidecar.env_passthrough,
         tuple(variables),
         judged.code.digest if judged.code else "",
+        judged.code.interpreters if judged.code else None,
     )

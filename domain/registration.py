@@ -5,10 +5,11 @@ Rules
 1. Finding a skill registers it; registering never approves it.
 2. An approval holds for one source folder and one bundle hash, and for the copy that was frozen with it: that copy is
    what runs. Other code under the same name inherits nothing; an approval without a copy approves nothing.
-3. Code that differs from what was approved is recorded as drifted, once for each new code. Where only files differ
+3. With it the programs of the host by which the code runs are approved, as they were then (`domain/interpreter.py`).
+4. Code that differs from what was approved is recorded as drifted, once for each new code. Where only files differ
    that the bundle hash leaves out, the approved copy goes on running.
-4. Changed code may be accepted by one run, for itself; the next run starts from what was approved.
-5. Removing a registration revokes its approval.
+5. Changed code may be accepted by one run, for itself; the next run starts from what was approved.
+6. Removing a registration revokes its approval.
 """
 
 from typing import Literal, assert_never
@@ -16,6 +17,7 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from omac.domain.interpreter import Interpreter
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
 
@@ -41,11 +43,15 @@ class Registered(Event, frozen=True):
 
 
 class Approved(Event, frozen=True):
-    """A person approved this code in this folder; `digest` addresses the copy that was frozen."""
+    """A person approved this code in this folder; `digest` addresses the copy that was frozen.
+
+    `interpreters` are the programs outside that copy by which it runs; None: approved before they were resolved.
+    """
 
     source: str
     bundle_hash: str
     digest: str = ""
+    interpreters: tuple[Interpreter, ...] | None = None
 
 
 class ApprovalRevoked(Event, frozen=True):
@@ -68,11 +74,15 @@ class Deregistered(Event, frozen=True):
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Which code: the skill's canonical folder, its bundle hash, and the digest over every file ("" if not taken)."""
+    """Which code: the skill's canonical folder, its bundle hash, and the digest over every file ("" if not taken).
+
+    `interpreters` are the programs outside by which it runs, as far as they were resolved.
+    """
 
     source: str
     bundle_hash: str
     digest: str = ""
+    interpreters: tuple[Interpreter, ...] | None = None
 
     def is_bundle(self, other: "Code | None") -> bool:
         """Whether both have the same folder and the same bundle hash."""
@@ -184,7 +194,7 @@ def decide(command: Command, state: Registration) -> list[Event]:
             if state.approved == code:
                 return []
             known = [] if code.is_bundle(state.found) and state.workdir == workdir else _registered(code, workdir)
-            return [*known, Approved(code.source, code.bundle_hash, code.digest)]
+            return [*known, Approved(code.source, code.bundle_hash, code.digest, code.interpreters)]
         case Revoke(why):
             return [] if state.approved is None else [ApprovalRevoked(why)]
         case Deregister():
@@ -214,9 +224,9 @@ def evolve(state: Registration, event: Event) -> Registration:
             if accepted_by:
                 return replace(state, found=code, accepted=code, accepted_by=accepted_by)
             return replace(state, found=code)
-        case Approved(source, bundle_hash, digest):
-            code = Code(source, bundle_hash, digest)
-            return replace(state, found=code, approved=code, accepted=None, accepted_by="")
+        case Approved(source, bundle_hash, digest, interpreters):
+            found, approved = Code(source, bundle_hash, digest), Code(source, bundle_hash, digest, interpreters)
+            return replace(state, found=found, approved=approved, accepted=None, accepted_by="")
         case ApprovalRevoked():
             return replace(state, approved=None, accepted=None, accepted_by="")
         case Deregistered():

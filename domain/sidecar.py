@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from omac.domain.hidden import Hidden
+from omac.domain.interpreter import Interpreter
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.recorded import Event
 from omac.domain.skill import Health
@@ -41,6 +42,7 @@ class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
     `command` may contain ${SIDECAR_PORT}; `source` is the skill's folder, `skills_dir` the folder above it,
     `passthrough` the host variables an approved skill may see. `digest` addresses the approved copy that it runs from;
     it is empty for a skill that nobody approved, which runs from `source`. `workdir` is empty for a shared skill.
+    `interpreters` are the programs of the host that were approved with it; None: they are whatever PATH has.
     """
 
     skill: str
@@ -55,6 +57,7 @@ class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
     passthrough: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
     digest: str = ""
+    interpreters: tuple[Interpreter, ...] | None = None
 
     @property
     def stored(self) -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from omac.domain.hidden import Hidden
+from omac.domain.interpreter import Interpreter
 from omac.domain.planning import Policy
 from omac.domain.sidecar import Birth, Exit, SidecarSpec
 from omac.domain.skill import FoundSkill, Health
@@ -13,6 +14,10 @@ from omac.domain.skill import FoundSkill, Health
 
 class SpawnFailed(Exception):
     """The operating system would not start the sidecar; the text says why and what to do."""
+
+
+class InterpreterChanged(SpawnFailed):
+    """A program of the host by which a sidecar runs is not what was approved; the text says which, and how."""
 
 
 class ProbeFailed(Exception):
@@ -45,7 +50,7 @@ class SidecarHost(Protocol):
     async def spawn(self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]) -> SidecarProcess:
         """Start it in `folder` on a free loopback port, with `secrets` in its environment and nobody else's.
 
-        `label` names its log file. Raises SpawnFailed.
+        `label` names its log file. Raises SpawnFailed, InterpreterChanged.
         """
 
     async def end_orphan(self, birth: Birth) -> bool:
@@ -113,6 +118,16 @@ class FrozenSkills(Protocol):
 
     async def prune(self, kept: Collection[str]) -> list[str]:
         """Remove copies whose digest is not `kept`, unless they are new; returns the digests removed."""
+
+
+class Interpreters(Protocol):
+    """The programs of the host by which sidecars run."""
+
+    async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
+        """Return those by which `command` runs in `copy`, the approved copy of `source`, in the order of their start.
+
+        None of them comes from a folder that an agent of `workdir` may write. Raises Refusal (skill-invalid).
+        """
 
 
 class Secrets(Protocol):

@@ -14,18 +14,22 @@ from omac.domain.registration import Code, Registration
 from omac.services.credentials import Credentials, Given, Values
 from omac.services.finding import Candidate
 from omac.services.kernel.execution import Execution
-from omac.services.ports import FrozenSkills
+from omac.services.ports import FrozenSkills, Interpreters
 
 PERSON = Cause("person")
 
 
 class Registering:
-    """Records what a person decides about a skill; `frozen` takes the copies that approvals are for."""
+    """Records what a person decides about a skill; `frozen` takes the copies that approvals are for, `interpreters`
+    resolves by what they run."""
 
-    def __init__(self, execution: Execution, frozen: FrozenSkills, credentials: Credentials) -> None:
+    def __init__(
+        self, execution: Execution, frozen: FrozenSkills, interpreters: Interpreters, credentials: Credentials
+    ) -> None:
         self._execution = execution
         self._host = execution.host
         self._frozen = frozen
+        self._interpreters = interpreters
         self._credentials = credentials
 
     def known(self, candidate: Candidate) -> Registration:
@@ -92,14 +96,19 @@ class Registering:
         return bool(await self._execution.execute(registration.AGGREGATE, stream, registration.Deregister(), PERSON))
 
     async def _freeze(self, candidate: Candidate, digest: str | None) -> Code:
-        """The copy that an approval is for; nothing is recorded of it. Raises Refusal, as `approve` does."""
+        """The copy that an approval is for, and by what it runs; nothing is recorded. Raises Refusal, as `approve`."""
         skill = candidate.skill
         frozen = await self._frozen.freeze(skill.source)
         if frozen.bundle_hash != skill.bundle_hash or digest not in (None, frozen.digest):
             message = f"{skill.name} in {skill.source} changed while it was looked at: nothing was approved"
             fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
             raise Refusal("skill-changed", message, fix=fix)
-        return Code(skill.source, frozen.bundle_hash, frozen.digest)
+        sidecar = skill.meta.sidecar if skill.meta else None
+        if sidecar is None:
+            return Code(skill.source, frozen.bundle_hash, frozen.digest)
+        copy = await self._frozen.checked(frozen.digest, skill.source)
+        by = await self._interpreters.resolve(sidecar.command, skill.source, copy, candidate.place.workdir)
+        return Code(skill.source, frozen.bundle_hash, frozen.digest, by)
 
     async def _vouch(self, candidate: Candidate, code: Code) -> bool:
         return await self._decide(candidate, registration.Approve(code, candidate.place.workdir))

@@ -24,6 +24,7 @@ from omac.services.kernel.owners import Owners, Retries
 from omac.services.ports import (
     CopyDamaged,
     FrozenSkills,
+    InterpreterChanged,
     ProbeFailed,
     SidecarHost,
     SidecarProcess,
@@ -179,6 +180,8 @@ class Supervision:
             problem, policy, fix = str(changed), RestartPolicy(limit=0), changed.fix
         except SecretsMissing as absent:
             problem, missing, fix = str(absent), absent.names, absent.fix
+        except InterpreterChanged as changed:  # a person has to look at it
+            problem, policy, fix = f"{changed}; approve it again", RestartPolicy(limit=0), (self._approve(state.spec),)
         except SpawnFailed as failed:
             raise_exhaustion(failed)  # no fault of the sidecar's: worth another try
             problem = str(failed)
@@ -200,9 +203,8 @@ class Supervision:
             try:
                 return await self._frozen.checked(spec.digest, spec.source)
             except CopyDamaged as damaged:
-                fix = f"omac approve {shlex.quote(spec.skill)} {Place(spec.workdir, self._harness).flags}"
                 problem = f"the approved copy is not what was approved: {damaged}; approve it again"
-                raise _Changed(problem, fix) from None
+                raise _Changed(problem, self._approve(spec)) from None
         try:
             found = await self._folders.bundle_hash(spec.source)
         except FileNotFoundError as gone:
@@ -210,6 +212,9 @@ class Supervision:
         if found != spec.bundle_hash:
             raise _Changed(f"its files in {spec.source} changed after they were looked at; reload the directory")
         return spec.source
+
+    def _approve(self, spec: SidecarSpec) -> str:
+        return f"omac approve {shlex.quote(spec.skill)} {Place(spec.workdir, self._harness).flags}"
 
     async def _await_health(
         self,

@@ -50,7 +50,7 @@ class Launch(msgspec.Struct, frozen=True):
     """An inner command and where it runs. `workdir` is canonical; `flags` are those of `omac sandbox run`.
 
     `agent` is the harness that was named; None when the command is none of ours. `shown`: the sandbox can show it
-    omac's socket and token; Landlock alone cannot.
+    omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths that flags let it change.
     """
 
     argv: tuple[str, ...]
@@ -60,6 +60,7 @@ class Launch(msgspec.Struct, frozen=True):
     flags: tuple[str, ...] = ()
     sandboxed: bool = True
     shown: bool = True
+    allowed: tuple[str, ...] = ()
 
     def sees(self, told: Ready) -> Ready:
         """Where the command finds what omac offers."""
@@ -102,7 +103,8 @@ def launch_of(
     served = () if not sandboxed or asked.network == "none" else _served_port(argv, agent)
     found = find_program(argv, environment)
     shown = asked.backend != "landlock"
-    return Launch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed, shown)
+    allowed = tuple(os.path.realpath(expanded(path)) for path in asked.allow)
+    return Launch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed, shown, allowed)
 
 
 def directory(path: str, flag: str) -> str:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from omac.adapters.linux.home import home_of
 from omac.adapters.linux.state import StateDir
 from omac.adapters.linux.turns import OneAtATime
 from omac.adapters.secrets.stores import SecretStores
 from omac.adapters.settings.files import read_user
+from omac.adapters.sidecars.interpreters import HostInterpreters
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.domain.confinement import below
 from omac.domain.ids import HostId
 from omac.domain.settings import resolve
 from omac.journal.application import Journal
@@ -45,10 +48,16 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
         execution = OpenedJournal(journal, host)
         credentials = Credentials(execution, stores, key, changing_of(state))
         frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
-        registering = Registering(execution, frozen, credentials)
+        registering = Registering(execution, frozen, HostInterpreters(environment, _here(environment)), credentials)
         yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
     finally:
         journal.close()
+
+
+def _here(environment: Mapping[str, str]) -> list[str]:
+    """The current directory, which may be a project; not one that holds the home folder."""
+    here = os.path.realpath(os.curdir)
+    return [] if below(os.path.realpath(home_of(environment)), here) else [here]
 
 
 def changing_of(state: StateDir) -> OneAtATime:

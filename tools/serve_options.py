@@ -2,6 +2,7 @@
 
 import msgspec
 
+from omac.domain.confinement import below
 from omac.domain.harness import Harness
 from omac.domain.sidecar import RestartPolicy
 from omac.tools.launching import Launch
@@ -30,3 +31,11 @@ class ServeOptions(msgspec.Struct, frozen=True):
     facade: Address = Address()
     settings: dict[str, str | None] = {}  # by name: what was asked by flags
     restarts: RestartPolicy = RestartPolicy()
+
+    def writable(self, home: str) -> tuple[str, ...]:
+        """Return the canonical folders that agents may change, as far as this is known before they begin.
+
+        A root that holds the canonical `home` is left out: no sandbox may write all of it.
+        """
+        roots = tuple(root for root in self.roots if not below(home, root))
+        return (*roots, *(self.launch.allowed if self.launch is not None else ()))

@@ -27,6 +27,7 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
 from omac.adapters.http.slots import share_descriptors
 from omac.adapters.linux import birth, listen, process
+from omac.adapters.linux.home import home_of
 from omac.adapters.linux.state import StateDir
 from omac.adapters.linux.watch import FolderWatch
 from omac.adapters.secrets.stores import Choice, SecretStores
@@ -56,6 +57,7 @@ from omac.services.kernel.refusals import Refusals
 from omac.services.manifest import Manifest, Reach
 from omac.services.registrar import Registrar
 from omac.services.supervision import Supervision
+from omac.tools import preloading
 from omac.tools.inner import OF_THE_TERMINAL, Inner
 from omac.tools.journals import inbox_of, mark_of
 from omac.tools.opened import changing_of
@@ -79,6 +81,7 @@ class Server:
     def __init__(self, options: ServeOptions, environment: Mapping[str, str]) -> None:
         self._options = options
         self._environment = dict(environment)
+        self._writable = options.writable(os.path.realpath(home_of(environment)))
         self._policies = ServePolicies(options.settings, environment)
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal
@@ -175,7 +178,7 @@ class Server:
     async def _run_reactors(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]) -> int:
         options = self._options
         folders = DiskSkillFolders(self._environment)
-        sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment)
+        sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment, writable=self._writable)
         if not await sidecars.isolation_available():
             _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
@@ -270,12 +273,18 @@ class Server:
                 if not options.beside:
                     self.state.point_current(self._run)
                 surfaces.start_soon(self._keep_folder, surfaces, facade, app, token)
+                if options.launch is not None:  # beside the activation, which waits for processes
+                    surfaces.start_soon(trio.to_thread.run_sync, preloading.load, self._writable)
                 manifest = await self._unless_stopped(partial(self._activate, directories))
                 if not self._stop.is_set():
                     if manifest is not None:
                         activated(manifest)
                     ready(told)
-                    surfaces.start_soon(app.load)
+                    if options.launch is None:
+                        surfaces.start_soon(app.load)
+                    else:
+                        await trio.to_thread.run_sync(preloading.load, self._writable)
+                        await app.load()
                     status = await self._run_inner(told, manifest)
                 elif options.launch is not None:  # it was not even begun
                     status = 128 + self._stopped_by

@@ -20,7 +20,7 @@ from omac.domain.confinement import below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin")
 SEARCHED = ":".join(dict.fromkeys((*SYSTEM_FOLDERS, f"{sys.base_prefix}/bin")))
@@ -31,11 +31,16 @@ def find(name: str) -> str:
     return on_path(name, SEARCHED)
 
 
-def on_path(name: str, path: str) -> str:
-    """Return the first program of that name in the absolute folders of `path`; empty where there is none."""
+def on_path(name: str, path: str, writable: Sequence[str] = ()) -> str:
+    """Return the first program of that name in the absolute folders of `path`; empty where there is none.
+
+    One that leads to a file in the canonical folders `writable` does not count.
+    """
     for folder in path.split(":"):
-        if folder.startswith("/") and os.access(f"{folder}/{name}", os.X_OK) and os.path.isfile(f"{folder}/{name}"):
-            return f"{folder}/{name}"
+        program = f"{folder}/{name}"
+        runs = folder.startswith("/") and os.access(program, os.X_OK) and os.path.isfile(program)
+        if runs and not leads_through(program, writable):
+            return program
     return ""
 
 
@@ -48,15 +53,14 @@ def trusted_path(path: str, writable: Iterable[str]) -> str:
 def untrusted_folders(path: str, writable: Iterable[str]) -> list[str]:
     """Return the absolute folders of `path` that are, or lead through, one of the canonical folders `writable`."""
     places = tuple(writable)
-    found = []
-    for folder in dict.fromkeys(path.split(":")):
-        if not folder.startswith("/"):
-            continue
-        try:
-            links, real = trail(folder)
-        except OSError:  # links in circles: whoever made them can change them
-            found.append(folder)
-            continue
-        if any(below(one, place) for one in (real, *(link for link, _ in links)) for place in places):
-            found.append(folder)
-    return found
+    folders = [folder for folder in dict.fromkeys(path.split(":")) if folder.startswith("/")]
+    return [folder for folder in folders if leads_through(folder, places)]
+
+
+def leads_through(path: str, writable: Sequence[str]) -> bool:
+    """Return whether an absolute path, or a link on its way, lies in one of the canonical folders `writable`."""
+    try:
+        links, real = trail(path)
+    except OSError:  # links in circles: whoever made them can change them
+        return True
+    return any(below(one, place) for one in (real, *(link for link, _ in links)) for place in writable)

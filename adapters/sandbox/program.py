@@ -19,6 +19,7 @@ import os
 import sys
 
 import omac
+from omac.adapters.linux.first_line import INTERPRETERS_MAX, behind_env, command_of
 from omac.adapters.linux.trail import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
@@ -29,15 +30,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-INTERPRETERS_MAX = 4  # as the kernel: of a script, of that script's interpreter, ...
 _IN_SYSTEM = tuple(f"{folder}/" for folder in SYSTEM)
-_LINE_BYTES_MAX = 256
 _PREFIX_PARTS_MIN = 2  # "/opt" is no installation, "/opt/tool" is
 _BIN = ("bin", "sbin", "libexec", "shims")
 _TREES = ("node_modules", ".pnpm", "Cellar")  # what lies in one needs what lies beside it
 _SHARED_ROOTS = (".local", "go", ".cargo", ".bun", ".deno")  # of the home: their `bin` is for programs of all kinds
 _LIBRARIES = ("python3", "node_modules", "ruby", "perl5")  # of an interpreter, in its `lib`
-_OPTIONS_WITH_WORD = ("-u", "--unset", "-C", "--chdir", "-a", "--argv0")
 
 
 class Program:
@@ -133,7 +131,7 @@ class _Needs:
         path = self._found(argv[0], depth)
         self.file(path, depth, doubtful and "/" in argv[0])
         if os.path.basename(path) == "env":
-            inner = _behind_env(argv[1:])
+            inner = behind_env(argv[1:])
             if inner and depth < INTERPRETERS_MAX:
                 self.command(inner, depth + 1, doubtful)
         return path
@@ -144,15 +142,10 @@ class _Needs:
         self._follow(path)
         doubtful = doubtful or any(self._doubtful(link) for link, _ in links)
         self._installation(real, doubtful)
-        line = _first_line(real)
-        if line is None or depth >= INTERPRETERS_MAX:
-            return
-        interpreter, _, word = line.partition(" ")
-        word = word.strip()
-        if not interpreter:
+        argv = command_of(real) if depth < INTERPRETERS_MAX else []
+        if not argv:
             return
         self.reason = f"{os.path.basename(path)} runs by it"
-        argv = [interpreter, *(word.split() if os.path.basename(interpreter) == "env" else [word] if word else [])]
         self.command(argv, depth + 1, doubtful or self._doubtful(real))
 
     def show(self, path: str) -> None:
@@ -270,42 +263,3 @@ def _on_path(name: str, folders: str, cwd: str) -> str | None:
                 return path
             otherwise = otherwise or path
     return otherwise
-
-
-def _first_line(path: str) -> str | None:
-    """What follows "#!" in a script's first line; None if it is no script."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        start = os.read(descriptor, _LINE_BYTES_MAX)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    if not start.startswith(b"#!"):
-        return None
-    line = os.fsdecode(start[2:].partition(b"\n")[0]).replace("\t", " ")
-    return line.strip()
-
-
-def _behind_env(words: list[str]) -> list[str]:
-    """The command that env(1) runs, of its arguments; empty if it runs none."""
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word in ("-S", "--split-string"):
-            return _behind_env([part for one in words[at + 1 :] for part in one.split()])
-        if word.startswith(("-S", "--split-string=")):
-            rest = word.removeprefix("--split-string=").removeprefix("-S")
-            return _behind_env([*rest.split(), *words[at + 1 :]])
-        if word.startswith("-v") and word.endswith("S"):
-            return _behind_env(words[at + 1 :])
-        if word in _OPTIONS_WITH_WORD:
-            at += 2
-        elif word.startswith("-") or "=" in word:
-            at += 1
-        else:
-            return words[at:]
-    return []

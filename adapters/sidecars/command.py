@@ -3,9 +3,9 @@
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping
 
+from omac.adapters.linux import host_programs
 from omac.domain.sidecar import SidecarSpec
 from omac.services.ports import SpawnFailed
 
@@ -31,15 +31,6 @@ def argv(spec: SidecarSpec, folder: str, port: int, environment: Mapping[str, st
     return [_on_path(spec.source, words[0], environment), *words[1:]]
 
 
-def find_on_path(name: str, environment: Mapping[str, str]) -> str | None:
-    """The program `name` in an absolute folder of the environment's PATH, or None.
-
-    Relative folders do not count: they would mean something else in every working directory.
-    """
-    folders = environment.get("PATH", os.defpath).split(os.pathsep)
-    return shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder.startswith("/")))
-
-
 def _in_folder(folder: str, source: str, word: str) -> str:
     path = os.path.normpath(os.path.join(folder, word))
     if not os.path.isfile(path):
@@ -51,7 +42,7 @@ def _in_folder(folder: str, source: str, word: str) -> str:
 
 
 def _on_path(source: str, name: str, environment: Mapping[str, str]) -> str:
-    if found := find_on_path(name, environment):
+    if found := host_programs.on_path(name, environment.get("PATH", os.defpath)):
         return found
     raise SpawnFailed(
         f"{name} is not on the sidecar's PATH ({environment.get('PATH', os.defpath)}); "

@@ -4,12 +4,12 @@ import os
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import trio
 
 from omac.adapters.linux import birth, host_programs, process
-from omac.adapters.sidecars import command, launch, logfile, orphan
+from omac.adapters.sidecars import command, interpreters, launch, logfile, orphan
 from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.domain.hidden import Hidden
 from omac.domain.sidecar import Birth, SidecarSpec, environment
@@ -26,13 +26,21 @@ class LinuxSidecarHost(SidecarHost):
     """
 
     def __init__(
-        self, logs: str, host_environment: Mapping[str, str], *, isolate: bool = True, bwrap: str | None = None
+        self,
+        logs: str,
+        host_environment: Mapping[str, str],
+        *,
+        isolate: bool = True,
+        bwrap: str | None = None,
+        writable: Sequence[str] = (),
     ) -> None:
         """`logs` is the folder of the log files; `host_environment` what sidecars may inherit from; `isolate=False`
-        does without namespaces even where they can be had; `bwrap` is the path of bubblewrap, empty for none."""
+        does without namespaces even where they can be had; `bwrap` is the path of bubblewrap, empty for none;
+        `writable` are canonical folders, beside a sidecar's own project, where agents may have put programs."""
         self._logs = logs
         self._host_environment = dict(host_environment)
         self._ports: deque[int] = deque(maxlen=PORTS_REMEMBERED)
+        self._writable = tuple(writable)
         self._boot_id = birth.boot_id()
         self._probing = trio.Lock()
         self._isolation_problem: str | None = "switched off"
@@ -59,29 +67,31 @@ class LinuxSidecarHost(SidecarHost):
 
         The environment is `omac.domain.sidecar.environment` and PWD, which bubblewrap always sets (where /bin/sh is
         bash, SHLVL and _ too); it is in no other process's. An approved copy is read-only to it, where it has a
-        namespace. Raises SpawnFailed; then, as after a cancellation, nothing of it is left.
+        namespace. Raises SpawnFailed, InterpreterChanged; then, as after a cancellation, nothing of it is left.
         """
         isolated = await self.isolation_available()
         port = self._free_port()
-        variables = environment(spec, port, self._host_environment, secrets) | {"PWD": folder}
+        host_path = self._host_environment.get("PATH", os.defpath)
+        path = await trio.to_thread.run_sync(interpreters.trusted_path, spec, host_path, self._writable)
+        variables = environment(spec, port, self._host_environment | {"PATH": path}, secrets) | {"PWD": folder}
         argv = command.argv(spec, folder, port, variables)
-        path = os.path.join(self._logs, f"{label}.log")
+        log_path = os.path.join(self._logs, f"{label}.log")
         try:
             log = logfile.open_log(self._logs, label)
         except (OSError, ValueError) as problem:
-            raise SpawnFailed(f"cannot open the log {path}: {problem}; remove what is in its place") from problem
+            raise SpawnFailed(f"cannot open the log {log_path}: {problem}; remove what is in its place") from problem
         try:
             logfile.write_header(log, spec.skill, port, argv)
             child, init = await self._start(isolated, launch.Program(argv, variables, folder, bool(spec.digest)), log)
         except (OSError, ValueError, launch.NoNamespace) as problem:
-            raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {path}") from problem
+            raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {log_path}") from problem
         finally:
             os.close(log)
         try:
-            return LinuxSidecarProcess(child, self._birth(child.pid, port, isolated, path), init)
+            return LinuxSidecarProcess(child, self._birth(child.pid, port, isolated, log_path), init)
         except OSError as problem:  # it runs, but there is no descriptor left to watch it by
             await launch.destroy(child)
-            raise SpawnFailed(f"cannot watch {argv[0]}: {problem}; see {path}") from problem
+            raise SpawnFailed(f"cannot watch {argv[0]}: {problem}; see {log_path}") from problem
 
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from omac.domain import registration
 from omac.domain.directory import Activated
+from omac.domain.interpreter import Interpreter
 from omac.domain.recorded import Event
 from omac.domain.registration import (
     EVENTS,
@@ -33,6 +34,7 @@ from omac.domain.registration import (
 W = "/w"
 A, B, C = Code("/s", "sha256:a", "d:a"), Code("/s", "sha256:b", "d:b"), Code("/elsewhere", "sha256:a", "d:a")
 A_SEEN, B_SEEN = Code("/s", "sha256:a"), Code("/s", "sha256:b")  # found without a look at every file
+A_BY = Code("/s", "sha256:a", "d:a", (Interpreter("python3", "/usr/bin/python3", 1, 2, "d"),))
 A_VENDORED = Code("/s", "sha256:a", "d:other")  # where only files differ that the bundle hash leaves out
 
 
@@ -58,6 +60,10 @@ A_VENDORED = Code("/s", "sha256:a", "d:other")  # where only files differ that t
         (A_SEEN, None, Register(A_SEEN, W), []),
         (None, None, Approve(A, W), [Registered("/s", "sha256:a", W, "d:a"), Approved("/s", "sha256:a", "d:a")]),
         (A_SEEN, None, Approve(A, W), [Approved("/s", "sha256:a", "d:a")]),
+        (A_SEEN, None, Approve(A_BY, W), [Approved("/s", "sha256:a", "d:a", A_BY.interpreters)]),
+        (A, A, Approve(A_BY, W), [Approved("/s", "sha256:a", "d:a", A_BY.interpreters)]),
+        (A, A_BY, Approve(A_BY, W), []),
+        (A, A_BY, Discover(A, W), []),
         (A, A, Approve(A, W), []),
         (A_SEEN, A_SEEN, Approve(A, W), [Approved("/s", "sha256:a", "d:a")]),
         (B, A, Approve(A, W), []),

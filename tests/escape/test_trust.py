@@ -7,11 +7,17 @@ by something that may be trusted, or the same plant where it is the user's own b
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from real_omac import COMMAND, Omac, omac_in
 from real_sandbox import USERS, Box, Done, box, installed
+
+from omac.domain.registration import Approved
+from omac.domain.sidecar import Healthy
 
 PLANTED = ("sitecustomize", "usercustomize", "shutil", "subprocess", "gc", "omac", "select", "runpy")
 # A module that says so when the host imports it; inside, and for what looks for the real one, it is not there.
@@ -44,6 +50,13 @@ def world(request: pytest.FixtureRequest) -> Iterator[Box]:
     """A user's world, with a project that is a repository."""
     with box(request.param) as made:
         host(made, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
+        yield made
+
+
+@pytest.fixture
+def omac(tmp_path: Path) -> Iterator[Omac]:
+    """An omac of the tests' own user."""
+    with omac_in(tmp_path) as made:
         yield made
 
 
@@ -157,3 +170,118 @@ def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
     """A PATH of the user's own folders is nothing to be told of."""
     done = world.run("true", extra={"PATH": f"{world.home}/bin:/usr/local/bin:/usr/bin:/bin"})
     assert done == Done(0, "", "")
+
+
+def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> None:
+    """`omac start` imports nothing once its agent runs, whatever that asks of it: a crash, a reload, errors."""
+    project = omac.project("p")
+    omac.approve(project)
+    mark = project / "begun"
+    mark.touch()
+    call = 'curl -s -o /dev/null -H "Authorization: Bearer $T" $OMAC_CONTROL_BASE/__omac__'
+    agent = f"""\
+echo . >> $1; T=$(cat /run/omac/control.token); body="{{\\"dir\\":\\"$PWD\\"}}"
+curl -s $OMAC_ECHO_BASE/crash -o /dev/null; curl -s $OMAC_ECHO_BASE/../nosuch -o /dev/null
+for action in reload deactivate activate nosuch; do {call}/$action -d "$body"; done; {call}/status; echo done"""
+    line = [sys.executable, "-I", "-c", LATE.replace("PACKAGE", repr(str(Path(__file__).parents[2] / "src")))]
+    words = ["start", "--workdir", str(project), "--", "sh", "-ec", agent, "sh", str(mark)]
+    done = subprocess.run(
+        [*line, *words], env=omac.environment, cwd=project, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done
+    assert "LATE" not in done.stderr, done.stderr
+
+
+FAKE = """\
+#!/bin/sh
+[ "$OMAC_SANDBOX" = 1 ] || env > {mark}
+exec {real} "$@"
+"""
+
+
+def agent(omac: Omac, project: Path, path: str, script: str) -> subprocess.CompletedProcess[str]:
+    """What becomes of an agent's shell script under `omac start`, with this PATH."""
+    extra = {"PATH": path}
+    line = [*COMMAND, "start", "--workdir", str(project), "--", "/bin/sh", "-ec", script]
+    environment = omac.environment | extra
+    return subprocess.run(line, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("again", ["a crash", "a new activation"])
+def test_a_sidecar_is_not_started_by_the_projects_interpreter(omac: Omac, again: str) -> None:
+    """A project's virtual environment is active; the agent replaces its interpreter and has the sidecar start again: on
+    the host the one that was approved runs. Inside, the agent's own does."""
+    project = omac.project("p")
+    tools = project / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    real = shutil.which("python3", path="/usr/bin:/bin")
+    (tools / "python3").symlink_to(str(real))
+    path = f"{tools}:/usr/local/bin:/usr/bin:/bin"
+    assert not omac.run("approve", "echo", "--workdir", str(project), extra={"PATH": path}).status
+    mark, fake = omac.folder / "MARK", FAKE.format(mark=omac.folder / "MARK", real=real)
+    restart = {
+        "a crash": "curl -s $OMAC_ECHO_BASE/crash -o /dev/null",
+        "a new activation": 'T=$(cat /run/omac/control.token); for a in deactivate activate; do curl -s -o /dev/null '
+        '-H "Authorization: Bearer $T" $OMAC_CONTROL_BASE/__omac__/$a -d "{\\"dir\\":\\"$PWD\\"}"; done',
+    }[again]  # fmt: skip
+    ready = "[ $(curl -s -o /dev/null -w '%{http_code}' $OMAC_ECHO_BASE/status) = 200 ]"
+    script = f"""\
+rm .venv/bin/python3; cat > .venv/bin/python3 <<'EOF'
+{fake}EOF
+chmod +x .venv/bin/python3; {restart}
+for i in $(seq 50); do {ready} && break; sleep 0.1; done; command -v python3"""
+    done = agent(omac, project, path, script)
+    assert not mark.exists(), mark.read_text()
+    assert (done.returncode, done.stdout) == (0, f"{tools}/python3\n"), done
+    starts = [one for one in omac.events() if isinstance(one.event, Healthy)]
+    assert len(starts) == 2, "it was not started again: the case this test is about"
+    assert f"PATH leads to {tools}" in done.stderr
+    subprocess.run([str(tools / "python3"), "-c", ""], env=omac.environment, check=True)
+    assert mark.exists(), "the plant would not have run anywhere"
+
+
+def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
+    """One of the user's own, on PATH: it is approved and runs. Replaced, the skill says so and what to type; approved
+    again, it runs."""
+    project = omac.project("p")
+    tools = omac.folder / "tools"
+    tools.mkdir()
+    real = shutil.which("python3", path="/usr/bin:/bin")
+    own = tools / "python3"
+    own.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
+    own.chmod(0o755)
+    path = {"PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin"}
+    words = ("approve", "echo", "--workdir", str(project))
+    assert f"by {own}, /bin/sh\n" in omac.run(*words, extra=path).out
+    status = own.stat()
+    (approved,) = [one.event for one in omac.events() if isinstance(one.event, Approved)]
+    recorded = (approved.interpreters or ())[0]
+    assert (recorded.name, recorded.path, recorded.device, recorded.inode) == (
+        "python3", str(own), status.st_dev, status.st_ino,
+    )  # fmt: skip
+    look = ("start", "--workdir", str(project), "--", "sh", "-c", "curl -s $OMAC_ECHO_BASE/status")
+    assert omac.run(*look, extra=path).out == '{"status": "ok"}\n'
+    own.write_text(f'#!/bin/sh\nenv > {omac.folder}/MARK\nexec {real} "$@"\n')
+    told = omac.run(*look, extra=path)
+    assert f"it runs by {own}, which is not the program that was approved; approve it again" in told.err
+    assert f"try: omac approve echo --workdir {project} --harness opencode" in told.err
+    assert not (omac.folder / "MARK").exists()
+    assert omac.run(*words, extra=path).status == 0
+    assert omac.run(*look, extra=path).out == '{"status": "ok"}\n'
+    assert (omac.folder / "MARK").exists(), "it runs, now that a person approved it"
+
+
+def test_bubblewrap_of_the_project_does_not_begin_a_sidecar(omac: Omac) -> None:
+    """The bwrap that is first on PATH is not the one that a server gives its sidecars a namespace with."""
+    project = omac.project("p")
+    omac.approve(project)
+    fake, mark = project / "bin" / "bwrap", omac.folder / "MARK"
+    fake.parent.mkdir()
+    fake.write_text(FAKE.format(mark=mark, real=shutil.which("bwrap")))
+    fake.chmod(0o755)
+    path = f"{fake.parent}:/usr/local/bin:/usr/bin:/bin"
+    done = agent(omac, project, path, "curl -s $OMAC_ECHO_BASE/status; command -v bwrap")
+    assert done.stdout == f'{{"status": "ok"}}\n{fake}\n', done
+    assert not mark.exists()
+    subprocess.run(["bwrap", "--version"], env=omac.environment | {"PATH": path}, check=True)
+    assert mark.exists(), "the plant would not have run anywhere"

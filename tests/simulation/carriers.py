@@ -15,7 +15,7 @@ from unittest import mock
 import trio
 from contract.commands import COMMANDS, HOST, STARTED, WORKDIR
 from contract.launches import REFUSED, REQUEST, Program
-from simulation.processes import EARLY_NS, Copies, Host, Killed, Live, Opened, Process, Simulation
+from simulation.processes import EARLY_NS, Copies, Host, Killed, Live, Opened, Process, Resolver, Simulation
 
 from omac.domain import access, directory, ids, run, sidecar
 from omac.domain.hidden import Hidden
@@ -66,7 +66,8 @@ async def command(simulation: Simulation) -> None:
             await ingest(simulation.inbox, execution)
         await simulation.pause()
         credentials = Credentials(execution, simulation.secrets, bytes(32), lambda: simulation.changing)
-        registering = Registering(execution, Copies(), credentials)  # type: ignore[arg-type]  # as far as it is used
+        copies: Any = Copies()  # as far as it is used
+        registering = Registering(execution, copies, Resolver(), credentials)
         skill = candidate(chance.choice(SKILLS))
         scope, values = skill.place.scope, Values({"KEY": Hidden(str(simulation.number()))}, {"LEVEL": "1"})
         stream = ids.registration_stream(HOST, scope, "agents", skill.skill.name)

@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from omac.adapters.sidecars.interpreters import HostInterpreters
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain.harness import DEFAULT_HARNESS
@@ -91,7 +92,7 @@ class World:
             execution = OpenedJournal(journal, self.server.engine.host)
             credentials = Credentials(execution, self.server.secrets, bytes(32))
             frozen = DiskFrozenSkills(self.server.state.frozen(journal.store.path, journal.store.journal_id()))
-            await Registering(execution, frozen, credentials).approve(found)
+            await Registering(execution, frozen, HostInterpreters(os.environ), credentials).approve(found)
         finally:
             journal.close()
 

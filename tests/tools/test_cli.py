@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -87,6 +88,7 @@ def test_approving(house: Omac, server: Serving) -> None:
         "bundle_hash": "",
         "digest": "",
         "command": ["python3", "sidecar.py"],
+        "interpreters": [shutil.which("python3")],
         "variables": ["ECHO_PASSTHROUGH"],
         "gets": [],
         "missing": [],

@@ -166,6 +166,7 @@ def _tell(asked: Asked, told: Told) -> None:
             "bundle_hash": skill.bundle_hash,
             "digest": told.approved.digest,
             "command": sidecar.command,
+            "interpreters": [one.path for one in told.approved.interpreters or () if one.path],
             "variables": granted(sidecar),
             "gets": told.gets,
             "missing": told.missing,
@@ -176,6 +177,7 @@ def _tell(asked: Asked, told: Told) -> None:
     again = " again, other code than before" if told.before else ""
     say(f"{f'approved{again}' if told.changed else 'already approved'}: {skill.name} in {skill.source}")
     show_code(skill, sidecar)
+    show_interpreters(told.approved)
     if told.before:
         say(f"  before, it was {told.before.bundle_hash}, digest {told.before.digest or 'not taken'}")
     if told.gets:
@@ -183,6 +185,16 @@ def _tell(asked: Asked, told: Told) -> None:
     if told.missing:
         say(f"  it still needs: {', '.join(told.missing)}")
         say(f"  try: omac register {shlex.quote(skill.name)} {told.candidate.place.flags}")
+
+
+def show_interpreters(approved: Code) -> None:
+    """The programs of the host that were approved with it, and those that it lacks."""
+    found = [one for one in approved.interpreters or () if one.path]
+    if found:
+        say(f"  by {', '.join(one.path for one in found)}")
+    for one in approved.interpreters or ():
+        if not one.path:
+            say(f"  {one.name} is in no folder of PATH that only you may change: install it, then approve again")
 
 
 def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:

@@ -1,0 +1,59 @@
+"""By what a script says that it runs: its first line, and the command behind env(1).
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+INTERPRETERS_MAX = 4  # as the kernel: of a script, of that script's interpreter, ...
+_LINE_BYTES_MAX = 256
+_OPTIONS_WITH_WORD = ("-u", "--unset", "-C", "--chdir", "-a", "--argv0")
+
+
+def command_of(path: str) -> list[str]:
+    """Return the interpreter that a script names, with the words that are given to it; empty if it is no script."""
+    interpreter, _, word = _first_line(path).partition(" ")
+    word = word.strip()
+    if not interpreter:
+        return []
+    return [interpreter, *(word.split() if os.path.basename(interpreter) == "env" else [word] if word else [])]
+
+
+def behind_env(words: list[str]) -> list[str]:
+    """Return the command that env(1) runs, of its arguments; empty if it runs none."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word in ("-S", "--split-string"):
+            return behind_env([part for one in words[at + 1 :] for part in one.split()])
+        if word.startswith(("-S", "--split-string=")):
+            rest = word.removeprefix("--split-string=").removeprefix("-S")
+            return behind_env([*rest.split(), *words[at + 1 :]])
+        if word.startswith("-v") and word.endswith("S"):
+            return behind_env(words[at + 1 :])
+        if word in _OPTIONS_WITH_WORD:
+            at += 2
+        elif word.startswith("-") or "=" in word:
+            at += 1
+        else:
+            return words[at:]
+    return []
+
+
+def _first_line(path: str) -> str:
+    """Return what follows "#!" in a script's first line; empty if it is no script."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        start = os.read(descriptor, _LINE_BYTES_MAX)
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+    if not start.startswith(b"#!"):
+        return ""
+    return os.fsdecode(start[2:].partition(b"\n")[0]).replace("\t", " ").strip()

@@ -1,0 +1,136 @@
+"""The programs of the host by which a sidecar runs: resolved at its approval, compared at each of its starts."""
+
+import hashlib
+import os
+import shlex
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+
+import trio
+
+from omac.adapters.linux import host_programs
+from omac.adapters.linux.first_line import INTERPRETERS_MAX, behind_env, command_of
+from omac.domain.confinement import below
+from omac.domain.interpreter import Interpreter
+from omac.domain.refusal import Refusal
+from omac.domain.sidecar import SidecarSpec
+from omac.services.ports import InterpreterChanged, Interpreters
+
+DIGEST_BYTES_MAX = 128 << 20  # what is larger is known by its device and inode
+
+_digests: dict[tuple[int, int, int, int, int], str] = {}  # by device, inode, size, times of change: read once
+
+
+class HostInterpreters(Interpreters):
+    """Resolves as the port says; `writable` are canonical folders that agents may write, beside the skill's project."""
+
+    def __init__(self, environment: Mapping[str, str], writable: Iterable[str] = ()) -> None:
+        self._path = environment.get("PATH", os.defpath)
+        self._writable = tuple(writable)
+
+    async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
+        """As in the port."""
+        writable = (*self._writable, workdir) if workdir else self._writable
+        return await trio.to_thread.run_sync(_resolve, command, source, copy, self._path, writable)
+
+
+def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:
+    """Return the PATH of a sidecar: that of the host, less the canonical folders `writable` and its own project, and so
+    that each name leads to the program that was approved. Raises InterpreterChanged where one is not the same."""
+    places = (*writable, spec.workdir) if spec.workdir else tuple(writable)
+    path = host_programs.trusted_path(path, places) or host_programs.SEARCHED
+    for approved in spec.interpreters or ():
+        _require_same(approved, path, places)
+        if approved.path and "/" not in approved.name and host_programs.on_path(approved.name, path) != approved.path:
+            path = f"{os.path.dirname(approved.path)}:{path}"
+    return path
+
+
+def _require_same(approved: Interpreter, path: str, writable: tuple[str, ...]) -> None:
+    """Compare what was approved with what is there now. Raises InterpreterChanged."""
+    if not approved.path:
+        appeared = approved.name if "/" in approved.name else host_programs.on_path(approved.name, path)
+        if appeared.startswith("/") and os.path.exists(appeared):
+            raise InterpreterChanged(f"it runs by {appeared}, which was not there when it was approved")
+        return
+    if host_programs.leads_through(approved.path, writable):
+        raise InterpreterChanged(f"it runs by {approved.path}, which an agent may change")
+    now = _identified(approved.name, approved.path)
+    if not approved.is_same(now):
+        what = "is not there any more" if now is None else "is not the program that was approved"
+        raise InterpreterChanged(f"it runs by {approved.path}, which {what}")
+
+
+def _resolve(
+    command: Sequence[str], source: str, copy: str, path: str, writable: tuple[str, ...]
+) -> tuple[Interpreter, ...]:
+    """Follow a command from its first word to what the kernel, or env(1), starts in the end."""
+    found: list[Interpreter] = []
+    words = list(command)
+    folder, real_copy = copy, os.path.realpath(copy)
+    for _ in range(INTERPRETERS_MAX + 1):
+        if not words or not words[0]:
+            break
+        name = words[0]
+        program = _program(name, source, folder, path, writable)
+        real = os.path.realpath(program) if program else ""
+        if not program:
+            found.append(Interpreter(name))
+            break
+        if not below(real, real_copy):
+            there = real if below(program, copy) else program
+            found.append(_identified(name, there) or Interpreter(name))
+        words = behind_env(words[1:]) if os.path.basename(program) == "env" else command_of(real)
+    return tuple(found)
+
+
+def _program(name: str, source: str, copy: str, path: str, writable: tuple[str, ...]) -> str:
+    """Return the path that a name leads to, empty where nothing is there. Raises Refusal (skill-invalid)."""
+    if "/" in name:
+        program = os.path.normpath(os.path.join(copy, name))
+        if below(program, source):  # the copy stands for it
+            program = copy + program.removeprefix(source)
+        if not below(program, copy) and host_programs.leads_through(program, writable):
+            raise Refusal(
+                "skill-invalid",
+                f"{source} runs by {program}, which an agent may change: what it puts there would get your secrets",
+                fix=[f"ls -l {shlex.quote(program)}", f"${{EDITOR:-vi}} {shlex.quote(source)}/omac.yaml"],
+            )
+        return program if os.path.isfile(program) else ""
+    return host_programs.on_path(name, host_programs.trusted_path(path, writable), writable)
+
+
+def _identified(name: str, path: str) -> Interpreter | None:
+    """Return what identifies the file that `path` leads to; None where there is no such file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:  # it can be run, and not be read
+        return _unread(name, path)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return Interpreter(name, path, status.st_dev, status.st_ino, _digest(descriptor, status))
+    finally:
+        os.close(descriptor)
+
+
+def _unread(name: str, path: str) -> Interpreter | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return Interpreter(name, path, status.st_dev, status.st_ino)
+
+
+def _digest(descriptor: int, status: os.stat_result) -> str:
+    """Return the SHA-256 of a file's content, empty where it is too large."""
+    if status.st_size > DIGEST_BYTES_MAX:
+        return ""
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if key not in _digests:
+        with open(descriptor, "rb", closefd=False) as file:
+            _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _digests[key]
