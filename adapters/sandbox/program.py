@@ -8,7 +8,8 @@ Rules
    then it is the file alone.
 3. Nothing that PATH names is shown for that reason, but toolchains (`toolchains.py`).
 4. What lies where a sandbox can write may have been written by the last one. A link there, a first line or a
-   `pyvenv.cfg` leads to the system, to what PATH has, and to interpreters; it shows nothing else of the host.
+   `pyvenv.cfg` leads to the system, to what PATH has, and to a Python: of its installation `bin/python*` and
+   `lib/pythonX.Y` are shown, and nothing else of the host.
 
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
@@ -35,7 +36,7 @@ _PREFIX_PARTS_MIN = 2  # "/opt" is no installation, "/opt/tool" is
 _BIN = ("bin", "sbin", "libexec", "shims")
 _TREES = ("node_modules", ".pnpm", "Cellar")  # what lies in one needs what lies beside it
 _SHARED_ROOTS = (".local", "go", ".cargo", ".bun", ".deno")  # of the home: their `bin` is for programs of all kinds
-_LIBRARIES = ("python3", "node_modules", "ruby", "perl5")  # of an interpreter, in its `lib`
+_VERSION = frozenset("0123456789.t")  # of a Python; "t" is a free-threaded one
 
 
 class Program:
@@ -203,7 +204,7 @@ class _Needs:
         if self._doubtful(real):
             return
         if doubtful:
-            if os.path.basename(folder) not in _BIN or not _has_libraries(around) or not self.prefix(around):
+            if os.path.basename(folder) != "bin" or real not in self._python_alone(around):
                 self.withheld.append(real)
             return
         parts = real.split("/")
@@ -237,16 +238,43 @@ class _Needs:
             key, _, value = line.partition("=")
             if key.strip() == "home" and value.strip().startswith("/"):
                 base = os.path.dirname(os.path.realpath(value.strip()))
-                if _has_libraries(base) or not self._doubtful(trail(folder)[1]):
+                if self._doubtful(trail(folder)[1]):
+                    self._python_alone(base)
+                else:
                     self.prefix(base)
 
+    def _python_alone(self, base: str) -> list[str]:
+        """Note a Python and its library, of an installation that an agent may have chosen; returns its programs.
 
-def _has_libraries(folder: str) -> bool:
-    """Whether a folder looks like the installation of an interpreter."""
+        A link in there that leads out of it is the installation's, but shows nothing: an agent may have chosen that.
+        """
+        programs = [path for path in _entries(f"{base}/bin") if _is_python(path) and os.path.isfile(path)]
+        if _system(base) or not programs:
+            return []
+        libraries = [path for path in _entries(f"{base}/lib") if _is_python(path) and "." in os.path.basename(path)]
+        if not [path for path in libraries if self.prefix(path)]:
+            return []
+        for path in programs:
+            self.show(path)
+        for path in _entries(f"{base}/lib"):  # of an interpreter that was built with a shared library
+            if path.startswith(f"{base}/lib/libpython3.") and ".so" in path and os.path.isfile(path):
+                self.show(path)
+        return programs
+
+
+def _entries(folder: str) -> list[str]:
+    """Return the canonical paths of what lies in a folder itself; links that lead elsewhere are left out."""
     try:
-        return any(name.startswith(_LIBRARIES) for name in os.listdir(f"{folder}/lib"))
+        paths = {trail(f"{folder}/{name}")[1] for name in os.listdir(folder)}
     except OSError:
-        return False
+        return []
+    return sorted(path for path in paths if os.path.dirname(path) == folder)
+
+
+def _is_python(path: str) -> bool:
+    """Return whether a name is that of an interpreter or of its library: `python`, `python3`, `python3.11`."""
+    name = os.path.basename(path)
+    return name.startswith("python") and _VERSION.issuperset(name[len("python") :])
 
 
 def _system(path: str) -> bool:

@@ -189,6 +189,47 @@ def test_the_projects_own_environment_starts(world: Box) -> None:
     assert done.out == "1\n", done.err
 
 
+@pytest.mark.parametrize("plant", ["link", "first line", "first line by env", "environment"])
+def test_an_agents_choice_of_a_python_shows_that_alone(world: Box, plant: str) -> None:
+    """A folder of the user's that has a Python in it: what leads there from the project shows its interpreter and its
+    library, and nothing that lies beside them; what leads there from a program of the user's shows all of it."""
+    base = world.home / "work"
+    files = ("notes", "bin/tool", "bin/pythonic", "lib/other/x", "lib/python/x", "lib/python3.11/x", "bin/python3")
+    for name in files:
+        world.give(base / name, "x", 0o755)
+    shutil.copy("/usr/bin/python3", base / "bin" / "python3")
+    (base / "bin" / "python").symlink_to(base / "notes")
+    (base / "lib" / "python3.12").symlink_to(base / "lib" / "other")
+    python = base / "bin" / "python3"
+    program = world.workdir / "sub/bin/run"
+    own = _tool(world, "opt/thing/bin/run", f"#!{python}\n")
+    listing = f"import os; print(*(sorted(os.listdir({str(base)!r} + name)) for name in ('', '/bin', '/lib')))\n"
+    lister = world.give(world.workdir / "list.py", listing)
+    match plant:
+        case "link":
+            program.parent.mkdir(parents=True)
+            program.symlink_to(python)
+        case "first line":
+            world.give(program, f"#!{python}\n{listing}", 0o755)
+        case "first line by env":
+            world.give(program, f"#!/usr/bin/env {python}\n{listing}", 0o755)
+        case _:
+            program = world.workdir / "sub/bin/python"
+            program.parent.mkdir(parents=True)
+            program.symlink_to(python)
+            world.give(world.workdir / "sub/pyvenv.cfg", f"home = {base}/bin\n")
+
+    def shown(path: Path) -> set[str]:
+        found = resolve([str(path)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
+        paths = [entry.path for entry in found.entries if entry.access == READ]
+        return {name for name in files if any(below(str(base / name), one) for one in paths)}
+
+    assert shown(program) == {"lib/python3.11/x", "bin/python3"}
+    assert shown(own) == set(files)
+    done = world.run(str(program), *([str(lister)] if plant in ("link", "environment") else []))
+    assert done.out == "['bin', 'lib'] ['python3'] ['python3.11']\n", done
+
+
 def test_what_path_names_is_not_there_for_that(world: Box) -> None:
     """A folder of programs in the home, which is no toolchain, is seen only where it is granted."""
     _tool(world, "programs/bin/tool")
