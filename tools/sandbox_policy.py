@@ -163,9 +163,14 @@ def _entries(
 
 
 def _untrusted(host: Mapping[str, str], entries: list[Entry]) -> list[str]:
-    """Return one line that names the folders of the user's PATH which the program can write; none without them."""
+    """Return one line that names the folders of the user's PATH which the program can write; none without them.
+
+    A folder that is not absolute is one of the project's, wherever in that a shell is.
+    """
     writable = [entry.path for entry in entries if entry.access == WRITE and entry.source == entry.path]
-    folders = host_programs.untrusted_folders(host.get("PATH", ""), writable)
+    path = host.get("PATH") or variables.DEFAULT_PATH
+    relative = [folder or "." for folder in path.split(":") if not folder.startswith("/")]
+    folders = list(dict.fromkeys((*host_programs.untrusted_folders(path, writable), *relative)))
     if not folders:
         return []
     more = f" and {len(folders) - PATH_FOLDERS_MAX} more" if len(folders) > PATH_FOLDERS_MAX else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from real_omac import COMMAND, Omac, omac_in
-from real_sandbox import USERS, Box, Done, box, installed
+from real_sandbox import SYSTEM_PYTHON, USERS, Box, Done, box, installed
 
 from omac.domain.registration import Approved
 from omac.domain.sidecar import Healthy
@@ -163,6 +163,38 @@ def test_programs_of_the_project_do_not_run_on_the_host(world: Box, name: str) -
     twin = world.run("sh", "-c", f"command -v {name}", options=grants, extra={"PATH": path}, workdir=linked)
     assert twin.out == f"{world.workdir}/bin/{name}\n"
     world.host("/bin/sh", "-c", f"{name} --version", extra={"PATH": path})
+    assert marked(world), "the plant would not have run anywhere"
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("bin:/usr/bin:/bin", "bin"),
+        ("/usr/bin:/bin:", "."),
+        ("{project}/a:{project}/b:.:x:{home}/link:/bin", "{project}/a, {project}/b, {home}/link and 2 more"),
+        ("{home}/link:/usr/bin:/bin", "{home}/link"),
+    ],
+)  # fmt: skip
+def test_folders_of_path_that_can_be_written_are_named(world: Box, path: str, named: str) -> None:
+    """One line, however many; a folder that is not absolute, or not there yet, is one of the project's."""
+    (world.home / "link").symlink_to(world.workdir / "bin")
+    names = {"project": str(world.workdir), "home": str(world.home)}
+    done = world.run("true", extra={"PATH": path.format(**names)})
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"omac: PATH leads to {named.format(**names)}: "), line
+
+
+def test_python_m_omac_becomes_isolated(world: Box) -> None:
+    """What `python -m` itself imports is Python's affair; of omac nothing comes from the current folder."""
+    installed(world)
+    mark = str(world.home / "MARK")
+    for name in ("shutil", "subprocess", "gc"):
+        world.give(world.workdir / f"{name}.py", MODULE.format(mark=mark))
+    python = world.home / "tools" / "omac" / "bin" / "python"
+    done = host(world, f"{python} -m omac sandbox run -- {SYSTEM_PYTHON} -I -c 'print(1)'", PYTHONPATH=".")
+    assert done.out == "1\n"
+    assert marked(world) == ""
+    world.host(str(python), "-c", "import shutil", extra={"PYTHONPATH": "."})
     assert marked(world), "the plant would not have run anywhere"
 
 
