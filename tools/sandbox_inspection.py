@@ -37,6 +37,7 @@ class Inspecting:
 
     def __init__(self, plan: Plan, name: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:
         self._state = plan.state
+        self._exposed = plan.exposed
         self._say = say
         self._spool = spool
         self._record = record_of(name, plan.layouts.values(), time.time_ns(), fence=bool(plan.policy.fence))
@@ -51,7 +52,9 @@ class Inspecting:
         return self._pending.begin(self._record, lambda place: self._say(f"waiting for the inspection of {place}"))
 
     def note(self) -> None:
-        """Record what is there; nothing that the end needs is loaded later. Raises OSError."""
+        """Record what is there. Raises OSError."""
+        if self._exposed:
+            _load()
         from omac.adapters.git import look, watch  # noqa: F401  # the watch is loaded here as well
 
         record = self._record
@@ -82,6 +85,15 @@ class Inspecting:
         self.findings = inspect(records, self._record.name, self._state, self._say, self._found_before)
         others = [record for record in records if record is not self._record]
         _recorded(others, self.findings, self._spool())
+
+
+def _load() -> None:
+    """Import all that the end of a launch takes, before a program runs that can write where it is."""
+    import shutil  # noqa: F401
+    import subprocess  # noqa: F401
+
+    from omac.adapters.git import look, quarantine, watch  # noqa: F401
+    from omac.domain.git import config_allowlist, judges  # noqa: F401
 
 
 def inspect_due(state: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:

@@ -43,7 +43,7 @@ PATH_FOLDERS_MAX = 3  # that a warning names
 
 class Plan:
     """Everything that is needed to launch, or to explain. `layouts` are by the folder they were found in; `backend` is
-    what was asked for, or what is used instead."""
+    what was asked for, or what is used instead; `exposed`: the program can write omac's own files."""
 
     __slots__ = (
         "argv",
@@ -51,6 +51,7 @@ class Plan:
         "cache",
         "choices",
         "enforcement",
+        "exposed",
         "harness",
         "layouts",
         "placeholders",
@@ -69,6 +70,7 @@ class Plan:
         self.search = Search(HiddenNames(env_files=not choices.allow_env_files, patterns=choices.deny_names))
         self.cache: ToolCache | None = None
         self.argv: list[str] = []
+        self.exposed = False
         self.policy: Policy
         self.enforcement: Enforcement | None = None  # None: nothing is limited
 
@@ -145,7 +147,9 @@ def _entries(
     needed = [*(found.entries if found else ()), *own, *_toolchains(host, home, writable, emptied)]
     entries += [*dots, *baseline.uncovered(emptied, needed)]
     entries += protected.protected_entries(home, entries)
-    warnings += [*told, *(found.warnings(entries) if found else ()), *baseline.exposed(own, entries)]
+    exposed = baseline.exposed(own, entries)
+    made.exposed = bool(exposed)
+    warnings += [*told, *(found.warnings(entries) if found else ()), *exposed]
     warnings += _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)
     entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
     made.search.readable(entries, granted)

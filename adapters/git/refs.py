@@ -86,12 +86,6 @@ def session_of(common: str, admin: str, *, narrowed: bool) -> Session:
     return Session(common, f"{admin}/{FOLDER}{number}", own_branch(common, admin), narrowed=narrowed)
 
 
-def load() -> None:
-    """Import what bringing refs home takes: before a program runs that could write where modules are looked for."""
-    import shutil  # noqa: F401
-    import subprocess  # noqa: F401
-
-
 def own_branch(common: str, admin: str) -> str:
     """The branch that a worktree has checked out and no other has; "" where there is none."""
     own = branch_of(admin)

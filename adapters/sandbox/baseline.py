@@ -156,7 +156,13 @@ def placed(entries: Sequence[Entry]) -> list[Entry]:
 
 def exposed(own: Iterable[Entry], entries: Sequence[Entry]) -> list[str]:
     """Warnings of omac's `own` files that lie where the program may write."""
-    found = [entry.path for entry in own if entry.access != LINK and _access_around(entry.path, entries) == WRITE]
+    writable = [entry.path for entry in entries if entry.access == WRITE]
+    found = [
+        entry.path
+        for entry in own
+        if entry.access != LINK
+        and (_access_around(entry.path, entries) == WRITE or any(below(path, entry.path) for path in writable))
+    ]
     return [f"{path} is part of omac, and the program may change it: it decides what omac does next" for path in found]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from real_omac import COMMAND, Omac, omac_in
-from real_sandbox import SYSTEM_PYTHON, USERS, Box, Done, box, installed
+from real_sandbox import SYSTEM_PYTHON, USERS, Box, Done, box, installed, readable_package
 
 from omac.domain.registration import Approved
 from omac.domain.sidecar import Healthy
@@ -125,19 +125,35 @@ def test_modules_left_during_a_launch_are_not_imported(world: Box) -> None:
 
 @pytest.mark.parametrize("tree", ["plain", "linked"])
 def test_everything_is_loaded_before_the_program_begins(world: Box, tree: str) -> None:
-    """Nothing is imported once the program runs: who can write omac's own folder cannot change what ends its launch."""
+    """Nothing is imported once the program runs, where that can write omac's own folder: it is a checkout of omac that
+    the agent works on, and what ends the launch is what began it."""
     host(world, "git branch old; git pack-refs --all; git worktree add -q ../linked -b feature")
     folder = world.workdir if tree == "plain" else world.home / "linked"
-    mark = world.give(folder / "begun")
-    *python, begin, last = world.omac("x")
-    package = begin.partition("insert(0, ")[2].partition(")")[0] or repr(str(Path(__file__).parents[2] / "src"))
-    line = [*python[:-1], "-c", LATE.replace("PACKAGE", package)]
-    assert last == "x"
-    script = f"echo . >> {mark}; git branch -qD old; git commit -q --allow-empty -m second"
-    done = world.host(*line, "sandbox", "run", "--workdir", str(folder), "--", "sh", "-ec", script, "sh", str(mark))
-    assert (done.status, done.out) == (0, ""), done
+    begun = world.give(folder / "begun")
+    checkout = folder / "checkout"
+    shutil.copytree(readable_package(), checkout)
+    for path in (checkout, *checkout.rglob("*")):
+        os.chown(path, world.uid, world.uid)
+    world.give(folder / "evil.py", MODULE.format(mark=str(world.home / "MARK")))
+    line = [sys.executable if world.uid == os.geteuid() else SYSTEM_PYTHON, "-I", "-c"]
+    line += [
+        LATE.replace("PACKAGE", repr(str(checkout))),
+        "sandbox",
+        "run",
+        "--workdir",
+        str(folder),
+        "--",
+        "sh",
+        "-ec",
+    ]
+    script = f"echo . >> {begun}; find checkout -name '*.py' -exec cp evil.py {{}} ';'; git branch -qD old; git status"
+    done = world.host(*line, script, "sh", str(begun))
+    assert done.status == 0, done
     assert "LATE" not in done.err, done.err
-    assert mark.read_text(), "the program began"
+    assert f"{checkout}/omac is part of omac, and the program may change it" in done.err
+    assert marked(world) == ""
+    world.host(*line, "true", "sh", str(begun))
+    assert marked(world), "the plant would not have run anywhere"
 
 
 @pytest.mark.parametrize("name", ["bwrap", "git"])
