@@ -9,6 +9,8 @@ import re
 import shlex
 import stat
 
+from omac.adapters.linux.home import home_of
+from omac.adapters.linux.host_programs import leads_through
 from omac.adapters.skills.links import HOPS_MAX, Uncopyable, parts_of
 from omac.adapters.skills.paths import is_within
 from omac.domain.printable import printable
@@ -43,19 +45,32 @@ def named_places(relpath: str, head: bytes) -> list[str]:
 
 
 def require_unchangeable(source: str, relpath: str, places: list[str]) -> None:
-    """Raises Uncopyable when one of these places is outside `source` and others than root can change it."""
+    """Raises Uncopyable when one of these places is outside `source` and others than root, or an agent in the same
+    project, can change it: as root an agent's files are root's as well."""
+    project = _project_of(source)
     for place in places:
         path = os.path.normpath(os.path.join(source, place.replace(OWN, source)))
         if is_within(path, source):
             continue
         try:
             fault = changeable(path)
+            if fault is None and project and leads_through(path, (project,)):
+                fault = f"lies in {printable(project)}, where an agent may change it"
         except OSError as error:
             fault = f"cannot be looked at ({error.strerror})"
         if fault:
             culprit = os.path.join(source, relpath)
             text = f"names {printable(path)}, which is not in the skill folder and {fault}: a copy would run that"
             raise Uncopyable(culprit, text, f"grep -n / {shlex.quote(printable(culprit))}  # keep it inside the folder")
+
+
+def _project_of(source: str) -> str:
+    """Return the project that a skill folder belongs to; empty for a skill of the user's own folders, or elsewhere."""
+    above, folder = os.path.split(os.path.dirname(source))
+    project, base = os.path.split(above)
+    if folder != "skills" or not base.startswith(".") or project == os.path.realpath(home_of(os.environ)):
+        return ""
+    return project
 
 
 def changeable(path: str) -> str | None:

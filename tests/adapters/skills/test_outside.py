@@ -1,5 +1,8 @@
 """adapters/skills/outside.py: what a skill's files name outside it must be root's alone."""
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,27 @@ def test_what_files_name(relpath: str, head: bytes, places: list[str]) -> None:
 def test_places_that_nobody_else_can_change(tmp_path: Path, place: str) -> None:
     """Inside the folder, or root's alone, whether it is there or not."""
     require_unchangeable(str(tmp_path), "x", [place])
+
+
+@pytest.fixture
+def project() -> Iterator[Path]:
+    """A project of root's, below folders that are root's alone."""
+    path = Path("/opt" if os.access("/opt", os.W_OK) else "/var/opt") / f"omac-project-{os.getpid()}"
+    path.mkdir(mode=0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="of another user all of it is refused anyway")
+def test_the_project_is_an_agents(project: Path) -> None:
+    """As root, what lies in the project is root's, and an agent's all the same; what lies beside it is not."""
+    source = project / ".agents" / "skills" / "echo"
+    source.mkdir(parents=True)
+    (project / "bin").symlink_to("/usr/bin")
+    for place in (f"{project}/venv/bin", f"{project}/bin/python3", "../../../src"):
+        with pytest.raises(Uncopyable, match="where an agent may change it"):
+            require_unchangeable(str(source), "pyvenv.cfg", [place])
+    require_unchangeable(str(source), "pyvenv.cfg", [f"{OWN}/bin", f"{project}-beside/bin", "/usr/bin"])
 
 
 @pytest.mark.parametrize("place", [f"{OWN}/../src", "../src", "/tmp/x", "{tmp}/link/bin"])
