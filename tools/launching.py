@@ -17,12 +17,14 @@ from typing import TextIO
 import msgspec
 
 import omac
+from omac.adapters.linux.home import home_of
 from omac.domain.harness import DEFAULT_HARNESS, Harness
 from omac.domain.refusal import Reason, Refusal
 from omac.tools import sandbox_options
 from omac.tools.invocation import expanded
 from omac.tools.ready import Ready
 from omac.tools.render import say
+from omac.tools.sandbox_choices import choices_of
 
 # Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs.
 SANDBOX = (
@@ -50,7 +52,8 @@ class Launch(msgspec.Struct, frozen=True):
     """An inner command and where it runs. `workdir` is canonical; `flags` are those of `omac sandbox run`.
 
     `agent` is the harness that was named; None when the command is none of ours. `shown`: the sandbox can show it
-    omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths that flags let it change.
+    omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths that flags or
+    a profile let it change.
     """
 
     argv: tuple[str, ...]
@@ -92,7 +95,7 @@ def launch_of(
 ) -> Launch:
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does).
 
-    Raises Refusal: misuse, prerequisite-missing.
+    Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link.
     """
     argv = (*command, *(words or ())) if agent or words is None else tuple(words)
     if not argv:
@@ -103,7 +106,8 @@ def launch_of(
     served = () if not sandboxed or asked.network == "none" else _served_port(argv, agent)
     found = find_program(argv, environment)
     shown = asked.backend != "landlock"
-    allowed = tuple(os.path.realpath(expanded(path)) for path in asked.allow)
+    home = os.path.realpath(home_of(environment))
+    allowed = tuple(choices_of(asked, environment, home, [workdir, *roots]).allow) if sandboxed else ()
     return Launch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed, shown, allowed)
 
 

@@ -333,3 +333,24 @@ def test_bubblewrap_of_the_project_does_not_begin_a_sidecar(omac: Omac) -> None:
     assert not mark.exists()
     subprocess.run(["bwrap", "--version"], env=omac.environment | {"PATH": path}, check=True)
     assert mark.exists(), "the plant would not have run anywhere"
+
+
+@pytest.mark.parametrize("way", ["flag", "profile", "neither"])
+def test_a_granted_folder_has_no_interpreter(omac: Omac, way: str) -> None:
+    """A folder of the user's, first on PATH, has the approved interpreter. Granted to the agent, by flag or profile,
+    it is no place for one; granted to nobody, it is."""
+    project = omac.project("p")
+    tools = omac.folder / "tools"
+    tools.mkdir()
+    own = tools / "python3"
+    own.write_text(f'#!/bin/sh\nexec {shutil.which("python3", path="/usr/bin:/bin")} "$@"\n')
+    own.chmod(0o755)
+    profile = omac.folder / "profile.toml"
+    profile.write_text(f'allow = ["{tools}"]\n')
+    path = {"PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin"}
+    assert omac.run("approve", "echo", "--workdir", str(project), extra=path).status == 0
+    grant = {"flag": ("--allow", str(tools)), "profile": ("--profile", str(profile)), "neither": ()}[way]
+    words = ("start", "--workdir", str(project), *grant, "--", "sh", "-c", "curl -s $OMAC_ECHO_BASE/status")
+    done = omac.run(*words, extra=path)
+    assert (done.out == '{"status": "ok"}\n') == (way == "neither"), done
+    assert (f"it runs by {own}, which an agent may change" in done.err) == (way != "neither"), done
