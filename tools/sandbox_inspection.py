@@ -40,16 +40,22 @@ class Inspecting:
         self._exposed = plan.exposed
         self._say = say
         self._spool = spool
-        self._record = record_of(name, plan.layouts.values(), time.time_ns(), fence=bool(plan.policy.fence))
+        self._name = name
+        self._records = _records(plan, name)
         self._pending = Pending(plan.state, self._inspect)
         self.findings: list[str] = []
-        self._watch: Watch | None = None
+        self._watches: list[Watch] = []
         self._found_before: list[Finding] = []
 
     def begin(self) -> bool:
         """Put the launch on record. False where something was inspected first: there may be something else now than
         was planned with, so it is not on record. Raises Refusal."""
-        return self._pending.begin(self._record, lambda place: self._say(f"waiting for the inspection of {place}"))
+        for number, record in enumerate(self._records):
+            if not self._pending.begin(record, lambda place: self._say(f"waiting for the inspection of {place}")):
+                for begun in self._records[:number]:
+                    self._pending.end(begun)
+                return False
+        return True
 
     def note(self) -> None:
         """Record what is there. Raises OSError."""
@@ -57,34 +63,46 @@ class Inspecting:
             _load()
         from omac.adapters.git import look, watch  # noqa: F401  # the watch is loaded here as well
 
-        record = self._record
-        self._pending.complete(record, look.note(record.projects, record.folders, record.began_ns))
+        for record in self._records:
+            baseline = look.note(record.projects, record.folders, record.began_ns, record.kept)
+            self._pending.complete(record, baseline)
 
     def begun(self, pid: int) -> None:
         """Record the process that the sandbox began with. Raises OSError."""
-        self._pending.begun(self._record, pid)
+        for record in self._records:
+            self._pending.begun(record, pid)
 
     def watch(self) -> None:
         """Set aside what must not wait for the end, from now on."""
         from omac.adapters.git.quarantine import Quarantine
         from omac.adapters.git.watch import Watch
 
-        self._watch = Watch(self._record, Quarantine(self._state, self._record.name))
-        self._watch.start()
+        for record in self._records:
+            self._watches.append(Watch(record, Quarantine(self._state, self._name)))
+            self._watches[-1].start()
 
     def end(self) -> list[str]:
         """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
         Refusal."""
-        if self._watch is not None:
-            self._found_before = self._watch.end()
-        if not self._pending.end(self._record):
-            self._say("another launch still runs there: when that one ends, what this one left is inspected")
+        self._found_before = [finding for watch in self._watches for finding in watch.end()]
+        for record in self._records:
+            if not self._pending.end(record) and not record.kept:
+                self._say("another launch still runs there: when that one ends, what this one left is inspected")
         return self.findings
 
     def _inspect(self, records: list[Record]) -> None:
-        self.findings = inspect(records, self._record.name, self._state, self._say, self._found_before)
-        others = [record for record in records if record is not self._record]
-        _recorded(others, self.findings, self._spool())
+        found = inspect(records, self._name, self._state, self._say, self._found_before)
+        self._found_before = []
+        self.findings += found
+        _recorded([record for record in records if record not in self._records], found, self._spool())
+
+
+def _records(plan: Plan, name: str) -> list[Record]:
+    """One for the projects, and one for what the agent keeps in the home, which its other launches can write too."""
+    layouts, now, fence = list(plan.layouts.values()), time.time_ns(), bool(plan.policy.fence)
+    kept = [layout for layout in layouts if layout.agents]
+    records = [record_of(name, [layout for layout in layouts if not layout.agents], now, fence=fence)]
+    return records + ([record_of(f"{name}-agents", kept, now, fence=fence)] if kept else [])
 
 
 def _load() -> None:
@@ -107,13 +125,13 @@ def inspect_due(state: str, say: Callable[[str], None], spool: Callable[[], Spoo
 
 def inspect_all_due(environment: Mapping[str, str], say: Callable[[str], None]) -> None:
     """Do the same for the state directory of an environment, in which a launch may have been killed. Raises Refusal."""
-    from omac.adapters.git.pending import FOLDER as RECORDS
     from omac.adapters.linux.in_use import journal_in_use, spool_of
     from omac.adapters.linux.state import StateDir
     from omac.journal.spool import Spool
 
-    state = StateDir.of(environment).path
-    if os.path.isdir(f"{state}/{RECORDS}"):
+    folder = StateDir.of(environment)
+    if folder.has_inspections():
+        state = folder.path
         inspect_due(state, say, lambda: Spool(spool_of(state, journal_in_use(state, environment))))
 
 
@@ -130,7 +148,7 @@ def inspect(
         return []
     budget = Budget(look.SECONDS_MAX)
     with _interruptible(budget, say):
-        found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget)
+        found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept)
         found += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed)]
     _tell([*before, *found], f"{state}/{FOLDER}/{name}", say)
     return [str(finding) for finding in (*before, *found)]
@@ -151,7 +169,7 @@ def _recorded(records: list[Record], findings: list[str], spool: Spool) -> None:
     whole = merged(records)
     if whole.projects:
         fields = {
-            "launches": [record.name for record in records],
+            "launches": sorted({record.name.partition("-")[0] for record in records}),
             "projects": list(whole.projects),
             "findings": first(findings),
         }

@@ -150,7 +150,8 @@ def _entries(
     exposed = baseline.exposed(own, entries)
     made.exposed = bool(exposed)
     warnings += [*told, *(found.warnings(entries) if found else ()), *exposed]
-    warnings += _add_git(made, entries, [*trees, *(one.path for one in granted if one.access == WRITE)], home)
+    trees_written = [*trees, *(one.path for one in granted if one.access == WRITE)]
+    warnings += _add_git(made, entries, trees_written, [one.path for one in kept if one.access == WRITE], home)
     entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
     made.search.readable(entries, granted)
     warnings += [
@@ -259,14 +260,19 @@ def _granted(choices: Choices, home: str) -> list[Entry]:
     return found
 
 
-def _add_git(made: Plan, entries: list[Entry], trees: list[str], home: str) -> list[str]:
-    """git's own files in everything that can be written. Returns what a person should know."""
+def _add_git(made: Plan, entries: list[Entry], trees: list[str], kept: list[str], home: str) -> list[str]:
+    """git's own files in everything that can be written, in what an agent keeps as well. Returns what a person should
+    know."""
     warnings: list[str] = []
     asked = layout.GitChoices(made.choices.git_hooks, made.choices.git_refs, "shared")
     for one in trees:
         within = any(one != other and below(one, other) for other in trees)  # it is looked at from there
         if one not in made.layouts and not within and os.path.isdir(one):
             made.layouts[one] = layout.look(one, asked, home, made.search.look(one))
+    for one in kept:
+        within = any(one != other and below(one, other) for other in (*kept, *trees))
+        if one not in made.layouts and not within and os.path.isdir(one):
+            made.layouts[one] = layout.look(one, asked, home, is_agents=True)
     for one, seen in made.layouts.items():
         for repository in seen.repositories:
             # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.

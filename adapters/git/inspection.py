@@ -138,7 +138,7 @@ def _shortened(path: str, characters_max: int) -> str:
 
 class Inspection:
     """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`, or `while_running`:
-    then only what must not wait for the end is judged."""
+    then only what must not wait for the end is judged. Of the `projects`, those that are `kept` are an agent's own."""
 
     def __init__(
         self,
@@ -148,12 +148,14 @@ class Inspection:
         quarantine: Quarantine | None = None,
         *,
         while_running: bool = False,
+        kept: tuple[str, ...] = (),
     ) -> None:
         self.projects = projects
         self.baseline = baseline
         self.budget = budget
         self.quarantine = quarantine
         self.while_running = while_running
+        self.kept = kept
         self.findings: list[Finding] = []
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0

@@ -15,7 +15,7 @@ from omac.domain.git.folder import Folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 _VERSION = 1
@@ -23,12 +23,13 @@ _VERSION = 1
 
 class Record:
     """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link and move
-    nothing. `baseline` is None until the record is complete; `init` is the sandbox's first process: its pid, its start
-    ticks, the boot. `descriptor` is its file, locked, or -1; `is_busy`: somebody inspects for it."""
+    nothing; `kept` are those of `projects` that are an agent's own in the home. `baseline` is None until the record is
+    complete; `init` is the sandbox's first process: its pid, its start ticks, the boot. `descriptor` is its file,
+    locked, or -1; `is_busy`: somebody inspects for it."""
 
     __slots__ = (
-        "baseline", "began_ns", "descriptor", "fenced", "folders", "init", "is_busy", "name", "narrowed", "places",
-        "projects", "sessions",
+        "baseline", "began_ns", "descriptor", "fenced", "folders", "init", "is_busy", "kept", "name", "narrowed",
+        "places", "projects", "sessions",
     )  # fmt: skip
 
     def __init__(self, name: str, began_ns: int, places: tuple[str, ...] = (), fenced: tuple[str, ...] = ()) -> None:
@@ -37,6 +38,7 @@ class Record:
         self.places = places
         self.fenced = fenced
         self.projects: tuple[str, ...] = ()
+        self.kept: tuple[str, ...] = ()
         self.folders: dict[str, Folder] = {}
         self.sessions: list[Session] = []
         self.narrowed: dict[str, Narrowed] = {}
@@ -65,6 +67,7 @@ class Record:
             places=self.places,
             fenced=self.fenced,
             projects=self.projects,
+            kept=self.kept,
             folders={path: [one.role, one.worktree, one.common, one.only] for path, one in self.folders.items()},
             narrowed={git: [one.refs, one.own] for git, one in self.narrowed.items()},
         )
@@ -80,13 +83,14 @@ class Record:
         return _line(init=self.init)
 
 
-def record_of(name: str, layouts: Iterable[Layout], began_ns: int, *, fence: bool) -> Record:
+def record_of(name: str, layouts: Sequence[Layout], began_ns: int, *, fence: bool) -> Record:
     """Return the record of a launch that is about to begin; `fence`: the kernel keeps what layouts ask of it."""
     folders = {path: folder for layout in layouts for path, folder in layout.folders.items()}
     projects = tuple(layout.workdir for layout in layouts)
     fenced = tuple(path for path, folder in folders.items() if fence and folder.only)
     record = Record(name, began_ns, (*projects, *(path for path in folders if path not in fenced)), fenced)
     record.projects, record.folders = projects, folders
+    record.kept = tuple(layout.workdir for layout in layouts if layout.agents)
     record.sessions = [session for layout in layouts for session in layout.sessions]
     record.narrowed = {git: narrowed for layout in layouts for git, narrowed in layout.narrowed.items()}
     return record
@@ -100,7 +104,7 @@ def parsed(name: str, lines: list[bytes]) -> Record:
     if head["version"] != _VERSION:
         raise ValueError(head["version"])
     record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
-    record.projects = tuple(head["projects"])
+    record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
     for path, (role, worktree, common, only) in head["folders"].items():
         record.folders[path] = Folder(role, worktree, common, tuple(only))
     record.narrowed = {git: Narrowed(found, own) for git, (found, own) in head["narrowed"].items()}
@@ -121,6 +125,7 @@ def merged(records: list[Record]) -> Record:
     whole.baseline = Baseline(whole.began_ns)
     for number, one in enumerate(records):
         whole.projects += tuple(path for path in one.projects if path not in whole.projects)
+        whole.kept += tuple(path for path in one.kept if path not in whole.kept)
         whole.sessions += one.sessions
         for path, folder in one.folders.items():
             if path not in whole.folders or not folder.only:

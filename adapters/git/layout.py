@@ -56,10 +56,12 @@ class Layout:
     `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
     are for a person; loose objects in the folders `objects` are to be unshared. The rest is for `prepare` and the
     inspection at the end: `repositories` that were found, the git `folders` that the program can write, by path, those
-    `narrowed` to one branch, and the `sessions` of refs.
+    `narrowed` to one branch, and the `sessions` of refs. `agents`: it is not of a project, but of a folder that an
+    agent keeps in the home.
     """
 
     __slots__ = (
+        "agents",
         "entries",
         "fence",
         "folders",
@@ -73,6 +75,7 @@ class Layout:
 
     def __init__(self, workdir: str) -> None:
         self.workdir = workdir
+        self.agents = False
         self.entries: tuple[Entry, ...] = ()
         self.fence: tuple[str, ...] = ()
         self.objects: tuple[str, ...] = ()
@@ -83,13 +86,16 @@ class Layout:
         self.sessions: list[refs.Session] = []
 
 
-def look(workdir: str, choices: GitChoices, home: str, found: Found | None = None) -> Layout:
+def look(
+    workdir: str, choices: GitChoices, home: str, found: Found | None = None, *, is_agents: bool = False
+) -> Layout:
     """The layout of a canonical workdir; `found` is what `tree.walk` finds there, where that is known already.
 
     Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
     """
     _require_known(choices)
     layout = Layout(workdir)
+    layout.agents = is_agents
     warnings: list[str] = []
     pins = Pins(workdir)
     folders = Folders(pins, choices.hooks)
@@ -97,7 +103,7 @@ def look(workdir: str, choices: GitChoices, home: str, found: Found | None = Non
     warnings += users.warnings
     own = identify(workdir, workdir)
     if own is None:
-        warnings += _surroundings(workdir)
+        warnings += _surroundings(workdir) if not is_agents else []
         _pin_configured(folders, users, workdir, home)
     else:
         warnings += _add(layout, folders, own, choices, users, home)

@@ -21,13 +21,16 @@ SECONDS_MAX = 45.0  # of one inspection at the end, of all projects of a launch
 FIRST_SECONDS_MAX = 5.0  # of the one at launch: what it does not reach counts as new
 
 
-def note(projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int) -> Baseline:
-    """Return what is there at launch, in the projects and the git folders that the program will be able to write."""
+def note(
+    projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int, kept: tuple[str, ...] = ()
+) -> Baseline:
+    """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
+    the projects, those that are `kept` are an agent's own."""
     baseline = Baseline(since_ns)
     for path, folder in folders.items():
         if folder.worktree in projects and (commit := tracked.commit_of(path, folder.common)):
             baseline.commits[folder.worktree] = commit
-    _inspect(Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX)), folders)
+    _inspect(Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept), folders)
     return baseline
 
 
@@ -37,9 +40,10 @@ def act(
     baseline: Baseline,
     quarantine: Quarantine,
     budget: Budget | None = None,
+    kept: tuple[str, ...] = (),
 ) -> list[Finding]:
     """Judge what the program left, set aside what the grammar does not allow; what a person should know."""
-    inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine)
+    inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept)
     try:
         _inspect(inspection, folders)
     finally:

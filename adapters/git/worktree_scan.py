@@ -58,7 +58,8 @@ class WorktreeScan:
 
     def run(self) -> None:
         """Walk. Raises Exhausted, when what was not reached has been set aside; OSError for the project itself."""
-        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, self._since_ns)]
+        is_others = self._project in self._inspection.kept
+        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, self._since_ns, is_others=is_others)]
         try:
             while self._levels:
                 level = self._levels[-1]

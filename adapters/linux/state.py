@@ -20,6 +20,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.run import Run
 
 FINGERPRINT_KEY_BYTES = 32
+INSPECTIONS = "inspections"  # the folder of what is still to be inspected (adapters/git/pending.py)
 JOURNAL_ID_SHOWN = 12
 RECOVERY_WAIT_S = 60.0  # that a run that begins waits for another that recovers; ending an orphan may take seconds
 RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living runs are kept beyond that
@@ -43,6 +44,13 @@ class StateDir:
     def journal_in_use(self, environment: Mapping[str, str], flag: str | None = None) -> str:
         """The journal that a command means: as `journal`, but where nothing is said, that of the server that runs."""
         return in_use.journal_in_use(self.path, environment, flag)
+
+    def has_inspections(self) -> bool:
+        """Return whether launches are on record that have not been inspected, living ones included."""
+        try:
+            return len(os.listdir(os.path.join(self.path, INSPECTIONS))) > 1  # one is the lock
+        except OSError:
+            return False
 
     def spool(self, journal: str) -> str:
         """Where the records are that wait for this journal."""

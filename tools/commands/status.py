@@ -4,16 +4,19 @@ from collections.abc import Mapping
 
 import msgspec
 
+from omac.adapters.linux.state import StateDir
 from omac.projections.status import Status
 from omac.tools.commands.control import ask
 from omac.tools.invocation import current, print_json
 from omac.tools.render import say, show_status
-from omac.tools.sandbox_inspection import inspect_all_due
 
 
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the status, after inspecting what launches that were killed have left. Raises Refusal."""
-    inspect_all_due(environment, lambda line: say(f"omac: {line}", current().stderr))
+    if StateDir.of(environment).has_inspections():
+        from omac.tools.sandbox_inspection import inspect_all_due
+
+        inspect_all_due(environment, lambda line: say(f"omac: {line}", current().stderr))
     answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
     if answer is None:
         answer = _from_journal(journal_path, environment)
