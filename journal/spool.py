@@ -2,7 +2,8 @@
 
 Rules
 
-1. A record is durable, with its folder, when `append` returns; a reader sees it whole or not at all.
+1. A record is durable, with its folder, when `append` returns, or `flush` where that was put off; a reader sees it
+   whole or not at all.
 2. The folder is its owner's alone, and out of every sandbox's reach.
 3. A file is a JSON object: form, id, kind, stream and version as in the journal but without the host, at, run, actor,
    and the event's fields by name. Its name begins with the time, so that names sort as things happened.
@@ -78,6 +79,24 @@ class Spool:
         except OSError as error:
             raise self._not_recorded(kind, error) from error
         return os.path.join(self.folder, name)
+
+    def flush(self, path: str) -> None:
+        """Make a record durable that was appended otherwise; nothing where it has been ingested since.
+
+        Raises Refusal (journal-unavailable).
+        """
+        try:
+            try:
+                descriptor = os.open(os.path.basename(path), os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._descriptor)
+            except FileNotFoundError:
+                return
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._not_recorded("a record", error) from error
 
     def close(self) -> None:
         """Let go of the folder."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from omac.adapters.git.watch import Watch
+    from omac.adapters.linux.background import Background
     from omac.journal.spool import Spool
     from omac.tools.sandbox_policy import Plan
 else:
@@ -45,6 +46,7 @@ class Inspecting:
         self._pending = Pending(plan.state, self._inspect)
         self.findings: list[str] = []
         self._watches: list[Watch] = []
+        self._flushing: list[Background] = []
         self._found_before: list[Finding] = []
 
     def begin(self) -> bool:
@@ -61,14 +63,21 @@ class Inspecting:
         """Record what is there. Raises OSError."""
         if self._exposed:
             _load()
-        from omac.adapters.git import look, watch  # noqa: F401  # the watch is loaded here as well
+        from omac.adapters.git import look
+        from omac.adapters.linux.background import Background
 
         for record in self._records:
             baseline = look.note(record.projects, record.folders, record.began_ns, record.kept)
             self._pending.complete(record, baseline)
+            self._flushing.append(Background(self._flush_of(record)))
+
+    def _flush_of(self, record: Record) -> Callable[[], None]:
+        return lambda: self._pending.flush(record)
 
     def begun(self, pid: int) -> None:
-        """Record the process that the sandbox began with. Raises OSError."""
+        """Record the process that the sandbox began with; what is there is on disk then. Raises OSError."""
+        for flushing in self._flushing:
+            flushing.wait()
         for record in self._records:
             self._pending.begun(record, pid)
 

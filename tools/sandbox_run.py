@@ -1,7 +1,8 @@
 """`omac sandbox run`: from what a person typed to a program that ran in its sandbox, and the record of it.
 
 1. The policy is computed; nothing has been changed yet.
-2. `sandbox.launch-requested` is made durable in the spool. What cannot be recorded is not launched.
+2. `sandbox.launch-requested` is in the spool, and durable before the program's first instruction. What cannot be
+   recorded is not launched.
 3. What must be there to be pinned is made, the program is started and held back, looked at, and let go.
 4. When it and all it started have ended, what it left is inspected, and `sandbox.exited` says how it went.
 """
@@ -21,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omac.adapters.linux.background import Background
     from omac.adapters.sandbox.limits import Held
     from omac.journal.spool import Spool
     from omac.tools.sandbox_backends import Backend
@@ -117,6 +119,8 @@ class Launch:
         self._spool: Spool | None = None
         self._backend: Backend
         self._inspecting: Inspecting
+        self._requested = ""
+        self._flushing: Background
 
     def begin(self) -> bool:
         """Choose the backend, and have an inspection wait for its end; False where another one had to be done first.
@@ -160,6 +164,7 @@ class Launch:
             limited = held.add if held else _unlimited
 
             def built(pid: int) -> None:
+                self._flushing.wait()
                 self._inspecting.begun(pid)
                 limited(pid)
 
@@ -197,10 +202,15 @@ class Launch:
             "boot_id": birth.boot_id(),
             "run": self._part_of,
         }
-        self._record("sandbox.launch-requested", fields)
+        self._requested = self._record("sandbox.launch-requested", fields, durable=False)
 
     def _meanwhile(self) -> None:
-        """Unshare objects, and note what is there, while bubblewrap builds. Raises Refusal, OSError."""
+        """Have the request on disk, unshare objects, and note what is there, while bubblewrap builds. Raises Refusal,
+        OSError."""
+        from omac.adapters.linux.background import Background
+
+        spool = self._open_spool()
+        self._flushing = Background(lambda: spool.flush(self._requested))
         if any(layout.objects for layout in self._plan.layouts.values()):
             from omac.adapters.git.shared_objects import unshare
 
@@ -224,9 +234,9 @@ class Launch:
             "message": refusal.message,
         }
 
-    def _record(self, kind: str, fields: dict[str, object], *, durable: bool = True) -> None:
+    def _record(self, kind: str, fields: dict[str, object], *, durable: bool = True) -> str:
         self._version += 1
-        self._open_spool().append(
+        return self._open_spool().append(
             kind,
             fields,
             stream=f"sandbox/{self._id}",

@@ -58,9 +58,12 @@ class Pending:
         return False
 
     def complete(self, record: Record, baseline: Baseline) -> None:
-        """Make a record durable, with what was there. Raises OSError."""
+        """Add what was there. Raises OSError."""
         record.baseline = baseline
         _write(record.descriptor, record.noted())
+
+    def flush(self, record: Record) -> None:
+        """Make a record durable. Raises OSError."""
         os.fsync(record.descriptor)
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.quarantine import Quarantine
 
 WATCHES_MAX = 8192
+BEGINS_AFTER_S = 0.03  # giving up a watch takes the kernel some 10 ms: what ends before that is not watched
 GATHER_S = 0.02  # changes come in bursts: they are judged together, this long after the first
 IDLE_S = 3600.0
 ENDS_WITHIN_S = 5.0
@@ -49,7 +50,7 @@ _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file t
 
 
 class Watch:
-    """The watch of one launch, in a thread of its own. Where the kernel has none, `start` does nothing."""
+    """The watch of one launch, in a thread of its own. Where the kernel has none, there is none."""
 
     def __init__(self, record: Record, quarantine: Quarantine) -> None:
         assert record.baseline is not None
@@ -59,42 +60,49 @@ class Watch:
             record.projects, record.baseline, Budget(float("inf")), quarantine, while_running=True
         )
         self._watched: dict[int, str] = {}
+        self._add_watch = 0
         self._inotify = -1
         self._stop, self._stopped = -1, -1
         self._ended = _thread.allocate_lock()
 
     def start(self) -> None:
-        """Begin."""
-        init, self._add_watch = _CALLS.get(os.uname().machine, (0, 0))
-        try:
-            self._inotify = call(init, os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return
+        """Begin, a moment later."""
         self._stopped, self._stop = os.pipe()
         self._ended.acquire()
         _thread.start_new_thread(self._run, ())
 
     def end(self) -> list[Finding]:
         """Stop, and return what was set aside."""
-        if self._inotify >= 0:
+        if self._stop >= 0:
             os.close(self._stop)
-            self._ended.acquire(timeout=ENDS_WITHIN_S)
-            os.close(self._inotify)
-            os.close(self._stopped)
-            self._inotify = -1
+            self._stop = -1
+            if self._ended.acquire(timeout=ENDS_WITHIN_S):
+                os.close(self._stopped)
+                if self._inotify >= 0:
+                    os.close(self._inotify)
         return [finding for finding in self._inspection.findings if finding.moved]
+
+    def _begin(self) -> bool:
+        init, self._add_watch = _CALLS.get(os.uname().machine, (0, 0))
+        try:
+            self._inotify = call(init, os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        return True
 
     def _run(self) -> None:
         try:
+            stopping = select.poll()
+            stopping.register(self._stopped, select.POLLIN)
+            if stopping.poll(BEGINS_AFTER_S * 1000) or not self._begin():
+                return
+            waiting = select.poll()
+            waiting.register(self._inotify, select.POLLIN)
+            waiting.register(self._stopped, select.POLLIN)
             for git in self._folders:
                 self._watch(git)
             for project in self._projects:
                 self._watch(project)
-            waiting = select.poll()
-            waiting.register(self._inotify, select.POLLIN)
-            waiting.register(self._stopped, select.POLLIN)
-            stopping = select.poll()
-            stopping.register(self._stopped, select.POLLIN)
             while not any(descriptor == self._stopped for descriptor, _ in waiting.poll(IDLE_S * 1000)):
                 if stopping.poll(GATHER_S * 1000):
                     return  # the end judges all of it

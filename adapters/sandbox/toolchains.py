@@ -46,11 +46,11 @@ class _Toolchains:
         self._writable = [trail(folder)[1] for folder in writable]
         self._entries = entries
         self._found: dict[str, Entry] = {}
-        self._roots = {one.root: self._root(one, environment) for one in TOOLCHAINS}
+        self._roots = {one.root: self._root(one, environment) for one in TOOLCHAINS}  # of those that are there
 
     def of(self, folders: Sequence[str]) -> list[Entry]:
         """The entries for folders that PATH names."""
-        for folder in folders:
+        for folder in dict.fromkeys(folders):
             links, real = trail(folder)
             if any(self._doubtful(path) for path in (real, *(link for link, _ in links))):
                 continue
@@ -58,17 +58,20 @@ class _Toolchains:
             if real == f"{self._home}/{SHARED_BIN}":
                 self._shared_bin(real, reason)
             for one in TOOLCHAINS:
-                if below(real, self._roots[one.root]) and self._shown(one, reason):
+                if self._roots[one.root] and below(real, self._roots[one.root]) and self._shown(one, reason):
                     self._add(Entry(link, LINK, reason, target=target) for link, target in links)
         return list(self._found.values())
 
     def _root(self, one: Toolchain, environment: Mapping[str, str]) -> str:
         moved = environment.get(one.variable, "") if one.variable else ""
-        return trail(moved if moved.startswith("/") else f"{self._home}/{one.root}")[1]
+        root = moved if moved.startswith("/") else f"{self._home}/{one.root}"
+        return trail(root)[1] if os.path.lexists(root) else ""
 
     def _shown(self, one: Toolchain, reason: str) -> bool:
         """Note a toolchain and its companions; whether anything of it can be shown."""
         root = self._roots[one.root]
+        if not root:
+            return False
         around = governing(self._entries, root)
         decided = around is not None and around.access != PRIVATE
         if decided or below(self._home, root) or self._doubtful(root):
@@ -89,7 +92,7 @@ class _Toolchains:
     def _shared_bin(self, folder: str, reason: str) -> None:
         """The programs of toolchains in a folder of programs of all kinds, by name and by what links lead to."""
         for one in (other for other in TOOLCHAINS if other.root in WITH_SHARED_BIN):
-            if os.path.isdir(self._roots[one.root]):
+            if self._roots[one.root]:
                 self._shown(one, reason)
         within = tuple(f"{path}/" for path, entry in self._found.items() if entry.access == READ)
         for name in SHARED_PROGRAMS:
