@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.entry import Entry
 
 NO_REPOSITORY = b"gitdir: /dev/null/set-aside-by-omac\n"  # git stops here, and does not go on to a repository around it
+UNJUDGED = "was not inspected: it takes too long"
 
 
 class DotJudge:
@@ -33,7 +34,9 @@ class DotJudge:
         path = f"{folder}/{entry.name}"
         if path in self._known:
             return
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False) and self._inspection.is_hurried:
+            self._disable(parent, entry, path, UNJUDGED)
+        elif entry.is_dir(follow_symlinks=False):
             self._repository(parent, folder, entry, path)
         elif entry.is_file(follow_symlinks=False):
             self._pointer(parent, entry, path)
@@ -55,7 +58,7 @@ class DotJudge:
                 self._inspection.report(path, "is a nested repository that is new")
         except Exhausted:
             if not self._inspection.is_first:
-                self._disable(parent, entry, path, "was not inspected: it takes too long")
+                self._disable(parent, entry, path, UNJUDGED)
             raise
         finally:
             os.close(opened)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ENTRIES_MAX = 20_000_000
 LOOK_EVERY = 1024  # entries between two looks at the clock
 DEPTH_MAX = 200
+HURRIED_SECONDS_MAX = 10.0
 NOTED_BYTES_MAX = 32 << 20  # of all that is noted at launch, paths included: what is beyond counts as new
 _STAMP_BYTES = 64
 FINDINGS_MAX = 10_000
@@ -53,6 +54,11 @@ class Budget:
     def end(self) -> None:
         """Spend all of it."""
         self._entries = 0
+
+    def renew(self, seconds: float, entries_max: int = ENTRIES_MAX) -> None:
+        """Begin again with so much."""
+        self._deadline = time.monotonic() + seconds
+        self._entries = entries_max
 
     def check(self) -> None:
         """Raises Exhausted when it is spent."""
@@ -156,6 +162,7 @@ class Inspection:
         self.quarantine = quarantine
         self.while_running = while_running
         self.kept = kept
+        self.is_hurried = False
         self.findings: list[Finding] = []
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
@@ -164,6 +171,15 @@ class Inspection:
     def is_first(self) -> bool:
         """Whether this is the one at launch."""
         return self.quarantine is None
+
+    def hurry(self) -> bool:
+        """When the budget is spent: go on for a while, only to find repositories and set them aside. False if that is
+        what took too long, or if nothing may be changed."""
+        if self.is_first or self.is_hurried:
+            return False
+        self.is_hurried = True
+        self.budget.renew(HURRIED_SECONDS_MAX)
+        return True
 
     def obey(self, project: str, path: str, who: str) -> None:
         """Add a file of a project that `who` obeys, and that is new or changed."""

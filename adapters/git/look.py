@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git import tracked
-from omac.adapters.git.dot_git import NO_REPOSITORY
+from omac.adapters.git.dot_git import NO_REPOSITORY, UNJUDGED
 from omac.adapters.git.git_folder import DIRECTORY, GitFolder, put
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.quarantine import Quarantine
@@ -63,6 +63,8 @@ def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
     for project in inspection.projects:
         try:
             WorktreeScan(inspection, project, known).run()
+            if inspection.is_hurried:
+                inspection.report(project, "was not inspected as a whole: repositories in the rest of it are set aside")
         except Exhausted:
             inspection.report(project, "was not inspected as a whole: there is too much in it")
         except OSError as error:
@@ -93,7 +95,7 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
 
 def _set_unjudged_aside(inspection: Inspection, path: str, folder: Folder, opened: int) -> None:
     """The budget was spent in a git folder that the launch knew."""
-    what = "was not inspected: it takes too long"
+    what = UNJUDGED
     if folder.only:
         for name in folder.only:
             inspection.set_aside(opened, name, f"{path}/{name}", what)

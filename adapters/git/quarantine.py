@@ -13,6 +13,7 @@ import stat
 
 FOLDER = "set-aside"  # in the state directory, with one folder for each launch
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ENTRIES_MAX = 1_000_000  # of all that a launch has set aside, looked at one by one
 _NAME_CHARACTERS_MAX = 40
 _DEPTH_MAX = 100
 _CHUNK_BYTES = 1 << 20
@@ -26,6 +27,7 @@ class Quarantine:
         self.path = f"{state}/{FOLDER}/{launch}"
         self._folder = -1
         self._number = 0
+        self._entries_left = ENTRIES_MAX
 
     def close(self) -> None:
         """Close the folder."""
@@ -46,7 +48,7 @@ class Quarantine:
                     raise
                 _carry(parent, name, target, kept, 0)
             else:
-                _defuse(target, kept, 0)
+                self._defuse(target, kept)
         else:
             _describe(parent, name, seen.st_mode, target, kept)
             os.unlink(name, dir_fd=parent)
@@ -58,6 +60,13 @@ class Quarantine:
         kept = self._free_name(target, name)
         _write(target, kept, content)
         return f"{self.path}/{kept}"
+
+    def _defuse(self, target: int, kept: str) -> None:
+        try:
+            self._entries_left = _defuse(target, kept, 0, self._entries_left)
+        except _TooMany:
+            self._entries_left = 0
+            os.chmod(kept, 0, dir_fd=target)  # nobody but root goes in
 
     def _open(self) -> int:
         if self._folder < 0:
@@ -78,19 +87,25 @@ class Quarantine:
                 return kept
 
 
-def _defuse(parent: int, name: str, depth: int) -> None:
-    """Take from what was moved what makes it run."""
+class _TooMany(Exception):
+    """More than ENTRIES_MAX."""
+
+
+def _defuse(parent: int, name: str, depth: int, left: int) -> int:
+    """Take from what was moved what makes it run, in `left` entries; how many are left then. Raises _TooMany."""
+    if left <= 0:
+        raise _TooMany
     seen = os.lstat(name, dir_fd=parent)
     if stat.S_ISREG(seen.st_mode):
         if seen.st_mode & 0o7111 and seen.st_nlink == 1:
             os.chmod(name, 0o600, dir_fd=parent)
-        return
+        return left - 1
     if not stat.S_ISDIR(seen.st_mode):
-        return
+        return left - 1
     os.chmod(name, 0o700, dir_fd=parent)
     if depth > _DEPTH_MAX:
         os.chmod(name, 0, dir_fd=parent)
-        return
+        return left - 1
     folder = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         with os.scandir(folder) as scan:
@@ -99,9 +114,10 @@ def _defuse(parent: int, name: str, depth: int) -> None:
                 if kept in _GITS:
                     kept = f"was-{kept.lstrip('.')}-{os.urandom(4).hex()}"
                     os.rename(entry.name, kept, src_dir_fd=folder, dst_dir_fd=folder)
-                _defuse(folder, kept, depth + 1)
+                left = _defuse(folder, kept, depth + 1, left)
     finally:
         os.close(folder)
+    return left - 1
 
 
 def _carry(parent: int, name: str, target: int, kept: str, depth: int) -> None:

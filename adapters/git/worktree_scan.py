@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git.dot_git import DotJudge
+from omac.adapters.git.dot_git import UNJUDGED, DotJudge
 from omac.adapters.git.git_folder import DIRECTORY, GitFolder, is_there, make_listable
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
@@ -62,13 +62,11 @@ class WorktreeScan:
         self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, self._since_ns, is_others=is_others)]
         try:
             while self._levels:
-                level = self._levels[-1]
-                entry = next(level.scan, None)
-                if entry is None:
-                    self._leave(level)
-                else:
-                    self._inspection.budget.spend()
-                    self._entry(level, entry)
+                try:
+                    self._step(self._levels[-1])
+                except Exhausted:
+                    if not self._inspection.hurry():
+                        raise
         except Exhausted:
             if not self._inspection.is_first:
                 self._set_rest_aside()
@@ -76,6 +74,14 @@ class WorktreeScan:
         finally:
             for level in self._levels:
                 level.close()
+
+    def _step(self, level: _Level) -> None:
+        entry = next(level.scan, None)
+        if entry is None:
+            self._leave(level)
+        else:
+            self._entry(level, entry)
+            self._inspection.budget.spend()
 
     def _leave(self, level: _Level) -> None:
         if level.marks == _ALL_MARKS and level.path not in self._known:
@@ -90,7 +96,7 @@ class WorktreeScan:
             self._dots.judge(level.folder, level.path, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
-        else:
+        elif not self._inspection.is_hurried:
             who = None if level.is_others else obeys(f"{level.path}/{name}"[self._below :])
             if who is not None or not entry.is_file(follow_symlinks=False):
                 self._file(level, entry, who)
@@ -176,6 +182,9 @@ def judge_bare(inspection: Inspection, folder: int, path: str) -> None:
     for name, bits in MARKS.items():
         marks |= bits if is_there(folder, name) else 0
     if marks != _ALL_MARKS:
+        return
+    if inspection.is_hurried:
+        inspection.set_aside(folder, "HEAD", f"{path}/HEAD", UNJUDGED)
         return
     known = inspection.baseline.nodes.get(path)
     role = WHOLE if is_there(folder, "objects") else ADMIN

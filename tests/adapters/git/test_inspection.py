@@ -9,7 +9,10 @@ import pytest
 from adapters.git.boxed import Outcome, act, host, note, run_inside
 
 from adapters.git import layouts
+from omac.adapters.git.inspection import Budget, Exhausted
 from omac.adapters.git.layout import GitChoices, look
+from omac.adapters.git.look import act as act_within
+from omac.adapters.git.quarantine import Quarantine
 from omac.domain.git.config import parse
 
 
@@ -282,3 +285,59 @@ def test_nothing_of_it_is_left(workdir: Path, home: Path) -> None:
     inside = run_inside(workdir, "ln -s /etc/passwd .git/MERGE_MSG; ln -s /etc/passwd .git/refs/heads/evil", home=home)
     assert len(inside.moved()) == 2
     assert run_inside(workdir, "true", home=home).findings == []
+
+
+class _Spent(Budget):
+    """One that is spent after some entries, and again after some more."""
+
+    def __init__(self, *counts: int) -> None:
+        super().__init__(60.0)
+        self._counts = list(counts)
+
+    def spend(self, entries: int = 1) -> None:
+        self._counts[0] -= entries
+        if self._counts[0] <= 0:
+            raise Exhausted
+
+    def renew(self, seconds: float, entries_max: int = 0) -> None:
+        self._counts.pop(0)
+
+
+def _plant(workdir: Path, home: Path, count: int) -> None:
+    for number in range(count):
+        (workdir / f"r{number}").mkdir()
+        host("git", "init", "-q", cwd=workdir / f"r{number}", home=home)
+        (workdir / f"r{number}/source.c").touch()
+        host("git", "config", "core.fsmonitor", "evil", cwd=workdir / f"r{number}", home=home)
+
+
+def test_what_takes_too_long(workdir: Path, home: Path) -> None:
+    """Repositories that are not judged are set aside, no git around them takes their place, and the files stay."""
+    layout = look(str(workdir), GitChoices(), str(home))
+    baseline = note(layout)
+    _plant(workdir, home, 6)
+    quarantine = Quarantine(f"{home}/state", "launch")
+    findings = act_within((str(workdir),), layout.folders, baseline, quarantine, _Spent(120, 100_000))
+    assert any("set aside" in finding.what and finding.path == str(workdir) for finding in findings)
+    for number in range(6):
+        assert (workdir / f"r{number}/source.c").exists()
+        found = host("git", "config", "--get", "core.fsmonitor", cwd=workdir / f"r{number}", home=home, check=False)
+        assert "evil" not in found
+        assert str(workdir / ".git") not in host(
+            "git", "rev-parse", "--absolute-git-dir", cwd=workdir / f"r{number}", home=home, check=False
+        )
+    assert host("git", "fsck", cwd=workdir, home=home) == ""
+
+
+def test_what_takes_even_longer(workdir: Path, home: Path) -> None:
+    """If even finding them takes too long, the folders that were not reached are set aside as they are."""
+    layout = look(str(workdir), GitChoices(), str(home))
+    baseline = note(layout)
+    _plant(workdir, home, 6)
+    quarantine = Quarantine(f"{home}/state", "launch")
+    act_within((str(workdir),), layout.folders, baseline, quarantine, _Spent(120, 3))
+    for number in range(6):
+        folder = workdir / f"r{number}"
+        assert not folder.exists() or "evil" not in host("git", "config", "-l", cwd=folder, home=home, check=False)
+    kept = list(Path(quarantine.path).rglob("source.c"))
+    assert len(kept) + sum((workdir / f"r{number}/source.c").exists() for number in range(6)) == 6
