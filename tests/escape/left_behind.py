@@ -1,0 +1,313 @@
+"""An agent leaves something in a project, and a person goes on working there: whether anything of it ran on the host.
+
+A deed is a shell script. Done inside `omac sandbox run`, nothing may come of it when the person afterwards types what
+HOST lists; done on the host without omac (the twin), it must, or the deed shows nothing. Something came of it when a
+mark exists (what the planted program would make), a file outside the project changed, or the deed's own condition
+`wrong` holds.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from real_sandbox import Box, Done, box
+
+DATES = {"GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}
+
+# What a person types after a session, each command on its own, in an order in which the one does not hinder the other.
+HOST = {
+    "prompt": "git rev-parse --git-dir --is-inside-git-dir --is-bare-repository --is-inside-work-tree --short HEAD;"
+    " git symbolic-ref HEAD; git diff --no-ext-diff --quiet; git diff --no-ext-diff --cached --quiet;"
+    " git rev-list --count --left-right @{upstream}...HEAD; git status --porcelain=v2 --branch",
+    "status": "git status",
+    "diff": "git diff",
+    "log": "git log -3 --stat; git stash list",
+    "rebase": "git rebase --continue",
+    "cherry-pick": "git cherry-pick --continue",
+    "checkout": "git checkout .",
+    "restore": "git restore .",
+    "stash": "echo more >> README; git stash; git stash pop",
+    "commit": "git commit -qm 'by the host' --allow-empty",
+    "fetch": "git fetch",
+    "submodule": "git submodule update --init",
+    "worktrees": "git worktree list; git worktree prune",
+    "gc": "git gc -q",
+    "maintenance": "git maintenance run; git maintenance run --task=incremental-repack",
+}
+WITHOUT_UPKEEP = tuple(name for name in HOST if name not in ("gc", "maintenance"))
+
+# What every deed begins with. MARK: what the planted program makes; H: the home; W: the project.
+PRELUDE = r"""
+evil() { # an executable file that makes the mark
+    mkdir -p "$(dirname "$1")"; printf '#!/bin/sh\ntouch "%s"\n%s\n' "$MARK" "${2:-}" > "$1"; chmod +x "$1"; }
+skeleton() { # a git folder $1 as written by hand, whose settings run the program $2 in the worktree $3
+    mkdir -p "$1"; echo 'ref: refs/heads/main' > "$1/HEAD"
+    printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = %s\n' "$2" > "$1/config"
+    [ -z "${3:-}" ] || git config -f "$1/config" core.worktree "$3"; }
+gitlink() { # have git go into the folder $1, as into a submodule
+    git update-index --add --cacheinfo "160000,$(git rev-parse HEAD),$1"; }
+index() { # add PATH=FILE[:x] to the index without a check of the path
+    python3 -I -c "$INDEX" "$@"; }
+"""
+INDEX = """\
+import hashlib, struct, subprocess, sys
+def git(*words): return subprocess.run(("git", *words), capture_output=True, check=True).stdout
+entries = []
+for line in git("ls-files", "-s", "-z").split(b"\\0")[:-1]:
+    head, path = line.split(b"\\t", 1)
+    mode, oid, _stage = head.split()
+    entries.append((path, int(mode, 8), bytes.fromhex(oid.decode())))
+for word in sys.argv[1:]:
+    path, _, file = word.rpartition("=")
+    oid = git("hash-object", "-w", file.removesuffix(":x")).decode().strip()
+    entries.append((path.encode(), 0o100755 if file.endswith(":x") else 0o100644, bytes.fromhex(oid)))
+out = b"DIRC" + struct.pack(">II", 2, len(entries))
+for path, mode, oid in sorted(entries):
+    entry = struct.pack(">10I", 0, 0, 0, 0, 0, 0, mode, 0, 0, 0) + oid + struct.pack(">H", min(len(path), 0xfff)) + path
+    out += entry + bytes(8 - len(entry) % 8)
+with open(git("rev-parse", "--git-path", "index").decode().strip(), "wb") as file:
+    file.write(out + hashlib.sha1(out).digest())
+"""
+
+
+class Deed(NamedTuple):
+    """What an agent leaves, and where that counts.
+
+    `does`: a script, or one for each of several launches. `layout`: of LAYOUTS. `where`: the folders in which the
+    person then uses git. `commands`: names in HOST. `wrong`: a condition in the project that only the attack makes
+    true. `stays`: what the end of a launch has no reason to take. `reported`: what omac says of it, where it is left.
+    """
+
+    does: str | tuple[str, ...]
+    layout: str = "plain"
+    where: tuple[str, ...] = (".",)
+    commands: tuple[str, ...] = tuple(HOST)
+    wrong: str = "false"
+    stays: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    reported: str = ""
+
+
+class Outcome(NamedTuple):
+    """What came of a deed; `output` is what omac said, `shown` what the person saw."""
+
+    ran: bool
+    changed: list[str]
+    went_wrong: bool
+    missing: list[str]
+    output: str
+    shown: str
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the attack got anything."""
+        return self.ran or bool(self.changed) or self.went_wrong
+
+
+class Ground:
+    """A person's home with projects in each layout; one for many deeds, made as new for each."""
+
+    def __init__(self, world: Box) -> None:
+        self.world = world
+        self.home = world.home
+        self.project = world.workdir
+        self.victim = self.home / "victim"
+        self.marks = world.top / "marks"
+        self.give_folder(self.marks)
+
+    def give_folder(self, path: Path) -> Path:
+        """A folder of this user's."""
+        path.mkdir(parents=True, exist_ok=True)
+        os.chown(path, self.world.uid, self.world.uid)
+        return path
+
+    def renew(self, layout: str) -> None:
+        """Home, project, marks and state as they are before anything happened."""
+        template = self.world.top / f"template-{layout}"
+        if not template.exists():
+            self._empty(self.home)
+            self.give_folder(self.project)
+            self._furnish()
+            LAYOUTS[layout](self)
+            subprocess.run(["cp", "-a", str(self.home), str(template)], check=True)
+        self._empty(self.home, self.marks, self.world.state)
+        subprocess.run(["cp", "-a", f"{template}/.", str(self.home)], check=True)
+
+    def _furnish(self) -> None:
+        world = self.world
+        world.give(self.home / ".gitconfig", '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
+        for name in (".profile", ".bashrc", ".ssh/config"):
+            world.give(self.home / name, "# mine\n")
+        for name in ("package/__init__.py", "package/py.typed"):
+            world.give(self.victim / name)
+        world.give(self.victim / "package" / "module.py", "keep\n")
+        self.give_folder(self.victim / "package" / "empty")
+        self.repository(self.victim)
+
+    @staticmethod
+    def _empty(*folders: Path) -> None:
+        for folder in folders:
+            subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, stderr=subprocess.DEVNULL)
+            for path in folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    subprocess.run(["rm", "-rf", str(path)], check=True)
+                else:
+                    path.unlink()
+
+    def repository(self, where: Path, *options: str) -> None:
+        """A repository with four commits on main."""
+        self.give_folder(where)
+        script = (
+            f"git init -q {' '.join(options)} .; mkdir -p src; echo hi > README; echo x > src/a; git add -A; git commit"
+            " -qm first; for i in 2 3 4; do echo $i > f$i; git add f$i; git commit -qm c$i; done"
+        )
+        self.person(script, cwd=where, check=True)
+
+    def person(
+        self, script: str, cwd: Path | None = None, *, check: bool = False, extra: Mapping[str, str] | None = None
+    ) -> Done:
+        """Run what a person types in a shell."""
+        environment = DATES | {"GIT_EDITOR": "true", "GIT_TEST_FSYNC": "0"} | dict(extra or {})
+        done = self.world.host("bash", "-c", script, cwd=cwd or self.project, extra=environment, seconds=120)
+        assert not check or done.status == 0, done
+        return done
+
+    def told(self, name: str) -> dict[str, str]:
+        """What a deed knows."""
+        return {
+            **DATES,
+            "MARK": str(self.marks / name),
+            "H": str(self.home),
+            "W": str(self.project),
+            "INDEX": INDEX,
+            "GIT_EDITOR": "true",
+        }
+
+    def agent(self, script: str, *, name: str = "mark", options: Sequence[str] = (), seconds: float = 60) -> Done:
+        """Have the agent do it in a sandbox; it may fail in any way but by hanging."""
+        words = [word for pair in self.told(name).items() for word in ("--env", "=".join(pair))]
+        try:
+            return self.world.run(
+                "bash", "-c", PRELUDE + script, options=(*words, *options), workdir=self.project, seconds=seconds
+            )
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"omac hangs: {late.timeout} s") from None
+
+    def without_omac(self, script: str, *, name: str = "mark") -> Done:
+        """Do the same on the host."""
+        return self.person(PRELUDE + script, extra=self.told(name))
+
+    def goes_on(self, where: Sequence[str], commands: Sequence[str]) -> Done:
+        """The person goes on working: each command in each folder, none of which may hang."""
+        lines = [
+            f"(cd {folder!r} 2>/dev/null && echo '$ {name} in {folder}' && timeout 20 sh -c {HOST[name]!r})"
+            for folder in where
+            for name in commands
+        ]
+        return self.person("exec 2>&1 < /dev/null; " + "; ".join(lines))
+
+    def outside(self) -> dict[str, object]:
+        """Every file of the home that is none of the project's or its repository's: kind, mode and content."""
+        seen: dict[str, object] = {}
+        for folder, folders, files in os.walk(self.home):
+            if folder == str(self.home):
+                folders[:] = [name for name in folders if name not in ("project", "main", "store", ".cache", ".claude")]
+            for name in (*folders, *files):
+                path = Path(folder, name)
+                mode = path.lstat().st_mode
+                content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+                seen[str(path.relative_to(self.home))] = (mode, content)
+        return seen
+
+    def set_aside(self) -> list[str]:
+        """What lies where the end of a launch puts what it takes."""
+        return sorted(
+            str(path.relative_to(self.world.state)) for path in (self.world.state / "set-aside").glob("*/*")
+        ) + sorted(str(path) for path in self.home.rglob("*omac-disarmed*"))
+
+
+def judged(ground: Ground, deed: Deed, *, guarded: bool) -> Outcome:
+    """Do a deed, inside or (its twin) without omac, then what the person does; what came of it."""
+    ground.renew(deed.layout)
+    before = ground.outside()
+    output = ""
+    for script in (deed.does,) if isinstance(deed.does, str) else deed.does:
+        done = ground.agent(script, options=deed.options) if guarded else ground.without_omac(script)
+        output += f"{done.out}{done.err}"
+    missing = [path for path in deed.stays if not os.path.lexists(ground.project / path)]
+    shutil.rmtree(ground.marks / "mark", ignore_errors=True)
+    (ground.marks / "mark").unlink(missing_ok=True)
+    shown = ground.goes_on(deed.where, deed.commands).out
+    if guarded:
+        again = ground.world.run("true", options=deed.options)
+        output += again.out + again.err
+        shown += ground.goes_on(deed.where, ("status", "checkout", "commit")).out
+    after = ground.outside()
+    changed = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
+    went_wrong = ground.person(deed.wrong, extra=ground.told("mark")).status == 0
+    went_wrong = went_wrong and not (deed.reported and deed.reported in output)
+    return Outcome((ground.marks / "mark").exists(), changed, went_wrong, missing, output, shown[-4000:])
+
+
+@contextmanager
+def ground_of(uid: int) -> Iterator[Ground]:
+    """A ground of a user's own, removed in the end."""
+    with box(uid) as world:
+        try:
+            yield Ground(world)
+        finally:
+            subprocess.run(["chmod", "-R", "u+rwX", str(world.top)], check=False, stderr=subprocess.DEVNULL)
+            subprocess.run(["rm", "-rf", str(world.top / "home")], check=False)
+
+
+def _plain(ground: Ground) -> None:
+    ground.repository(ground.project)
+
+
+def _linked(ground: Ground) -> None:
+    main = ground.home / "main"
+    ground.repository(main)
+    ground.project.rmdir()
+    ground.person(f"git worktree add -q {ground.project} -b feat", cwd=main, check=True)
+
+
+def _submodule(ground: Ground) -> None:
+    _plain(ground)
+    ground.person(f"git submodule --quiet add {ground.victim} lib; git commit -qm sub", check=True)
+
+
+def _objects_elsewhere(ground: Ground) -> None:
+    _plain(ground)
+    ground.person(
+        "mkdir ../store; mv .git/objects ../store/objects; ln -s ../../store/objects .git/objects", check=True
+    )
+
+
+def _clone(ground: Ground) -> None:
+    ground.person(f"git clone -q {ground.victim} .", check=True)
+
+
+def _helper_in_git(ground: Ground) -> None:
+    _plain(ground)
+    ground.world.give(ground.home / ".claude" / "settings.json", "{}")
+    ground.person("git init -q; git add -A; git commit -qm mine", cwd=ground.home / ".claude", check=True)
+
+
+def _nested(ground: Ground) -> None:
+    _plain(ground)
+    ground.person("git clone -q . dep; git worktree add -q .worktrees/feat -b feat", check=True)
+
+
+LAYOUTS: dict[str, Callable[[Ground], None]] = {
+    "plain": _plain,
+    "linked": _linked,
+    "submodule": _submodule,
+    "objects elsewhere": _objects_elsewhere,
+    "clone": _clone,
+    "folder of a harness in git": _helper_in_git,
+    "nested": _nested,
+}

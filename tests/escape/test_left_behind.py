@@ -1,0 +1,61 @@
+"""Nothing that an agent leaves among git's files runs, or overwrites anything, when a person goes on working there."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from escape.deeds import DEEDS, SETTINGS
+from escape.left_behind import WITHOUT_UPKEEP, Ground, ground_of, judged
+from real_sandbox import FEWER_USERS
+
+
+@pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """A person's home, made as new for each deed."""
+    with ground_of(request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", DEEDS)
+def test_nothing_comes_of_it(ground: Ground, name: str) -> None:
+    """The host runs nothing, nothing outside changes, and git goes on with what is no part of the attack."""
+    outcome = judged(ground, DEEDS[name], guarded=True)
+    assert not outcome.succeeded, outcome
+    assert not outcome.missing, outcome
+    assert "Traceback" not in outcome.output
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", DEEDS)
+def test_without_a_sandbox_it_succeeds(ground: Ground, name: str) -> None:
+    """The twin: the same deed, done on the host, is an attack."""
+    outcome = judged(ground, DEEDS[name], guarded=False)
+    assert outcome.succeeded, outcome
+
+
+@pytest.mark.parametrize("guarded", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_settings_of_nested_repositories(ground: Ground, guarded: bool) -> None:
+    """Of settings that name a program or a place none is obeyed, and their repositories stay; unguarded, all are."""
+    ground.renew("plain")
+    before = ground.outside()
+    lines = [
+        f'(MARK="{ground.marks}/{_plain(name)}"; X=$W/p/{_plain(name)}; evil $X; mkdir -p n/{_plain(name)};'
+        f" cd n/{_plain(name)}; git init -q .; echo hi > README; git add README; git commit -qm one; {script}\n)"
+        for name, script in SETTINGS.items()
+    ]
+    script = "\n".join(lines)
+    done = ground.agent(script) if guarded else ground.without_omac(script)
+    for mark in ground.marks.iterdir():
+        mark.unlink()  # what ran while it was planted
+    where = [f"n/{_plain(name)}" for name in SETTINGS]
+    shown = ground.goes_on(where, WITHOUT_UPKEEP).out
+    obeyed = {name for name in SETTINGS if (ground.marks / _plain(name)).exists()}
+    if ground.outside() != before:
+        obeyed.add("core.worktree")
+    assert obeyed == (set() if guarded else set(SETTINGS)), shown
+    gone = [name for name in SETTINGS if not (ground.project / "n" / _plain(name) / ".git" / "HEAD").exists()]
+    assert not gone, done
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-zA-Z]+", "-", name)
