@@ -135,7 +135,7 @@ INDEXES = {
     "a path from the root": Deed(f'{_PATHS} index "$H/.profile=rc" {_PATHS_END}', wrong="git ls-files | grep -q ^/"),
     **{
         f"a path {what}": Deed(
-            f"{_PATHS} index {path!r}=rc {_PATHS_END}", wrong=f"git ls-files -z | tr '\\0' '\\n' | grep -qxF {path!r}",
+            f"{_PATHS} index ${path!r}=rc {_PATHS_END}", wrong=f"git ls-files -z | tr '\\0' '\\n' | grep -qxF -- ${path!r}",
             commands=("status",),
         )
         for what, path in {

@@ -215,7 +215,9 @@ class Ground:
         seen: dict[str, object] = {}
         for folder, folders, files in os.walk(self.home):
             if folder == str(self.home):
-                folders[:] = [name for name in folders if name not in ("project", "main", "store", ".cache", ".claude")]
+                folders[:] = [
+                    name for name in folders if name not in ("project", "main", "store", ".cache", ".claude", ".gnupg")
+                ]
             for name in (*folders, *files):
                 path = Path(folder, name)
                 mode = path.lstat().st_mode

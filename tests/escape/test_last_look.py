@@ -1,0 +1,373 @@
+"""The look at what a launch left: alone, in bounds, and done by the next one where it was cut off."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from escape.left_behind import PRELUDE, Ground, ground_of
+from real_omac import eventually
+from real_sandbox import FEWER_USERS, SYSTEM_PYTHON
+
+WITHIN_S = 60
+RSS_KIB_MAX = 300 << 10
+FINDINGS_MAX = 50
+FINDING_CHARACTERS_MAX = 300
+NESTED = "git init -q aaa; git -C aaa commit -q --allow-empty -m x; "
+ARMED = NESTED + "evil x.sh; git -C aaa config core.fsmonitor $PWD/x.sh; "
+
+# Waits for the look of another launch at a folder, and swaps a folder above for a link meanwhile; ends with `ended`.
+SWAPPER = """\
+import ctypes, os, sys, time
+kind, target, content = sys.argv[1:4]
+libc = ctypes.CDLL(None, use_errno=True)
+def ended(): return os.path.exists("ended")
+def wait_for(folder, names):
+    opened = libc.inotify_init1(0o4000)
+    libc.inotify_add_watch(opened, folder.encode(), names)
+    def seen():
+        try: return bool(os.read(opened, 65536))
+        except BlockingIOError: return False
+    return seen
+if kind == "folder":  # x/.git becomes dangerous after x was listed for the first time, then x a link
+    os.makedirs("x")
+    for folder in range(40):
+        os.makedirs(f"pad/{folder}")
+        for file in range(50): open(f"pad/{folder}/{file}", "w").close()
+    seen = wait_for("x", 0x10)
+    steps = [lambda: os.symlink("nowhere", "x/.git"), lambda: (os.rename("x", "x.old"), os.symlink(target, "x"))]
+else:  # n/.git becomes a link when it is looked at
+    for name in ("objects", "refs/heads", *(f"pad/{number}" for number in range(2000))): os.makedirs(f"n/.git/{name}")
+    with open("n/.git/HEAD", "w") as file: file.write("ref: refs/heads/main\\n")
+    with open("n/.git/config", "w") as file: file.write(content.encode().decode("unicode_escape"))
+    seen = wait_for("n/.git/pad", 0x10 | 0x20)
+    steps = [lambda: (os.rename("n/.git", "n/.git2"), os.symlink(target, "n/.git"))]
+open("ready", "w").close()
+while not os.path.exists("go"): time.sleep(0.01)
+while seen(): pass
+open("armed", "w").close()
+while not ended():
+    if steps and seen(): steps.pop(0)()
+    time.sleep(0)
+"""
+# Lets a file and a folder be made to be pinned, which the settings name, then swaps the folder around them for a link.
+SWAPPER_OF_PINS = """\
+import os, sys, time
+for name in ("n/.git/objects", "n/.git/refs", "n/d"): os.makedirs(name)
+with open("n/.git/HEAD", "w") as file: file.write("ref: refs/heads/main\\n")
+with open("n/.git/config", "w") as file:
+    file.write("[core]\\n\\trepositoryformatversion = 0\\n\\thooksPath = d/empty\\n")
+    file.write("[include]\\n\\tpath = ../d/__init__.py\\n\\tpath = ../d/py.typed\\n")
+open("ready", "w").close()
+while not os.path.exists("go"): time.sleep(0.01)
+os.rename("n/d", "n/d2"); os.symlink(sys.argv[2], "n/d")
+open("armed", "w").close()
+while not os.path.exists("ended"): time.sleep(0.01)
+"""
+RACES = {
+    "a folder of its own for one of the user's": ("plain", "", SWAPPER, "folder", "victim", ""),
+    "settings for those of ssh": ("plain", "", SWAPPER, "git", ".ssh", r"ProxyCommand = touch x\n"),
+    "settings for those of a repository": ("plain", "", SWAPPER, "git", "victim/.git", r"[core]\n\tfsmonitor = true\n"),
+    "from a worktree below": ("nested", ".worktrees/feat", SWAPPER, "git", ".ssh", r"ProxyCommand = touch x\n"),
+    "what was made to be pinned": ("plain", "", SWAPPER_OF_PINS, "pins", "victim/package", ""),
+}
+
+
+@pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """A person's home, made as new for each test."""
+    with ground_of(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def own_ground() -> Iterator[Ground]:
+    """One of the user who runs the tests: another has no copy of what `omac status` and its like need."""
+    with ground_of(os.geteuid()) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> None:
+    """A program that still runs swaps a folder for a link while another launch ends: nothing outside is touched."""
+    layout, below, program, kind, target, content = RACES[name]
+    ground.renew(layout)
+    before = ground.outside()
+    place = ground.project / below
+    words = (SYSTEM_PYTHON, "-I", "-c", program, kind, str(ground.home / target), content)
+    second = begun(ground, *words, workdir=place)
+    eventually(lambda: (place / "ready").exists(), WITHIN_S, "the other program is ready")
+    wait = f"touch '{place}/go'; while [ ! -e '{place}/armed' ]; do sleep 0.01; done"
+    first = begun(ground, "bash", "-c", wait)
+    first.communicate(timeout=WITHIN_S)
+    ground.world.give(place / "ended")
+    second.communicate(timeout=WITHIN_S)
+    assert ground.outside() == before
+
+
+def test_two_at_once_are_told_nothing(ground: Ground) -> None:
+    """The twin: two launches commit in one project at once; all commits are there, nothing is said or set aside."""
+    ground.renew("plain")
+    script = "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo {0} > f-{0}; git add f-{0}; git commit -qm {0}"
+    both = [
+        begun(ground, "bash", "-c", script.format("a", "b")),
+        begun(ground, "bash", "-c", script.format("b", "a") + "; until git log | grep -qw a; do sleep 0.01; done"),
+    ]
+    said = [process.communicate(timeout=WITHIN_S)[1] for process in both]
+    ground.person("git add .; git commit -qm last; git fsck --strict", check=True)
+    assert not [line for line in said if "omac:" in line]
+    assert not ground.set_aside()
+
+
+WHEN = ("while the program runs", "while omac looks")
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_killed(ground: Ground, when: str) -> None:
+    """What a launch left that was killed is looked at first by the next one."""
+    killed_and_then(ground, when, "sandbox", "run", "--", "true")
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_killed_before_omac_status(own_ground: Ground, when: str) -> None:
+    """`omac status` looks at it first, too."""
+    killed_and_then(own_ground, when, "status")
+
+
+def killed_and_then(ground: Ground, when: str, *words: str) -> None:
+    """Kill a launch that has left something, and type a command; nothing may come of it."""
+    ground.renew("plain")
+    script = ARMED + "ln -s $H/.profile .git/COMMIT_EDITMSG; mkdir pad; cd pad; mkdir -p {1..2000}; cd ..; touch done; "
+    before = ground.outside()
+    process = begun(ground, "bash", "-c", PRELUDE + script + ("sleep 60" if when == WHEN[0] else ":"))
+    eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
+    process.kill()
+    process.communicate(timeout=WITHIN_S)
+    ground.world.host(*ground.world.omac(*words))
+    ground.goes_on(("aaa", "."), ("status", "commit"))
+    assert not (ground.marks / "mark").exists()
+    assert ground.outside() == before
+
+
+def test_killed_with_a_decent_repository(ground: Ground) -> None:
+    """The twin: what is allowed is there after the next launch."""
+    ground.renew("plain")
+    process = begun(ground, "bash", "-c", PRELUDE + NESTED + "touch done; sleep 60")
+    eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
+    process.kill()
+    process.communicate(timeout=WITHIN_S)
+    assert ground.world.run("true").status == 0
+    assert "x" in ground.person("git -C aaa log --format=%s", check=True).out
+    assert not ground.set_aside()
+
+
+MANY = (
+    ARMED
+    + """python3 -I -c '
+import os
+text = ("[core]\\n" + "\\tabbrev = 7\\n" * 1600)[:19900]
+for number in range(600):
+    git = f"z/{number}/.git"
+    os.makedirs(git + "/objects"); os.mkdir(git + "/refs")
+    with open(git + "/HEAD", "w") as file: file.write("ref: refs/heads/main\\n")
+    with open(git + "/config", "w") as file: file.write(text)
+'
+touch done
+"""
+)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool) -> None:
+    """The look ends in time; interrupted again and again it ends sooner, and no program of theirs runs either way."""
+    ground.renew("plain")
+    with (ground.world.top / "said").open("w+") as said:
+        process = begun(ground, "bash", "-c", PRELUDE + MANY, stderr=said)
+        eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
+        start = time.monotonic()
+        while interrupted and process.poll() is None and time.monotonic() < start + WITHIN_S:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        process.wait(WITHIN_S)
+        assert time.monotonic() - start < (3 if interrupted else 10)
+        said.seek(0)
+        assert "Traceback" not in said.read()
+    ground.goes_on(("aaa",), ("status",))
+    assert not (ground.marks / "mark").exists()
+
+
+DEEP = """\
+import os
+os.mkdir(".idea"); os.chdir(".idea")
+for level in range(196):
+    os.mkdir("d" * 250); os.chdir("d" * 250)
+for number in range(4000): os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY))
+"""
+
+
+def test_findings_without_end(ground: Ground) -> None:
+    """Thousands of findings with paths of 50,000 characters: little memory, few lines, the rest in a file."""
+    ground.renew("plain")
+    with (ground.world.top / "said").open("w+") as said:
+        process = begun(ground, SYSTEM_PYTHON, "-I", "-c", DEEP, stderr=said)
+        _pid, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        lines = said.read().splitlines()
+    assert process.returncode == 0
+    assert usage.ru_maxrss < RSS_KIB_MAX
+    assert len(lines) <= FINDINGS_MAX + 5
+    assert max(map(len, lines)) <= FINDING_CHARACTERS_MAX + 200
+
+
+def test_deeper_than_is_looked(ground: Ground) -> None:
+    """A repository below more folders than are walked is set aside with a message of its own; one above stays."""
+    ground.renew("plain")
+    deep = "/".join("d" * 230)
+    script = f"mkdir -p {deep}; git init -q e; {NESTED} evil x.sh; cd {deep}; git init -q n; git -C n config"
+    done = ground.agent(f"{script} core.fsmonitor $W/x.sh")
+    ground.goes_on((f"{deep}/n", "aaa"), ("status",))
+    assert not (ground.marks / "mark").exists()
+    assert "deeper" in done.err
+    assert (ground.project / "aaa" / ".git" / "HEAD").exists()
+
+
+def test_set_aside_is_of_no_use(ground: Ground) -> None:
+    """What lies aside cannot be run, and git takes none of it for a repository, even where a pointer leads to it."""
+    ground.renew("plain")
+    ground.agent("evil docs/x.sh; skeleton docs $PWD/docs/x.sh ..; mkdir docs/objects docs/refs; " + ARMED +
+                 "cp -r aaa/.git .git/strange; ln -s aaa here; evil .git/evil")  # fmt: skip
+    aside = ground.world.state / "set-aside"
+    kept = list(aside.rglob("*")) if aside.exists() else []
+    assert kept
+    assert not [path for path in kept if path.is_symlink() or (path.is_file() and os.access(path, os.X_OK) and
+                                                              path.stat().st_mode & 0o111)]  # fmt: skip
+    folders = [path for path in kept if path.is_dir()]
+    pointers = "; ".join(f"mkdir -p p/{at}; echo gitdir: {path} > p/{at}/.git" for at, path in enumerate(folders))
+    ground.agent(pointers or ":")
+    (ground.marks / "mark").unlink(missing_ok=True)
+    ground.goes_on(tuple(f"p/{at}" for at in range(len(folders))), ("status",))
+    for path in folders:
+        ground.person("git status", cwd=path)
+    assert not (ground.marks / "mark").exists()
+
+
+@pytest.mark.parametrize("deed", [
+    pytest.param(ARMED, id="a nested repository"),
+    pytest.param("evil docs/x.sh; skeleton docs $PWD/docs/x.sh ..; mkdir docs/objects docs/refs; ", id="a bare one"),
+])  # fmt: skip
+def test_while_the_program_runs(ground: Ground, deed: str) -> None:
+    """Within a moment the host's git obeys no settings that appeared, though the program goes on."""
+    ground.renew("plain")
+    process = begun(ground, "bash", "-c", PRELUDE + deed + "touch done; while [ ! -e ended ]; do sleep 0.05; done")
+    eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
+    state = ground.world.state / "set-aside"
+    try:
+        eventually(lambda: any(state.glob("*/*")), 2.0, "something is set aside")
+        ground.goes_on(("aaa", "docs"), ("prompt", "status"))
+        assert not (ground.marks / "mark").exists()
+        assert process.poll() is None
+    finally:
+        ground.world.give(ground.project / "ended")
+        process.communicate(timeout=WITHIN_S)
+
+
+PLACES = (
+    (".git",), (".git/config",), (".git/HEAD",), (".git/objects",), (".git/refs",), (".git/commondir",),
+    (".git/config.worktree", ".git/packed-refs", ".git/index", ".git/logs/HEAD", ".git/hooks/pre-commit",
+     ".git/info/attributes", ".git/objects/info/alternates", ".git/rebase-merge", ".git/sequencer/todo",
+     ".git/MERGE_RR", ".git/refs/heads/x", "sub/.git/config", "bare/config", ".claude/settings.json",
+     ".opencode/skills/s/omac.yaml", ".gitmodules", ".gitattributes", ".agents/skills", ".omac/settings.toml"),
+    (".git/hooks", ".git/worktrees", ".git/modules", ".git/refs/replace", ".git/rebase-merge/git-rebase-todo",
+     ".git/sequencer", "sub/.git/HEAD", "bare/HEAD", ".agents/skills/s", ".omac", ".claude"),
+    (".git/worktrees/w/gitdir", ".git/modules/m/HEAD", "sub/.git", "bare/objects", ".agents"),
+    (".git/worktrees/w/commondir", ".git/modules/m/config", ".agents/skills/s/omac.yaml"),
+)  # fmt: skip
+ODD = {
+    "a FIFO": 'mkfifo "$p"',
+    "a folder": 'mkdir "$p"; touch "$p/x"',
+    "a link to itself": 'ln -s "$(basename "$p")" "$p"',
+    "a link to a FIFO": 'mkfifo "$p.f"; ln -s "$(basename "$p.f")" "$p"',
+    "a socket": 'cd "$(dirname "$p")"; python3 -Ic "import socket, sys; socket.socket(1).bind(sys.argv[1])"'
+    ' "$(basename "$p")"; cd "$W"',
+    "a file of 200 GB": 'truncate -s 200G "$p"',
+    "a link to a device": 'ln -s /dev/zero "$p"',
+    "a long file": 'yes "gitdir: ../x" | head -400000 > "$p"',
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_files(ground: Ground, kind: str) -> None:
+    """Wherever omac reads, an odd file costs neither time nor memory, and no trace of a program is shown."""
+    is_own = ground.world.uid == os.geteuid()  # another has no copy of what reads settings
+    for places in PLACES:
+        ground.renew("plain")
+        prepare = (
+            "git init -q sub; git init -q --bare bare; git worktree add -q w; git init -q --bare .git/modules/m;"
+            " mkdir -p .agents/skills/s; printf 'name: s\\nsidecar:\\n  command: [python3, s.py]\\n' >"
+            " .agents/skills/s/omac.yaml; printf -- '---\\nname: s\\ndescription: d\\n---\\n' >"
+            " .agents/skills/s/SKILL.md"
+        )
+        names = " ".join(place for place in places if is_own or not place.startswith(".omac"))
+        put = f'for p in {names}; do rm -rf "$p"; mkdir -p "$(dirname "$p")"; {ODD[kind]}; done'
+        ground.person(f"{prepare}; {put}", extra=ground.told("mark"))
+        commands = [("sandbox", "run", "--", "true")]
+        if is_own:
+            commands.append(("list", "--workdir", str(ground.project)))
+        for words in commands:
+            start = time.monotonic()
+            done = ground.world.host(*ground.world.omac(*words), seconds=WITHIN_S)
+            assert time.monotonic() - start < 10, (places, words)
+            assert done.status in (0, 1, 2, 3, 4, 5, 7, 9), (places, words, done)
+            assert "Traceback" not in done.err, (places, words, done)
+            assert not [sign for sign in done.out + done.err if ord(sign) < 32 and sign not in "\n\t"], done
+
+
+HOSTILE_CACHE = """\
+import os
+home, cache = os.path.expanduser("~"), os.environ["OMAC_CACHE_DIR"]
+os.chdir(cache)
+os.symlink(home + "/victim", "link"); os.symlink("/etc/passwd", "file"); os.mkfifo("fifo")
+os.mkdir("locked"); open("locked/x", "w").close(); os.chmod("locked", 0)
+os.mkdir("esc\\x1b[31m\\n"); os.mkdir("many"); os.mkdir("deep")
+for number in range(3000): os.close(os.open(f"many/{number}", os.O_CREAT))
+os.chdir("deep")
+for level in range(3000):
+    os.mkdir("d" * 60); os.chdir("d" * 60)
+os.symlink(home + "/victim", "link")
+os.chdir(cache); os.chmod(".", 0)
+"""
+
+
+def test_a_hostile_cache(own_ground: Ground) -> None:
+    """A tool cache full of traps can be listed, used again and cleared; nothing that it leads to is removed."""
+    ground = own_ground
+    ground.renew("plain")
+    before = ground.outside()
+    world = ground.world
+    assert world.run(SYSTEM_PYTHON, "-I", "-c", HOSTILE_CACHE).status == 0
+    again = ("sandbox", "run", "--", "true")
+    for words in (("cache", "list"), again, ("cache", "clear", "--workdir", str(world.workdir)), ("cache", "list")):
+        done = world.host(*world.omac(*words))
+        assert done.status == 0, (words, done)
+        assert "\x1b" not in done.out + done.err
+        assert "Traceback" not in done.err
+    assert ground.outside() == before
+    assert not list((ground.home / ".cache" / "omac").rglob("many"))
+
+
+def begun(
+    ground: Ground, *program: str, workdir: Path | None = None, stderr: object = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    """A launch that goes on."""
+    world = ground.world
+    words = [word for pair in ground.told("mark").items() for word in ("--env", "=".join(pair))]
+    line = world.omac("sandbox", "run", "--workdir", str(workdir or ground.project), *words, "--", *program)
+    return subprocess.Popen(
+        line, cwd=workdir or ground.project, env=world.environment, user=world.uid or None, group=world.uid or None,
+        extra_groups=[] if world.uid else None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+        text=True, errors="replace",
+    )  # fmt: skip
