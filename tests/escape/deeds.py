@@ -183,7 +183,7 @@ OPERATIONS = {
         f"k={'a' * 40}; mkdir -p .git/rr-cache/$k; echo > .git/rr-cache/$k/preimage;"
         " printf '%s\\t%s\\0' $k \"$H/.ssh/config\" > .git/MERGE_RR",
         commands=("commit",),
-        wrong="grep -q mine .git/rr-cache/*/postimage",
+        wrong="grep -q Host .git/rr-cache/*/postimage",
     ),
 }
 

@@ -140,13 +140,15 @@ class Ground:
     def _furnish(self) -> None:
         world = self.world
         world.give(self.home / ".gitconfig", '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
-        for name in (".profile", ".bashrc", ".ssh/config"):
+        for name in (".profile", ".bashrc"):
             world.give(self.home / name, "# mine\n")
+        world.give(self.home / ".ssh" / "config", "Host *\n  ServerAliveInterval 30\n")
         for name in ("package/__init__.py", "package/py.typed"):
             world.give(self.victim / name)
         world.give(self.victim / "package" / "module.py", "keep\n")
         self.give_folder(self.victim / "package" / "empty")
         self.repository(self.victim)
+        self.person("git config core.hooksPath .husky", cwd=self.victim, check=True)
 
     @staticmethod
     def _empty(*folders: Path) -> None:

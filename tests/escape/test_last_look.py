@@ -32,21 +32,23 @@ def wait_for(folder, names):
         try: return bool(os.read(opened, 65536))
         except BlockingIOError: return False
     return seen
-if kind == "folder":  # x/.git becomes dangerous after x was listed for the first time, then x a link
+if kind == "folder":  # x becomes a link when it has been listed
     os.makedirs("x")
     for folder in range(40):
         os.makedirs(f"pad/{folder}")
         for file in range(50): open(f"pad/{folder}/{file}", "w").close()
     seen = wait_for("x", 0x10)
-    steps = [lambda: os.symlink("nowhere", "x/.git"), lambda: (os.rename("x", "x.old"), os.symlink(target, "x"))]
+    before = lambda: os.symlink("nowhere", "x/.git")
+    steps = [lambda: (os.rename("x", "x.old"), os.symlink(target, "x"))]
 else:  # n/.git becomes a link when it is looked at
     for name in ("objects", "refs/heads", *(f"pad/{number}" for number in range(2000))): os.makedirs(f"n/.git/{name}")
     with open("n/.git/HEAD", "w") as file: file.write("ref: refs/heads/main\\n")
     with open("n/.git/config", "w") as file: file.write(content.encode().decode("unicode_escape"))
     seen = wait_for("n/.git/pad", 0x10 | 0x20)
-    steps = [lambda: (os.rename("n/.git", "n/.git2"), os.symlink(target, "n/.git"))]
+    before, steps = (lambda: None), [lambda: (os.rename("n/.git", "n/.git2"), os.symlink(target, "n/.git"))]
 open("ready", "w").close()
 while not os.path.exists("go"): time.sleep(0.01)
+before()
 while seen(): pass
 open("armed", "w").close()
 while not ended():
