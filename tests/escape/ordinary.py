@@ -19,7 +19,6 @@ _CLASH = (
 _EDIT_FIRST = "GIT_SEQUENCE_EDITOR='sed -i 1s/^pick/edit/' git rebase -q -i HEAD~3; "
 _OWN_EXEC = "GIT_SEQUENCE_EDITOR='sed -i -e 1s/^pick/edit/ -e \"2i exec touch ran\"' git rebase -q -i HEAD~3; "
 _CLONE = "git clone -q . dep; cd dep; "
-_PARTIAL = "git -C ../victim config uploadpack.allowFilter true; "
 
 WORK = {
     # files, commits, branches
@@ -48,7 +47,7 @@ WORK = {
     "stash and pop": Work("echo x >> README; echo y > new; git stash -q -u; git stash list; git stash pop -q"),
     "a stash left": Work("echo x >> README; git add README; echo y >> README; git stash -q -m kept; echo z > f2; git stash -q; git stash drop -q stash@{1}"),
     "a stash as a branch": Work("echo x >> README; git stash -q; git stash branch again"),
-    "a bisect run": Work("git bisect start -q HEAD HEAD~3; git bisect run test ! -e f4; git bisect reset -q"),
+    "a bisect run": Work("git bisect start HEAD HEAD~3; git bisect run test ! -e f4; git bisect reset"),
     "a bisect left open": Work("git bisect start HEAD HEAD~3; git bisect good"),
     "a bisect with words of one's own": Work("git bisect start --term-new broken --term-old fine -- src f2 f3; git bisect broken; git bisect fine HEAD~3"),
     "notes": Work("git notes add -m one; git notes --ref review/x add -m two HEAD~1; git notes append -m three"),
@@ -73,7 +72,7 @@ WORK = {
     "a rebase of merges, left open": Work(_CLASH + "git merge -q -X ours --no-edit side; GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i -r HEAD~2"),
     "a rebase that moves branches, left open": Work("git branch mid HEAD~1; GIT_SEQUENCE_EDITOR='sed -i 1s/^pick/edit/' git rebase -q -i --update-refs HEAD~3"),
     "a rebase with commands, begun and ended inside": Work("git rebase -q -i --exec 'test -e README' HEAD~3"),
-    "a rebase with a command of the person's, gone on with inside": Work("git rebase -q --continue", before=_OWN_EXEC),
+    "a rebase with a command of the person's, gone on with inside": Work("git rebase --continue", before=_OWN_EXEC),
     "a rebase with a command of the person's, left to the person": Work("echo x > x; git add x; git commit -qm x", before=_OWN_EXEC),
     "recorded resolutions": Work(_CLASH + "git merge side || echo both > README; git commit -qam m; git reset -q --hard HEAD~1; git merge side || true",
                                  before="git config rerere.enabled true"),
@@ -81,7 +80,7 @@ WORK = {
     "gc": Work("git gc -q; git commit -q --allow-empty -m x; git gc -q --aggressive --prune=now"),
     "repack and prune": Work("git repack -adq --write-bitmap-index; git commit -q --allow-empty -m x; git repack -dq; git prune; git prune-packed -q; touch $(ls .git/objects/pack/*.pack | head -1 | sed s/pack$/keep/)"),
     "packed refs": Work("git branch a; git pack-refs --all; git branch -D a; git branch b; git tag c; git pack-refs"),
-    "maintenance": Work("git maintenance run --task=gc --task=commit-graph --task=loose-objects --task=incremental-repack --task=pack-refs --quiet"),
+    "maintenance": Work("git repack -dq; git commit -q --allow-empty -m x; git repack -dq; git maintenance run --task=gc --task=commit-graph --task=loose-objects --task=incremental-repack --task=pack-refs --quiet"),
     "graphs and indexes of packs": Work("git commit-graph write --reachable --split --changed-paths; git repack -dq; git commit -q --allow-empty -m x; git repack -dq; git multi-pack-index write --bitmap; git commit-graph write --reachable --split"),
     "an index in version 4": Work("git update-index --index-version 4; echo x > x; git add x; git commit -qm x"),
     "a split index": Work("git update-index --split-index; echo x > x; git add x; git commit -qm x; echo y > y; git add y"),
@@ -94,7 +93,7 @@ WORK = {
     "push into a bare one in the project": Work("git init -q --bare b.git; git push -q b.git main:main; git clone -q b.git c; git -C c commit -q --allow-empty -m x; git -C c push -q"),
     # repositories in the project
     "a nested clone": Work("git clone -q . third_party/x"),
-    "a nested clone with work in it": Work(_CLONE + "git checkout -q -b b; echo x > x; git add x; git commit -qm x; git config user.name Y; git remote add up ../..; git fetch -q up; git branch -q -u up/main; git branch -m c"),
+    "a nested clone with work in it": Work(_CLONE + "git checkout -q -b b; echo x > x; git add x; git commit -qm x; git config user.name Y; git remote add up $W; git fetch -q up; git branch -q -u up/main; git branch -m c"),
     "a nested clone with harmless settings": Work(_CLONE + "git config lfs.repositoryformatversion 0; git config init.defaultBranch x; git config alias.st status; git config pull.rebase true; git config merge.conflictStyle diff3; git config blame.ignoreRevsFile .x; git config receive.denyCurrentBranch updateInstead; git config maintenance.gc.enabled true; git config difftool.prompt false; git config remote.origin.gh-resolved base"),
     "a nested clone with a cone of files": Work(_CLONE + "git sparse-checkout set src; git sparse-checkout add x; git status"),
     "a nested clone with a sparse index": Work(_CLONE + "git sparse-checkout set --cone --sparse-index src; git status; git sparse-checkout disable"),
@@ -111,7 +110,8 @@ WORK = {
     "a nested clone that was there": Work("cd dep; echo x > x; git add x; git commit -qm x; git fetch -q; git status", layout="nested"),
     "a nested worktree that was there": Work("cd .worktrees/feat; echo x > x; git add x; git commit -qm x; git merge -q main", layout="nested"),
     "a partial clone that was there": Work("cd part; cat README; git log -p --stat > /dev/null; git fetch -q",
-                                           before=_PARTIAL + "git clone -q --filter=blob:none --no-checkout file://$H/victim part; git -C part checkout -q HEAD README; mv ../victim ../store"),
+                                           before="git clone -q ../victim other; git -C other config uploadpack.allowFilter true; git clone -q"
+                                                  " --filter=blob:none --no-checkout file://$W/other part; git -C part checkout -q HEAD README"),
     # submodules and worktrees of the project
     "work in a submodule": Work("cd lib; git checkout -q -b b; echo x > x; git add x; git commit -qm x; cd ..; git add lib; git commit -qm lib; git submodule status; git submodule update", layout="submodule"),
     "a submodule in a submodule": Work("git submodule update -q --init --recursive; git -C lib/inner commit -q --allow-empty -m x; git submodule foreach -q --recursive git status",
@@ -152,7 +152,7 @@ for git in $(find . -name .git -prune -print -o -name '?*.git' -prune | sort) $(
      echo "-- files"; find "$d" -path "$d/objects" -prune -o -path "$d/modules" -prune -o -type f -print | sort |
         sed 's/sharedindex\.[0-9a-f]*/sharedindex/'
      for f in $(find "$d/rebase-merge" "$d/rebase-apply" "$d/sequencer" -type f 2>/dev/null | sort); do
-        echo "-- $f"; cat "$f"; done) 
+        echo "-- $f"; cat "$f"; done)
 done
 echo "== tree"; find . -path '*/.git/*' -prune -o -type f ! -path '*.git/*' ! -name index -exec sha256sum {} + | sort -k 2
 find . -path '*/.git/*' -prune -o -type l -printf '%p -> %l\n' | sort
