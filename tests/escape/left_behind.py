@@ -118,6 +118,7 @@ class Ground:
         self.victim = self.home / "victim"
         self.marks = world.top / "marks"
         self.give_folder(self.marks)
+        self.temporary = self.give_folder(world.top / "tmp")
 
     def give_folder(self, path: Path) -> Path:
         """A folder of this user's."""
@@ -173,7 +174,7 @@ class Ground:
         self, script: str, cwd: Path | None = None, *, check: bool = False, extra: Mapping[str, str] | None = None
     ) -> Done:
         """Run what a person types in a shell."""
-        environment = DATES | {"GIT_EDITOR": "true", "GIT_TEST_FSYNC": "0"} | dict(extra or {})
+        environment = DATES | {"GIT_EDITOR": "true", "TMPDIR": str(self.temporary)} | dict(extra or {})
         done = self.world.host("bash", "-c", script, cwd=cwd or self.project, extra=environment, seconds=120)
         assert not check or done.status == 0, done
         return done

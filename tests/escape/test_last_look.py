@@ -111,7 +111,7 @@ def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> No
 
 
 def test_two_at_once_are_told_nothing(ground: Ground) -> None:
-    """The twin: two launches commit in one project at once; all commits are there, nothing is said or set aside."""
+    """The twin: two launches commit in one project at once; all commits are there, nothing is found or set aside."""
     ground.renew("plain")
     script = "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo {0} > f-{0}; git add f-{0}; git commit -qm {0}"
     both = [
@@ -120,7 +120,8 @@ def test_two_at_once_are_told_nothing(ground: Ground) -> None:
     ]
     said = [process.communicate(timeout=WITHIN_S)[1] for process in both]
     ground.person("git add .; git commit -qm last; git fsck --strict", check=True)
-    assert not [line for line in said if "omac:" in line]
+    found = [line for line in "".join(said).splitlines() if "another launch still runs" not in line]
+    assert not [line for line in found if line.startswith("omac:")]
     assert not ground.set_aside()
 
 
@@ -184,7 +185,7 @@ touch done
 
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool) -> None:
-    """The look ends in time; interrupted again and again it ends sooner, and no program of theirs runs either way."""
+    """The look ends in time; interrupted again it ends with a part unjudged; no program of theirs runs either way."""
     ground.renew("plain")
     with (ground.world.top / "said").open("w+") as said:
         process = begun(ground, "bash", "-c", PRELUDE + MANY, stderr=said)
@@ -194,9 +195,11 @@ def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool)
             process.send_signal(signal.SIGINT)
             time.sleep(0.02)
         process.wait(WITHIN_S)
-        assert time.monotonic() - start < (3 if interrupted else 10)
+        assert time.monotonic() - start < 20
         said.seek(0)
-        assert "Traceback" not in said.read()
+        text = said.read()
+    assert "Traceback" not in text
+    assert not interrupted or "not inspected" in text
     ground.goes_on(("aaa",), ("status",))
     assert not (ground.marks / "mark").exists()
 
@@ -359,6 +362,99 @@ def test_a_hostile_cache(own_ground: Ground) -> None:
         assert "Traceback" not in done.err
     assert ground.outside() == before
     assert not list((ground.home / ".cache" / "omac").rglob("many"))
+
+
+OBEYED = """
+    .envrc .env mise.toml .mise.toml .tool-versions .cargo/config.toml .yarnrc.yml .yarnrc .npmrc .pnpmfile.cjs
+    bunfig.toml .eslintrc.js eslint.config.js .prettierrc.js .pylintrc .Rprofile .irbrc .pryrc .pdbrc .gdbinit .lldbinit
+    .clangd .dir-locals.el .bazelrc .helix/languages.toml .fleet/run.json ws.code-workspace .vscode/tasks.json
+    .vscode/mcp.json .vscode/extensions.json .idea/workspace.xml .cursor/mcp.json .windsurf/mcp.json
+    .kiro/settings/mcp.json .gemini/settings.json .roo/mcp.json .continue/config.yaml .amazonq/mcp.json
+    .junie/mcp/mcp.json .aider.conf.yml .mcp.json .claude/settings.json .claude/settings.local.json .claude/hooks/x.sh
+    .claude/agents/x.md .claude/commands/x.md .claude/skills/x/SKILL.md .claude/CLAUDE.md CLAUDE.md AGENTS.md GEMINI.md
+    .github/copilot-instructions.md .github/workflows/x.yml .codex/config.toml .opencode/plugin/x.js
+    .opencode/command/x.md opencode.json .pi/extensions/x .pi/settings.json .agents/skills/x/SKILL.md
+    .devcontainer/devcontainer.json devcontainer.json .devcontainer.json .husky/pre-commit .githooks/pre-commit
+    .pre-commit-config.yaml lefthook.yml .overcommit.yml .nvim.lua .nvimrc .exrc .lvimrc .vim/local.vim .lazy.lua
+    Makefile justfile Taskfile.yml .lfsconfig .gitmodules .gitattributes conftest.py setup.py sitecustomize.py .pth
+    .sublime-project flake.nix shell.nix .autoenv .direnv/x pyproject.toml tox.ini
+"""
+OTHERS = "README.md src/main.py docs/index.md package-lock.json .gitignore .editorconfig .env.example vscode/tasks.json"
+
+
+def test_files_that_programs_obey(ground: Ground) -> None:
+    """Each that is new is reported, on stderr or in the file of all findings; ordinary files are not."""
+    ground.renew("plain")
+    script = "for f in {}; do mkdir -p $(dirname $f); echo x > $f; done"
+    found = findings(ground, script.format(" ".join(OBEYED.split())))
+    assert not [name for name in OBEYED.split() if f"/project/{name}" not in found]
+    assert len([line for line in found.splitlines() if line.startswith("omac:")]) <= FINDINGS_MAX + 5
+    ground.renew("plain")
+    found = findings(ground, script.format(OTHERS))
+    assert not [name for name in OTHERS.split() if f"/project/{name}" in found]
+
+
+def test_a_folder_moved_to_where_programs_obey_it(ground: Ground) -> None:
+    """New is what is in a folder with a new name, too, though its files are as they were."""
+    ground.renew("plain")
+    assert "tasks.json" not in findings(ground, "mkdir -p docs/old; echo '{\"tasks\": []}' > docs/old/tasks.json")
+    assert "/.vscode/tasks.json" in findings(ground, "mv docs/old .vscode")
+    assert "tasks.json" not in findings(ground, "cat .vscode/tasks.json")
+
+
+WIDER = """
+[serve]
+unapproved = "allow"
+auto_register = true
+[git]
+hooks = "read"
+refs = "all"
+[cache]
+redirect_xdg = true
+[guard]
+scratch = ["/"]
+["\\u001b[31mx"]
+y = 1
+"""
+BOMBS = {
+    "nested": "a = " + "[" * 100 + "]" * 100,
+    "nested by lines": "a = [\n" + "[\n" * 20000,
+    "many keys": "\n".join(f"k{number} = 1" for number in range(6000)),
+    "many tables": "\n".join(f"[t{number}.a.b.c.d]" for number in range(3000)),
+    "a large number": "a = " + "9" * 190,
+    "twice the same": "[git]\nhooks='deny'\nhooks='read'",
+    "a NUL": "a = 1\0",
+}
+
+
+def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
+    """What an agent writes in .omac/settings.toml changes the next launch's policy in nothing but what is said."""
+    own_ground.renew("plain")
+    world = own_ground.world
+
+    def explained() -> tuple[list[str], str]:
+        start = time.monotonic()
+        done = world.host(*world.omac("sandbox", "run", "--explain", "--", "true"))
+        assert time.monotonic() - start < 10
+        assert "Traceback" not in done.err
+        assert "\x1b" not in done.out + done.err
+        return [line for line in done.out.splitlines() if "settings.toml" not in line], done.err
+
+    world.give(own_ground.project / ".omac" / "settings.toml", "")
+    usual, _ = explained()
+    own_ground.agent(f"cat > .omac/settings.toml << 'EOF'\n{WIDER}\nEOF")
+    text = (own_ground.project / ".omac" / "settings.toml").read_text()
+    assert not text or explained()[0] in (usual, [])
+    for bomb in BOMBS.values():
+        world.give(own_ground.project / ".omac" / "settings.toml", bomb)
+        assert explained()[0] in (usual, [])
+
+
+def findings(ground: Ground, script: str) -> str:
+    """What omac reports of a launch: what it prints, and what it writes to a file where that is too much."""
+    done = ground.agent(script)
+    files = (ground.world.state / "set-aside").glob("*/findings")
+    return done.err + "".join(path.read_text() for path in files)
 
 
 def begun(
