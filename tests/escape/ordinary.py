@@ -140,6 +140,16 @@ WORK = {
     "a server's socket and a FIFO": Work("python3 -Ic 'import socket; socket.socket(1).bind(\"dev.sock\")'; mkfifo pipe; git status"),
 }  # fmt: skip
 
+_LINKED = (
+    "edit and commit", "amend", "a branch with slashes", "a detached HEAD", "branches forced and deleted",
+    "reset and reflog", "staged in parts", "patches that do not apply, left open", "stash and pop", "a stash left",
+    "a bisect left open", "notes", "tags", "a merge with a conflict, left open", "a cherry-pick with a conflict, left open",
+    "a revert with a conflict, left open", "a rebase with a conflict, left open", "a rebase stopped to edit, left open",
+    "a rebase of merges, left open", "a rebase with a command of the person's, left to the person", "gc", "packed refs",
+    "a split index", "a nested clone with work in it", "a repository of SHA-256",
+)  # fmt: skip
+WORK |= {f"{name}, in a linked worktree": WORK[name]._replace(layout="linked") for name in _LINKED}
+
 # What there is to see afterwards, for each repository of the project.
 LOOK = r"""
 for git in $(find . -name .git -prune -print -o -name '?*.git' -prune | sort) $(find . -name '?*.git' -type d | sort); do

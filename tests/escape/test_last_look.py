@@ -438,7 +438,7 @@ def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
         assert time.monotonic() - start < 10
         assert "Traceback" not in done.err
         assert "\x1b" not in done.out + done.err
-        return [line for line in done.out.splitlines() if "settings.toml" not in line], done.err
+        return [line for line in done.out.splitlines() if line and "settings.toml" not in line], done.err
 
     world.give(own_ground.project / ".omac" / "settings.toml", "")
     usual, _ = explained()
