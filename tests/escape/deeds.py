@@ -74,8 +74,8 @@ REPOSITORIES = {  # what git takes for a repository, though it does not look lik
         where=("n",),
     ),
     "a nested one where names for what is set aside are all taken": Deed(
-        "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh; cd n; touch .git.omac-disarmed;"
-        " for i in $(seq 1000); do touch .git.omac-disarmed-$i; done",
+        "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh; cd n; touch .git.omac-disarmed"
+        " .git.omac-disarmed-{1..1000}",
         where=("n",),
     ),
     "one whose objects are a link": Deed(

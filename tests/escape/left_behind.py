@@ -38,7 +38,7 @@ HOST = {
     "gc": "git gc -q",
     "maintenance": "git maintenance run; git maintenance run --task=incremental-repack",
 }
-WITHOUT_UPKEEP = tuple(name for name in HOST if name not in ("gc", "maintenance"))
+OFTEN = ("status", "diff", "rebase", "checkout", "stash", "commit", "fetch", "submodule")
 
 # What every deed begins with. MARK: what the planted program makes; H: the home; W: the project.
 PRELUDE = r"""
@@ -307,6 +307,16 @@ def _nested(ground: Ground) -> None:
     ground.person("git clone -q . dep; git worktree add -q .worktrees/feat -b feat", check=True)
 
 
+def _everything(ground: Ground) -> None:
+    _plain(ground)
+    ground.person(
+        "git init -q sub; git init -q --bare bare; git worktree add -q w; git init -q --bare .git/modules/m;"
+        " mkdir -p .agents/skills/s; printf 'name: s\\nsidecar:\\n  command: [python3, s.py]\\n' >"
+        " .agents/skills/s/omac.yaml; printf -- '---\\nname: s\\ndescription: d\\n---\\n' > .agents/skills/s/SKILL.md",
+        check=True,
+    )
+
+
 LAYOUTS: dict[str, Callable[[Ground], None]] = {
     "plain": _plain,
     "linked": _linked,
@@ -315,4 +325,5 @@ LAYOUTS: dict[str, Callable[[Ground], None]] = {
     "clone": _clone,
     "folder of a harness in git": _helper_in_git,
     "nested": _nested,
+    "everything": _everything,
 }

@@ -172,7 +172,7 @@ MANY = (
     + """python3 -I -c '
 import os
 text = ("[core]\\n" + "\\tabbrev = 7\\n" * 1600)[:19900]
-for number in range(600):
+for number in range(300):
     git = f"z/{number}/.git"
     os.makedirs(git + "/objects"); os.mkdir(git + "/refs")
     with open(git + "/HEAD", "w") as file: file.write("ref: refs/heads/main\\n")
@@ -309,18 +309,12 @@ def test_odd_files(ground: Ground, kind: str) -> None:
     """Wherever omac reads, an odd file costs neither time nor memory, and no trace of a program is shown."""
     is_own = ground.world.uid == os.geteuid()  # another has no copy of what reads settings
     for places in PLACES:
-        ground.renew("plain")
-        prepare = (
-            "git init -q sub; git init -q --bare bare; git worktree add -q w; git init -q --bare .git/modules/m;"
-            " mkdir -p .agents/skills/s; printf 'name: s\\nsidecar:\\n  command: [python3, s.py]\\n' >"
-            " .agents/skills/s/omac.yaml; printf -- '---\\nname: s\\ndescription: d\\n---\\n' >"
-            " .agents/skills/s/SKILL.md"
-        )
+        ground.renew("everything")
         names = " ".join(place for place in places if is_own or not place.startswith(".omac"))
         put = f'for p in {names}; do rm -rf "$p"; mkdir -p "$(dirname "$p")"; {ODD[kind]}; done'
-        ground.person(f"{prepare}; {put}", extra=ground.told("mark"))
+        ground.person(put, extra=ground.told("mark"))
         commands = [("sandbox", "run", "--", "true")]
-        if is_own:
+        if is_own and ".agents" in put:
             commands.append(("list", "--workdir", str(ground.project)))
         for words in commands:
             start = time.monotonic()

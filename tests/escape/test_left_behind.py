@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from escape.deeds import DEEDS, SETTINGS
-from escape.left_behind import WITHOUT_UPKEEP, Ground, ground_of, judged
+from escape.left_behind import OFTEN, Ground, ground_of, judged
 from real_sandbox import FEWER_USERS
 
 
@@ -48,7 +48,7 @@ def test_settings_of_nested_repositories(ground: Ground, guarded: bool) -> None:
     for mark in ground.marks.iterdir():
         mark.unlink()  # what ran while it was planted
     where = [f"n/{_plain(name)}" for name in SETTINGS]
-    shown = ground.goes_on(where, WITHOUT_UPKEEP).out
+    shown = ground.goes_on(where, OFTEN).out
     obeyed = {name for name in SETTINGS if (ground.marks / _plain(name)).exists()}
     if ground.outside() != before:
         obeyed.add("core.worktree")
