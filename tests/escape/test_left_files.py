@@ -1,0 +1,194 @@
+"""Files that an agent leaves for omac itself, or for other programs of the host, to read."""
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from escape.left_behind import FINDINGS_MAX, WITHIN_S, Ground, ground_of
+from real_sandbox import FEWER_USERS, SYSTEM_PYTHON
+
+
+@pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """A person's home, made as new for each test."""
+    with ground_of(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def own_ground() -> Iterator[Ground]:
+    """One of the user who runs the tests: another has no copy of what `omac status` and its like need."""
+    with ground_of(os.geteuid()) as made:
+        yield made
+
+
+PLACES = (
+    (".git",), (".git/config",), (".git/HEAD",), (".git/objects",), (".git/refs",), (".git/commondir",),
+    (".git/config.worktree", ".git/packed-refs", ".git/index", ".git/logs/HEAD", ".git/hooks/pre-commit",
+     ".git/info/attributes", ".git/objects/info/alternates", ".git/rebase-merge", ".git/sequencer/todo",
+     ".git/MERGE_RR", ".git/refs/heads/x", "sub/.git/config", "bare/config", ".claude/settings.json",
+     ".opencode/skills/s/omac.yaml", ".gitmodules", ".gitattributes", ".agents/skills", ".omac/settings.toml"),
+    (".git/hooks", ".git/worktrees", ".git/modules", ".git/refs/replace", ".git/rebase-merge/git-rebase-todo",
+     ".git/sequencer", "sub/.git/HEAD", "bare/HEAD", ".agents/skills/s", ".omac", ".claude"),
+    (".git/worktrees/w/gitdir", ".git/modules/m/HEAD", "sub/.git", "bare/objects", ".agents"),
+    (".git/worktrees/w/commondir", ".git/modules/m/config", ".agents/skills/s/omac.yaml"),
+)  # fmt: skip
+ODD = {
+    "a FIFO": 'mkfifo "$p"',
+    "a folder": 'mkdir "$p"; touch "$p/x"',
+    "a link to itself": 'ln -s "$(basename "$p")" "$p"',
+    "a link to a FIFO": 'mkfifo "$p.f"; ln -s "$(basename "$p.f")" "$p"',
+    "a socket": 'cd "$(dirname "$p")"; python3 -Ic "import socket, sys; socket.socket(1).bind(sys.argv[1])"'
+    ' "$(basename "$p")"; cd "$W"',
+    "a file of 200 GB": 'truncate -s 200G "$p"',
+    "a link to a device": 'ln -s /dev/zero "$p"',
+    "a long file": 'yes "gitdir: ../x" | head -400000 > "$p"',
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_files(ground: Ground, kind: str) -> None:
+    """Wherever omac reads, an odd file costs neither time nor memory, and no trace of a program is shown."""
+    is_own = ground.world.uid == os.geteuid()  # another has no copy of what reads settings
+    for places in PLACES:
+        ground.renew("everything")
+        names = " ".join(place for place in places if is_own or not place.startswith(".omac"))
+        put = f'for p in {names}; do rm -rf "$p"; mkdir -p "$(dirname "$p")"; {ODD[kind]}; done'
+        ground.person(put, extra=ground.told("mark"))
+        commands = [("sandbox", "run", "--", "true")]
+        if is_own and ".agents" in put:
+            commands.append(("list", "--workdir", str(ground.project)))
+        for words in commands:
+            start = time.monotonic()
+            done = ground.world.host(*ground.world.omac(*words), seconds=WITHIN_S)
+            assert time.monotonic() - start < 10, (places, words)
+            assert done.status in (0, 1, 2, 3, 4, 5, 7, 9), (places, words, done)
+            assert "Traceback" not in done.err, (places, words, done)
+            assert not [sign for sign in done.out + done.err if ord(sign) < 32 and sign not in "\n\t"], done
+
+
+HOSTILE_CACHE = """\
+import os
+home, cache = os.path.expanduser("~"), os.environ["OMAC_CACHE_DIR"]
+os.chdir(cache)
+os.symlink(home + "/victim", "link"); os.symlink("/etc/passwd", "file"); os.mkfifo("fifo")
+os.mkdir("locked"); open("locked/x", "w").close(); os.chmod("locked", 0)
+os.mkdir("esc\\x1b[31m\\n"); os.mkdir("many"); os.mkdir("deep")
+for number in range(3000): os.close(os.open(f"many/{number}", os.O_CREAT))
+os.chdir("deep")
+for level in range(3000):
+    os.mkdir("d" * 60); os.chdir("d" * 60)
+os.symlink(home + "/victim", "link")
+os.chdir(cache); os.chmod(".", 0)
+"""
+
+
+def test_a_hostile_cache(own_ground: Ground) -> None:
+    """A tool cache full of traps can be listed, used again and cleared; nothing that it leads to is removed."""
+    ground = own_ground
+    ground.renew("plain")
+    before = ground.outside()
+    world = ground.world
+    assert world.run(SYSTEM_PYTHON, "-I", "-c", HOSTILE_CACHE).status == 0
+    again = ("sandbox", "run", "--", "true")
+    for words in (("cache", "list"), again, ("cache", "clear", "--workdir", str(world.workdir)), ("cache", "list")):
+        done = world.host(*world.omac(*words))
+        assert done.status == 0, (words, done)
+        assert "\x1b" not in done.out + done.err
+        assert "Traceback" not in done.err
+    assert ground.outside() == before
+    assert not list((ground.home / ".cache" / "omac").rglob("many"))
+
+
+OBEYED = """
+    .envrc .env mise.toml .mise.toml .tool-versions .cargo/config.toml .yarnrc.yml .yarnrc .npmrc .pnpmfile.cjs
+    bunfig.toml .eslintrc.js eslint.config.js .prettierrc.js .pylintrc .Rprofile .irbrc .pryrc .pdbrc .gdbinit .lldbinit
+    .clangd .dir-locals.el .bazelrc .helix/languages.toml .fleet/run.json ws.code-workspace .vscode/tasks.json
+    .vscode/mcp.json .vscode/extensions.json .idea/workspace.xml .cursor/mcp.json .windsurf/mcp.json
+    .kiro/settings/mcp.json .gemini/settings.json .roo/mcp.json .continue/config.yaml .amazonq/mcp.json
+    .junie/mcp/mcp.json .aider.conf.yml .mcp.json .claude/settings.json .claude/settings.local.json .claude/hooks/x.sh
+    .claude/agents/x.md .claude/commands/x.md .claude/skills/x/SKILL.md .claude/CLAUDE.md CLAUDE.md AGENTS.md GEMINI.md
+    .github/copilot-instructions.md .github/workflows/x.yml .codex/config.toml .opencode/plugin/x.js
+    .opencode/command/x.md opencode.json .pi/extensions/x .pi/settings.json .agents/skills/x/SKILL.md
+    .devcontainer/devcontainer.json devcontainer.json .devcontainer.json .husky/pre-commit .githooks/pre-commit
+    .pre-commit-config.yaml lefthook.yml .overcommit.yml .nvim.lua .nvimrc .exrc .lvimrc .vim/local.vim .lazy.lua
+    Makefile justfile Taskfile.yml .lfsconfig .gitmodules .gitattributes conftest.py setup.py sitecustomize.py .pth
+    .sublime-project flake.nix shell.nix .autoenv .direnv/x pyproject.toml tox.ini
+"""
+OTHERS = "README.md src/main.py docs/index.md package-lock.json .gitignore .editorconfig .env.example vscode/tasks.json"
+
+
+def test_files_that_programs_obey(ground: Ground) -> None:
+    """Each that is new is reported, on stderr or in the file of all findings; ordinary files are not."""
+    ground.renew("plain")
+    script = "for f in {}; do mkdir -p $(dirname $f); echo x > $f; done"
+    found = findings(ground, script.format(" ".join(OBEYED.split())))
+    assert not [name for name in OBEYED.split() if f"/project/{name}" not in found]
+    assert len([line for line in found.splitlines() if line.startswith("omac:")]) <= FINDINGS_MAX + 5
+    ground.renew("plain")
+    found = findings(ground, script.format(OTHERS))
+    assert not [name for name in OTHERS.split() if f"/project/{name}" in found]
+
+
+def test_a_folder_moved_to_where_programs_obey_it(ground: Ground) -> None:
+    """New is what is in a folder with a new name, too, though its files are as they were."""
+    ground.renew("plain")
+    assert "tasks.json" not in findings(ground, "mkdir -p docs/old; echo '{\"tasks\": []}' > docs/old/tasks.json")
+    assert "/.vscode/tasks.json" in findings(ground, "mv docs/old .vscode")
+    assert "tasks.json" not in findings(ground, "cat .vscode/tasks.json")
+
+
+WIDER = """
+[serve]
+unapproved = "allow"
+auto_register = true
+[git]
+hooks = "read"
+refs = "all"
+[cache]
+redirect_xdg = true
+[guard]
+scratch = ["/"]
+["\\u001b[31mx"]
+y = 1
+"""
+BOMBS = {
+    "nested": "a = " + "[" * 100 + "]" * 100,
+    "nested by lines": "a = [\n" + "[\n" * 20000,
+    "many keys": "\n".join(f"k{number} = 1" for number in range(6000)),
+    "many tables": "\n".join(f"[t{number}.a.b.c.d]" for number in range(3000)),
+    "a large number": "a = " + "9" * 190,
+    "twice the same": "[git]\nhooks='deny'\nhooks='read'",
+    "a NUL": "a = 1\0",
+}
+
+
+def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
+    """What an agent writes in .omac/settings.toml changes the next launch's policy in nothing but what is said."""
+    own_ground.renew("plain")
+    world = own_ground.world
+
+    def explained() -> tuple[list[str], str]:
+        start = time.monotonic()
+        done = world.host(*world.omac("sandbox", "run", "--explain", "--", "true"))
+        assert time.monotonic() - start < 10
+        assert "Traceback" not in done.err
+        assert "\x1b" not in done.out + done.err
+        return [line for line in done.out.splitlines() if line and "settings.toml" not in line], done.err
+
+    world.give(own_ground.project / ".omac" / "settings.toml", "")
+    usual, _ = explained()
+    own_ground.agent(f"cat > .omac/settings.toml << 'EOF'\n{WIDER}\nEOF")
+    text = (own_ground.project / ".omac" / "settings.toml").read_text()
+    assert not text or explained()[0] in (usual, [])
+    for bomb in BOMBS.values():
+        world.give(own_ground.project / ".omac" / "settings.toml", bomb)
+        assert explained()[0] in (usual, [])
+
+
+def findings(ground: Ground, script: str) -> str:
+    """What omac reports of a launch: what it prints, and what it writes to a file where that is too much."""
+    done = ground.agent(script)
+    files = (ground.world.state / "set-aside").glob("*/findings")
+    return done.err + "".join(path.read_text() for path in files)
