@@ -40,14 +40,15 @@ if kind == "folder":  # x becomes a link when it has been listed
     steps = [lambda: (os.rename("x", "x.old"), os.symlink(target, "x"))]
 else:  # n/.git becomes a link when it is looked at
     try:
-        for name in ("objects", "refs/heads", *(f"pad/{number}" for number in range(2000))): os.makedirs(f"n/.git/{name}")
+        for name in ("objects", "refs/heads"): os.makedirs(f"n/.git/{name}")
+        for number in range(2000): os.makedirs(f"n/.git/pad/{number}")
         with open("n/.git/HEAD", "w") as file: file.write("ref: refs/heads/main\\n")
         with open("n/.git/config", "w") as file: file.write(content.encode().decode("unicode_escape"))
     except OSError: pass  # some of it has been set aside already
     seen = wait_for("n/.git/pad", 0x10 | 0x20)
     before, steps = (lambda: None), [lambda: (os.rename("n/.git", "n/.git2"), os.symlink(target, "n/.git"))]
 open("ready", "w").close()
-while not os.path.exists("go"): time.sleep(0.01)
+while not os.path.exists("go") and not ended(): time.sleep(0.01)
 before()
 while seen(): pass
 open("armed", "w").close()
@@ -66,7 +67,7 @@ with open("n/.git/config", "w") as file:
     file.write("[core]\\n\\trepositoryformatversion = 0\\n\\thooksPath = d/empty\\n")
     file.write("[include]\\n\\tpath = ../d/__init__.py\\n\\tpath = ../d/py.typed\\n")
 open("ready", "w").close()
-while not os.path.exists("go"): time.sleep(0.01)
+while not os.path.exists("go") and not os.path.exists("ended"): time.sleep(0.01)
 os.rename("n/d", "n/d2"); os.symlink(sys.argv[2], "n/d")
 open("armed", "w").close()
 while not os.path.exists("ended"): time.sleep(0.01)
