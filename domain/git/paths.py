@@ -12,7 +12,7 @@ import re
 # macOS leaves these code points out when it compares names.
 _IGNORED_BY_HFS = rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf"
 _SUSPECT = rb"^/|/$|//|(?:^|[/\\])(?:\.|[gG][iI])|\xe2\x80|\xe2\x81|\xef\xbb\xbf|^$"
-_GIT_ON_WINDOWS = rb"(?s)(?:\.git|git~[0-9]+)[ .]*(?::.*)?"
+_GIT_ON_WINDOWS = rb"(?s)(?:\.git|git~1)[ .]*(?::.*)?"
 _MODULES_ON_WINDOWS = rb"(?s)(?:\.gitmodules|gitmod~[1-4]|gi7eba~[0-9])[ .]*(?::.*)?"
 
 
