@@ -67,6 +67,8 @@ class Inspecting:
         from omac.adapters.linux.background import Background
 
         for record in self._records:
+            for copy in record.copies:
+                copy.note()
             baseline = look.note(record.projects, record.folders, record.began_ns, record.kept)
             self._pending.complete(record, baseline)
             self._flushing.append(Background(self._flush_of(record)))
@@ -89,6 +91,14 @@ class Inspecting:
         for record in self._records:
             self._watches.append(Watch(record, Quarantine(self._state, self._name)))
             self._watches[-1].start()
+
+    def ended(self, written: Callable[[str], bytes | None]) -> None:
+        """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
+        for record in self._records:
+            for copy in record.copies:
+                if not copy.place and copy.before is not None:
+                    copy.after = written(copy.path)
+            self._pending.ended(record)
 
     def end(self) -> list[str]:
         """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
@@ -158,7 +168,7 @@ def inspect(
     budget = Budget(look.SECONDS_MAX)
     with _interruptible(budget, say):
         found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept)
-        found += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed)]
+        found += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed, whole.copies)]
     _tell([*before, *found], f"{state}/{FOLDER}/{name}", say)
     return [str(finding) for finding in (*before, *found)]
 

@@ -10,10 +10,11 @@ import os
 
 from omac.adapters.cache import tree
 from omac.adapters.git import identity, layout
+from omac.adapters.git.program import ConfigList
 from omac.adapters.linux import host_programs
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.trail import trail
-from omac.adapters.sandbox import baseline, program, protected
+from omac.adapters.sandbox import baseline, program, protected, replaceable
 from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain import environment as variables
 from omac.domain import places, tool_cache
@@ -43,13 +44,15 @@ PATH_FOLDERS_MAX = 3  # that a warning names
 
 class Plan:
     """Everything that is needed to launch, or to explain. `layouts` are by the folder they were found in; `backend` is
-    what was asked for, or what is used instead; `exposed`: the program can write omac's own files."""
+    what was asked for, or what is used instead; `exposed`: the program can write omac's own files;
+    `config_lists` are git's settings, by folder."""
 
     __slots__ = (
         "argv",
         "backend",
         "cache",
         "choices",
+        "config_lists",
         "enforcement",
         "exposed",
         "harness",
@@ -66,6 +69,7 @@ class Plan:
         self.choices = choices
         self.backend = ""
         self.layouts: dict[str, Layout] = {}
+        self.config_lists: dict[str, ConfigList] = {}
         self.placeholders = Placeholders(state)
         self.search = Search(HiddenNames(env_files=not choices.allow_env_files, patterns=choices.deny_names))
         self.cache: ToolCache | None = None
@@ -92,7 +96,9 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     home = os.path.realpath(home_of(host))
     trees = _trees(asked, home)
     state = os.path.realpath(places.state(host, home))
+    begun = {one: ConfigList(one, host) for one in trees if not _within(one, trees)}  # git works meanwhile
     made = Plan(state, asked.harness, choices_of(asked, host, home, trees))
+    made.config_lists = begun
     if not asked.explain:
         made.placeholders.hold()
     granted = _granted(made.choices, home)
@@ -266,21 +272,30 @@ def _add_git(made: Plan, entries: list[Entry], trees: list[str], kept: list[str]
     warnings: list[str] = []
     asked = layout.GitChoices(made.choices.git_hooks, made.choices.git_refs, "shared")
     for one in trees:
-        within = any(one != other and below(one, other) for other in trees)  # it is looked at from there
-        if one not in made.layouts and not within and os.path.isdir(one):
-            made.layouts[one] = layout.look(one, asked, home, made.search.look(one))
+        if one not in made.layouts and not _within(one, trees) and os.path.isdir(one):
+            made.layouts[one] = layout.look(
+                one, asked, home, made.search.look(one), config_list=made.config_lists.get(one)
+            )
     for one in kept:
-        within = any(one != other and below(one, other) for other in (*kept, *trees))
-        if one not in made.layouts and not within and os.path.isdir(one):
-            made.layouts[one] = layout.look(one, asked, home, is_agents=True)
+        if one not in made.layouts and not _within(one, [*kept, *trees]) and os.path.isdir(one):
+            users = None if os.path.lexists(f"{one}/.git") else next(iter(made.config_lists.values()), None)
+            made.layouts[one] = layout.look(one, asked, home, config_list=users, is_agents=True)
     for one, seen in made.layouts.items():
         for repository in seen.repositories:
             # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.
             if any(one != other and below(repository.common, other) for other in made.layouts):
                 layout.leave_out(seen, repository.common)
-        entries += seen.entries
+        own = {repository.git for other in made.layouts.values() for repository in other.repositories}
+        entries += [entry for entry in seen.entries if entry.access != READ or entry.path not in own]
         warnings += seen.warnings
+    if any(one.copies for one in made.layouts.values()):
+        entries.append(Entry(replaceable.FOLDER, PRIVATE, "git: copies of settings, which git may write"))
     return warnings
+
+
+def _within(one: str, trees: list[str]) -> bool:
+    """Whether a folder lies in another of them, and is looked at from there."""
+    return any(one != other and below(one, other) for other in trees)
 
 
 def _environment(asked: Asked, host: Mapping[str, str], home: str, made: Plan, workdir: str) -> dict[str, str]:

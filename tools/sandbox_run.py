@@ -13,6 +13,7 @@ import os
 import sys
 import time
 
+from omac.adapters.sandbox.replaceable import Replaceable
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.tools.sandbox_inspection import Inspecting, first
@@ -118,6 +119,7 @@ class Launch:
         self._version = 0
         self._spool: Spool | None = None
         self._backend: Backend
+        self._replaceable = Replaceable({})
         self._inspecting: Inspecting
         self._requested = ""
         self._flushing: Background
@@ -167,14 +169,31 @@ class Launch:
                 self._flushing.wait()
                 self._inspecting.begun(pid)
                 limited(pid)
+                self._place_copies(pid)
 
             status = self._backend.run(self._plan, self._meanwhile, built, self._begun)
         finally:
             for folder in held.end() if held else ():
                 _say(f"the cgroup {folder} is still there: something in it has not ended")
+            if self._replaceable.is_placed:
+                self._inspecting.ended(self._written)
+                self._replaceable.close()
             findings = self._inspecting.end()
             self._plan.placeholders.end()
         return status, findings
+
+    def _place_copies(self, pid: int) -> None:
+        """Let git change copies of its settings, in the sandbox of this process."""
+        copies = [copy for layout in self._plan.layouts.values() for copy in layout.copies if not copy.place]
+        self._replaceable = Replaceable({copy.path: copy.before or b"" for copy in copies})
+        if self._backend.name == "bubblewrap" and not self._replaceable.place(pid):
+            _say("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
+
+    def _written(self, path: str) -> bytes | None:
+        """What the sandbox's copy of a file of settings holds."""
+        from omac.adapters.git.pointers import CONFIG_BYTES_MAX
+
+        return self._replaceable.content(path, CONFIG_BYTES_MAX)
 
     def _limited(self) -> Held | None:
         if self._plan.enforcement is None:

@@ -9,11 +9,14 @@ import os
 
 from omac.adapters.git import pointers
 from omac.domain.git import config
+from omac.domain.git.config_list import Setting, parsed
 from omac.domain.refusal import Refusal
 
 INCLUDES_MAX = 64  # files in all
 FILE = "file"
 FOLDER = "folder"
+INCLUDES = ("include.path", "includeif.*.path")
+OF_A_REPOSITORY = ("local", "worktree")
 
 # what git runs by itself, without being asked for that very thing; "*" is any subsection
 COMMANDS = frozenset(
@@ -71,7 +74,7 @@ class Settings:
         for key, value in pairs:
             general = general_key(key)
             self.pairs.append((general, value, folder))
-            if general in ("include.path", "includeif.*.path"):
+            if general in INCLUDES:
                 self.add_leniently(expanded(value, folder, home), home)
 
     def add_leniently(self, path: str, home: str) -> None:
@@ -82,13 +85,43 @@ class Settings:
             self.warnings.append(refusal.message)
 
 
-def users(home: str) -> Settings:
-    """What the machine and the user have set."""
+def users(listing: bytes, workdir: str, home: str) -> Settings:
+    """What git says that the machine, the user and their environment have set, by its `listing` in the workdir.
+
+    Files that it includes under a condition that does not hold there, and files it names that are not there yet, are
+    read too: for a repository below, or later, they may count. Raises Refusal (git-unsafe).
+    """
     settings = Settings()
+    listed = [one for one in _listed(listing, workdir) if one.scope not in OF_A_REPOSITORY]
     own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    for path in ("/etc/gitconfig", f"{own}/git/config", f"{home}/.gitconfig"):
-        settings.add_leniently(path, home)
+    named = [os.environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
+    for path in (*named, f"{own}/git/config", f"{home}/.gitconfig", *(one.file for one in listed)):
+        if path:
+            settings.files[os.path.join(workdir, path)] = None
+    for one in listed:
+        folder = os.path.dirname(os.path.realpath(os.path.join(workdir, one.file))) if one.file else workdir
+        settings.pairs.append((general_key(one.key), one.value, folder))
+        if general_key(one.key) in INCLUDES:
+            settings.add_leniently(expanded(one.value, folder, home), home)
     return settings
+
+
+def of_repository(listing: bytes, workdir: str) -> Settings:
+    """What git says that the repository of the workdir itself has set. Raises Refusal (git-unsafe)."""
+    settings = Settings()
+    for one in _listed(listing, workdir):
+        if one.scope in OF_A_REPOSITORY:
+            file = os.path.join(workdir, one.file)
+            settings.files[file] = None
+            settings.pairs.append((general_key(one.key), one.value, os.path.dirname(file)))
+    return settings
+
+
+def _listed(listing: bytes, workdir: str) -> list[Setting]:
+    try:
+        return parsed(listing)
+    except ValueError as error:
+        raise pointers.unsafe(f"git -C {workdir} config --list: {error}") from None
 
 
 def targets(settings: Settings, root: str, home: str) -> list[tuple[str, str, str]]:

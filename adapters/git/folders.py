@@ -2,9 +2,8 @@
 
 A git folder that can be written as a whole (plain clone, submodule, --separate-git-dir, bare): `config`,
 `config.worktree`, `hooks`, `info/attributes`, `objects/info/alternates`, `refs/replace` and a `commondir` that says "."
-are pinned. So git cannot write its settings there: `branch -m` renames, and then says that it could not. A program of
-the host that replaces such a file while the sandbox runs (`git config` does) takes its pin away with it: the
-inspection at the end compares the settings.
+are pinned; git writes a copy of its settings (`config_copies.py`). A program of the host that replaces such a file
+while the sandbox runs (`git config` does) takes its pin away with it: the inspection at the end compares the settings.
 
 The common folder of a linked worktree is not shown: a private folder stands in its place, with one entry for each thing
 that git needs. Lock files can be made there, nothing made there reaches the host, and no pin can be lost.
@@ -16,6 +15,7 @@ import os
 import stat
 
 from omac.adapters.git import pointers
+from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
 from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below
@@ -41,15 +41,17 @@ class Folders:
         self.whole: list[str] = []  # git folders that can be written as a whole
         self.admins: list[str] = []  # admin folders of linked worktrees
         self.objects: list[str] = []  # folders of objects that can be written
+        self.copies: list[ConfigCopy] = []  # of settings that are pinned
         self.warnings: list[str] = []
 
-    def state(self) -> tuple[list[str], ...]:
+    def state(self) -> tuple[int, ...]:
         """What `restore` takes back to."""
-        return list(self.fence), list(self.whole), list(self.admins), list(self.objects)
+        return tuple(len(kept) for kept in (self.fence, self.whole, self.admins, self.objects, self.copies))
 
-    def restore(self, state: tuple[list[str], ...]) -> None:
+    def restore(self, state: tuple[int, ...]) -> None:
         """Forget what came after `state`."""
-        self.fence, self.whole, self.admins, self.objects = state
+        fence, whole, admins, objects, copies = state
+        del self.fence[fence:], self.whole[whole:], self.admins[admins:], self.objects[objects:], self.copies[copies:]
 
     def whole_folder(self, git: str, *, outside: bool) -> None:
         """A git folder that can be written, its submodules' and its worktrees'. Raises Refusal."""
@@ -61,8 +63,9 @@ class Folders:
         if outside:
             pins.grant(git, "git: the repository of the workdir")
             self.fence.append(git)
-        pins.pin(f"{git}/config", "git: its settings can run programs", made="file")
-        self._config_and_decoy(git)
+        self._settings(f"{git}/config", git, git)
+        self._settings(f"{git}/config.worktree", git, git)
+        pins.pin(f"{git}/commondir", "git: would lead to other settings", made="file", content=DECOY)
         pins.pin(f"{git}/hooks", "git: hooks run on the host", made="folder", access=self._hooks)
         self._hook_links(f"{git}/hooks")
         pins.pin(f"{git}/info/attributes", "git: attributes choose filters", made="file")
@@ -80,9 +83,10 @@ class Folders:
             _require_own_folders(common)
             self._common(common, session, refs=refs)
         if git not in self.admins:
+            pins.entries.pop(git, None)  # as one of several
             pins.grant(git, "git: index, HEAD and log of the worktree")
             self.fence.append(git)
-            self._admin(git)
+            self._admin(git, common)
 
     def _common(self, common: str, session: str, *, refs: bool) -> None:
         pins = self._pins
@@ -107,7 +111,18 @@ class Folders:
             target = f"{session}/{name}"
             pins.put(Entry(f"{common}/{name}", LINK, "git: the session's own copy", target=target))
         self._objects_and_replacements(common, refs=not refs)
-        self._shown(f"{common}/worktrees", READ, "git: which branches other worktrees have")
+        self._other_worktrees(f"{common}/worktrees")
+
+    def _other_worktrees(self, folder: str) -> None:
+        """Worktrees can be added; those that there are stay as they are, which shows what branches they have."""
+        names = _names(folder)
+        if len(names) > ADMINS_MAX:
+            self._shown(folder, READ, "git: which branches other worktrees have")
+            return
+        self._pins.grant(folder, "git: new worktrees")
+        self.fence.append(folder)
+        for name in names:
+            self._shown(f"{folder}/{name}", READ, "git: another worktree's")
 
     def _shown(self, path: str, access: str, reason: str) -> bool:
         """An entry for a file or folder that is there; a link is left out. Whether there is one now."""
@@ -117,12 +132,12 @@ class Folders:
         self._pins.put(Entry(path, access, reason))
         return True
 
-    def _admin(self, admin: str) -> None:
+    def _admin(self, admin: str, common: str) -> None:
         """An admin folder that can be written, but for what makes it one."""
         self.admins.append(admin)
         self._pins.pin(f"{admin}/commondir", "git: names the repository")
         self._pins.pin(f"{admin}/gitdir", "git: names the worktree")
-        self._pins.pin(f"{admin}/config.worktree", "git: its settings can run programs", made="file")
+        self._settings(f"{admin}/config.worktree", admin, common)
         self._modules(f"{admin}/modules", 0)
 
     def _worktrees(self, git: str) -> None:
@@ -130,7 +145,7 @@ class Folders:
         for name in _names(f"{git}/worktrees")[:ADMINS_MAX]:
             admin = f"{git}/worktrees/{name}"
             if is_folder(admin) and admin not in self.admins:
-                self._admin(admin)
+                self._admin(admin, git)
 
     def _modules(self, folder: str, depth: int) -> None:
         """The git folders of submodules: a submodule's name may have slashes, and each may have its own."""
@@ -143,10 +158,10 @@ class Folders:
             elif depth < DEPTH_MAX:
                 self._modules(path, depth + 1)
 
-    def _config_and_decoy(self, git: str) -> None:
-        reason = "git: its settings can run programs"
-        self._pins.pin(f"{git}/config.worktree", reason, made="file")
-        self._pins.pin(f"{git}/commondir", "git: would lead to other settings", made="file", content=DECOY)
+    def _settings(self, path: str, git: str, common: str) -> None:
+        """Pin a file of settings; inside, git writes a copy of it."""
+        self._pins.pin(path, "git: its settings can run programs", made="file")
+        self.copies.append(ConfigCopy(path, git, common))
 
     def _objects_and_replacements(self, git: str, *, refs: bool) -> None:
         pins = self._pins

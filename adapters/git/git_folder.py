@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.git import pointers
 from omac.adapters.git.inspection import DEPTH_MAX, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
@@ -12,6 +13,7 @@ from omac.domain.confinement import below
 from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Place, Rule
+from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +46,13 @@ class GitPlace(Place):
         if not self.worktree or "\0" in path:
             return False
         return below(os.path.realpath(os.path.join(self.worktree, path)), os.path.realpath(self.worktree))
+
+    def is_named_by(self, path: str) -> bool:
+        """As in Place: of a worktree that the host adds meanwhile, its own pointer says so."""
+        try:
+            return not self.holds(path) and pointers.target(os.path.join(self.git, path)) == self.git
+        except (Refusal, ValueError):
+            return False
 
     def is_common(self, path: str) -> bool:
         """As in Place."""
@@ -158,6 +167,8 @@ class GitFolder:
 
     def _admin(self, folder: int, entry: Entry, path: str) -> None:
         """The admin folder of a linked worktree."""
+        if self._only and path in self._inspection.by_themselves:
+            return
         make_listable(entry.name, folder)
         opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
         try:

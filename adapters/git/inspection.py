@@ -163,6 +163,7 @@ class Inspection:
         self.while_running = while_running
         self.kept = kept
         self.is_hurried = False
+        self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0

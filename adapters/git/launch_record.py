@@ -1,12 +1,13 @@
 """What is to be inspected when a launch has ended, and how that is written down.
 
 Of a record's lines the first says what the program will be able to write, the second what was there before it began,
-the third which process the sandbox began with. Each is a Python literal: that is written with nothing loaded, and
-paths need not be UTF-8.
+the third which process the sandbox began with, the fourth what its own copies of settings held at the end. Each is a
+Python literal: that is written with nothing loaded, and paths need not be UTF-8.
 """
 
 from __future__ import annotations
 
+from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.inspection import Baseline
 from omac.adapters.git.layout import Layout, Narrowed
 from omac.adapters.git.refs import Session
@@ -28,7 +29,8 @@ class Record:
     locked, or -1; `is_busy`: somebody inspects for it."""
 
     __slots__ = (
-        "baseline", "began_ns", "descriptor", "fenced", "folders", "init", "is_busy", "kept", "name", "narrowed",
+        "baseline", "began_ns", "copies", "descriptor", "fenced", "folders", "init", "is_busy", "kept", "name",
+        "narrowed",
         "places", "projects", "sessions",
     )  # fmt: skip
 
@@ -42,6 +44,7 @@ class Record:
         self.folders: dict[str, Folder] = {}
         self.sessions: list[Session] = []
         self.narrowed: dict[str, Narrowed] = {}
+        self.copies: list[ConfigCopy] = []
         self.baseline: Baseline | None = None
         self.init = (0, 0, "")
         self.descriptor = -1
@@ -76,11 +79,16 @@ class Record:
         """Return the second line."""
         assert self.baseline is not None
         sessions = [session.state() for session in self.sessions]
-        return _line(sessions=sessions, baseline=_baseline_written(self.baseline))
+        copies = [copy.state() for copy in self.copies]
+        return _line(sessions=sessions, copies=copies, baseline=_baseline_written(self.baseline))
 
     def begun(self) -> bytes:
         """Return the third line."""
         return _line(init=self.init)
+
+    def ended(self) -> bytes:
+        """Return the fourth line."""
+        return _line(written={copy.path: copy.after for copy in self.copies if copy.after != copy.before})
 
 
 def record_of(name: str, layouts: Sequence[Layout], began_ns: int, *, fence: bool) -> Record:
@@ -92,6 +100,7 @@ def record_of(name: str, layouts: Sequence[Layout], began_ns: int, *, fence: boo
     record.projects, record.folders = projects, folders
     record.kept = tuple(layout.workdir for layout in layouts if layout.agents)
     record.sessions = [session for layout in layouts for session in layout.sessions]
+    record.copies = [copy for layout in layouts for copy in layout.copies]
     record.narrowed = {git: narrowed for layout in layouts for git, narrowed in layout.narrowed.items()}
     return record
 
@@ -111,10 +120,15 @@ def parsed(name: str, lines: list[bytes]) -> Record:
     if len(lines) > 1:
         noted = literal_eval(lines[1].decode())
         record.sessions = [Session.of_state(state) for state in noted["sessions"]]
+        record.copies = [ConfigCopy.of_state(state) for state in noted["copies"]]
         record.baseline = _baseline_of(noted["baseline"])
     if len(lines) > 2:
         pid, ticks, boot = literal_eval(lines[2].decode())["init"]
         record.init = (pid, ticks, boot)
+    if len(lines) > 3:
+        written = literal_eval(lines[3].decode())["written"]
+        for copy in record.copies:
+            copy.after = written.get(copy.path, copy.before)
     return record
 
 
@@ -127,6 +141,7 @@ def merged(records: list[Record]) -> Record:
         whole.projects += tuple(path for path in one.projects if path not in whole.projects)
         whole.kept += tuple(path for path in one.kept if path not in whole.kept)
         whole.sessions += one.sessions
+        whole.copies += one.copies
         for path, folder in one.folders.items():
             if path not in whole.folders or not folder.only:
                 whole.folders[path] = folder

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git import configured, pointers, program, refs
+from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
 from omac.adapters.git.tree import ENTRIES_MAX, Found, walk
+from omac.adapters.linux import host_programs
 from omac.domain.confinement import Entry, below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.refusal import Refusal, quoted
@@ -62,6 +64,7 @@ class Layout:
 
     __slots__ = (
         "agents",
+        "copies",
         "entries",
         "fence",
         "folders",
@@ -76,6 +79,7 @@ class Layout:
     def __init__(self, workdir: str) -> None:
         self.workdir = workdir
         self.agents = False
+        self.copies: list[ConfigCopy] = []
         self.entries: tuple[Entry, ...] = ()
         self.fence: tuple[str, ...] = ()
         self.objects: tuple[str, ...] = ()
@@ -87,9 +91,16 @@ class Layout:
 
 
 def look(
-    workdir: str, choices: GitChoices, home: str, found: Found | None = None, *, is_agents: bool = False
+    workdir: str,
+    choices: GitChoices,
+    home: str,
+    found: Found | None = None,
+    *,
+    config_list: program.ConfigList | None = None,
+    is_agents: bool = False,
 ) -> Layout:
-    """The layout of a canonical workdir; `found` is what `tree.walk` finds there, where that is known already.
+    """The layout of a canonical workdir; `found` is what `tree.walk` finds there, where that is known already, and
+    `config_list` has been begun there, or for what is no repository elsewhere.
 
     Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
     """
@@ -99,7 +110,8 @@ def look(
     warnings: list[str] = []
     pins = Pins(workdir)
     folders = Folders(pins, choices.hooks)
-    users = configured.users(home)
+    listing = (config_list or program.ConfigList(workdir, {**os.environ, "HOME": home})).read()
+    users = configured.users(listing, workdir, home)
     warnings += users.warnings
     own = identify(workdir, workdir)
     if own is None:
@@ -107,6 +119,7 @@ def look(
         _pin_configured(folders, users, workdir, home)
     else:
         warnings += _add(layout, folders, own, choices, users, home)
+        _pin_configured(folders, configured.of_repository(listing, workdir), workdir, home)
     found = found or walk(workdir)
     if not found.complete:
         warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
@@ -117,13 +130,13 @@ def look(
             "the others are inspected when it ends"
         )
     for root in nested[:REPOSITORIES_MAX]:
-        before = (dict(pins.entries), folders.state(), list(layout.sessions))
+        before = (dict(pins.entries), folders.state(), list(layout.sessions), list(layout.copies))
         try:
             repository = identify(root, workdir)
             if repository is not None:
                 warnings += _add(layout, folders, repository, choices, users, home)
         except Refusal as refusal:
-            pins.entries, state, layout.sessions = before
+            pins.entries, state, layout.sessions, layout.copies = before
             folders.restore(state)
             warnings.append(f"nothing is granted for {root}: {refusal.message}")
             held = f"{root}/.git" if mode_of(f"{root}/.git") else root
@@ -134,6 +147,7 @@ def look(
     layout.entries = tuple(pins.entries.values())
     layout.fence = tuple(folders.fence)
     layout.objects = tuple(folders.objects)
+    layout.copies += folders.copies
     layout.warnings = (*warnings, *folders.warnings)
     return layout
 
@@ -142,6 +156,7 @@ def leave_out(layout: Layout, common: str) -> None:
     """Nothing is said of what lies in `common`, a shared git folder that another layout grants as a whole."""
     layout.entries = tuple(entry for entry in layout.entries if not below(entry.path, common))
     layout.fence = tuple(path for path in layout.fence if not below(path, common))
+    layout.copies = [copy for copy in layout.copies if not below(copy.path, common)]
     layout.sessions = [session for session in layout.sessions if session.common != common]
     layout.folders = {path: folder for path, folder in layout.folders.items() if not below(path, common)}
 
@@ -156,16 +171,24 @@ def prepare(layout: Layout) -> None:
             raise pointers.unsafe(f"{session.folder} cannot be made: {error.strerror}") from None
 
 
-def bring_home(sessions: Iterable[refs.Session], narrowed: Mapping[str, Narrowed]) -> list[tuple[str, str]]:
-    """After the inspection: do on the host what was done to copies of refs, and set back what was not to be changed.
+def bring_home(
+    sessions: Iterable[refs.Session], narrowed: Mapping[str, Narrowed], copies: Iterable[ConfigCopy] = ()
+) -> list[tuple[str, str]]:
+    """After the inspection: do on the host what was done to copies of settings and refs, and set back what was not to
+    be changed.
 
-    Returns (ref, what was not done or not allowed).
+    Returns (ref or setting, what was not done or not allowed).
     """
     told: list[tuple[str, str]] = []
+    copies = tuple(copies)
+    for copy in copies:
+        copy.collect()  # it goes with the session's folder
     for session in sessions:
         told += [(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
     for git, before in narrowed.items():
         told += [(f"{git}: {ref}", what) for ref, what in refs.set_back(git, before.refs, before.own)]
+    for copy in copies:
+        told += [(f"{copy.path}: {key}", what) for key, what in copy.bring_home()]
     return told
 
 
@@ -201,6 +224,7 @@ def _add(
         if session is None:
             session = refs.session_of(common, git, narrowed=choices.refs == "branch")
             layout.sessions.append(session)
+            layout.copies.append(ConfigCopy(f"{common}/config", git, common, f"{session.folder}/config"))
         folders.linked(git, common, session.folder, refs=session.narrowed)
     else:
         folders.whole_folder(common, outside=not below(common, workdir))
@@ -224,7 +248,13 @@ def _require_format(common: str) -> None:
     try:
         environment = program.environment(os.environ)
         said = subprocess.run(
-            ["git", "--version"], capture_output=True, text=True, timeout=5, check=False, env=environment, cwd="/"
+            [host_programs.find("git") or "git", "--version"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+            env=environment,
+            cwd="/",
         ).stdout
         version = tuple(int(part) for part in said.split()[2].split(".")[:2])
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
@@ -249,7 +279,9 @@ def _inspected(layout: Layout, folders: Folders) -> None:
     for git in folders.whole:
         layout.folders[git] = Folder(WHOLE, roots.get(git, os.path.dirname(git)), git)
     for session in layout.sessions:
-        layout.folders[session.common] = Folder(WHOLE, "", session.common, only=(*SHARED, "objects", "logs", "refs"))
+        layout.folders[session.common] = Folder(
+            WHOLE, "", session.common, only=(*SHARED, "objects", "logs", "refs", "worktrees")
+        )
     for git in folders.admins:
         common = next((one.common for one in layout.repositories if one.git == git), "")
         if common:

@@ -55,7 +55,7 @@ def act(
 
 
 def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
-    known = frozenset(folders)
+    known = inspection.by_themselves = frozenset(folders)
     whole = tuple(f"{path}/" for path, folder in folders.items() if folder.role == WHOLE and not folder.only)
     for path, folder in sorted(folders.items(), key=lambda item: (item[1].role != WHOLE, item[0])):
         if not path.startswith(whole):  # else the walk through that one judges it

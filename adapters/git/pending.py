@@ -76,6 +76,11 @@ class Pending:
         record.init = (pid, birth.start_ticks(pid) or 0, birth.boot_id())
         _write(record.descriptor, record.begun())
 
+    def ended(self, record: Record) -> None:
+        """Add what the program wrote into copies that end with the launch. Raises OSError."""
+        if any(copy.after != copy.before for copy in record.copies):
+            _write(record.descriptor, record.ended())
+
     def end(self, record: Record) -> bool:
         """Do what is due now that a launch has ended; False where that is left to one that lives. Raises Refusal
         (state-unusable)."""

@@ -1,15 +1,109 @@
-"""The git that omac runs on the host."""
+"""The host's git, as its user runs it: where it is, in which environment, and what it says its settings are.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
 
 from __future__ import annotations
 
+import os
+import time
+
+from omac.adapters.git.pointers import unsafe
 from omac.adapters.linux import host_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+LIST_WITHIN_S = 10.0
+LIST_BYTES_MAX = 8 << 20
+_CHUNK_BYTES = 1 << 16
+_LIST = ("config", "--list", "--show-origin", "--show-scope", "-z", "--includes")
+
 
 def environment(host: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a git that omac runs: it, and what it runs, come from no folder that PATH names."""
-    found = {name: value for name, value in host.items() if not name.startswith("GIT_")}
-    return found | {"PATH": host_programs.SEARCHED}
+    """Return the environment for a git that omac runs: the user's settings count, other variables of git's do not; it,
+    and what it runs, come from no folder that PATH names."""
+    kept = {name: value for name, value in host.items() if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")}
+    return kept | {"PATH": host_programs.SEARCHED, "LC_ALL": "C"}
+
+
+def complaint(*words: str, stdin: bytes = b"", seconds: float = 60.0) -> str:
+    """Run git with these words; returns what it complains of, empty where it does not."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [host_programs.find("git") or "git", *words],
+            input=stdin,
+            capture_output=True,
+            env=environment(os.environ),
+            cwd="/",
+            timeout=seconds,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or "git failed"
+
+
+class ConfigList:
+    """`git config --list` in a folder, begun when this is made, and read later: it works meanwhile."""
+
+    __slots__ = ("_folder", "_listing", "_output", "_pid")
+
+    def __init__(self, folder: str, host: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._pid = self._output = -1
+        self._listing = b""
+        git = host_programs.find("git")
+        if not git:
+            return
+        self._output, theirs = os.pipe()
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, theirs, 1),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        try:
+            line = [git, "-C", folder, *_LIST]
+            self._pid = os.posix_spawn(git, line, environment(host), file_actions=actions)
+        finally:
+            os.close(theirs)
+
+    def read(self) -> bytes:
+        """Return what git listed; nothing where no git is installed. Raises Refusal (git-unsafe)."""
+        if self._pid < 0:
+            return self._listing
+        pid, self._pid = self._pid, -1
+        listing = self._read_output()
+        if listing is None:
+            os.kill(pid, 9)
+        _, status = os.waitpid(pid, 0)
+        if listing is None or status:
+            why = "it does not end" if listing is None else complaint("-C", self._folder, *_LIST, seconds=LIST_WITHIN_S)
+            fix = f"git -C {self._folder} config --list --show-origin"
+            raise unsafe(f"git cannot list its settings in {self._folder}: {why[:300]}", fix)
+        self._listing = listing
+        return listing
+
+    def _read_output(self) -> bytes | None:
+        """All that git prints; None where it does not end, or prints too much."""
+        import select
+
+        waiting = select.poll()
+        waiting.register(self._output, select.POLLIN)
+        deadline = time.monotonic() + LIST_WITHIN_S
+        found = b""
+        try:
+            while waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                piece = os.read(self._output, _CHUNK_BYTES)
+                if not piece:
+                    return found
+                found += piece
+                if len(found) > LIST_BYTES_MAX:
+                    break
+            return None
+        finally:
+            os.close(self._output)
+            self._output = -1

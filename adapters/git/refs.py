@@ -22,7 +22,7 @@ import errno
 import os
 import stat
 
-from omac.adapters.git import branches, pointers, program
+from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
 from omac.domain.refusal import Refusal
 
@@ -43,11 +43,11 @@ _HEX = frozenset("0123456789abcdef")
 class Session:
     """The copy for one common folder, in the worktree's admin folder; `own` is its branch, "" when detached.
 
-    `packed` and `config` are the host's files when the copy was made, `base` what refs it had then; `narrowed` is
-    `git.refs = branch`.
+    `packed` is the host's file when the copy was made, `base` what refs it had then; `narrowed` is `git.refs = branch`.
+    A copy of the settings is beside it (`config_copies.py`).
     """
 
-    __slots__ = ("base", "common", "config", "folder", "narrowed", "own", "packed")
+    __slots__ = ("base", "common", "folder", "narrowed", "own", "packed")
 
     def __init__(self, common: str, folder: str, own: str, *, narrowed: bool) -> None:
         self.common = common
@@ -55,7 +55,6 @@ class Session:
         self.narrowed = narrowed
         self.own = own
         self.base: dict[str, str] = {}
-        self.config = b""
         self.packed = b""
 
     def state(self) -> dict[str, object]:
@@ -66,7 +65,6 @@ class Session:
             "own": self.own,
             "narrowed": self.narrowed,
             "base": self.base,
-            "config": self.config,
             "packed": self.packed,
         }
 
@@ -75,7 +73,6 @@ class Session:
         """Return the session that `state` was called on. Raises LookupError."""
         session = cls(state["common"], state["folder"], state["own"], narrowed=state["narrowed"])
         session.base = state["base"]
-        session.config = state["config"]
         session.packed = state["packed"]
         return session
 
@@ -125,8 +122,7 @@ def open_session(session: Session) -> None:
             _write(f"{session.folder}/{name}", target.encode(errors="surrogateescape"))
             session.base.pop(name, None)
     _write(f"{session.folder}/packed-refs", packed)
-    session.config = pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b""
-    _write(f"{session.folder}/config", session.config)
+    _write(f"{session.folder}/config", pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b"")
 
 
 def bring_home(session: Session) -> list[tuple[str, str]]:
@@ -149,7 +145,6 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
         elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
             commands.append((name, _command(name, old, new)))
     told += _applied(session.common, commands)
-    told += branches.bring_home(session.common, session.config, f"{session.folder}/config")
     _remove(session.folder)
     return told
 
@@ -342,23 +337,9 @@ def _cut_off(logs: list[tuple[int, int]]) -> None:
 
 def _git(common: str, commands: list[str]) -> str:
     """`git update-ref --stdin` in a folder whose configuration was pinned; no hook runs. Returns its complaint."""
-    import subprocess
-
-    argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false"]
-    environment = program.environment(os.environ)
-    try:
-        done = subprocess.run(
-            [*argv, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin"],
-            input="".join(command + "\n" for command in commands).encode(errors="surrogateescape"),
-            capture_output=True,
-            env=environment,
-            cwd="/",
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or "git failed"
+    unset = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false")
+    lines = "".join(command + "\n" for command in commands).encode(errors="surrogateescape")
+    return program.complaint(*unset, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin", stdin=lines)
 
 
 def _write(path: str, content: bytes) -> None:

@@ -5,7 +5,9 @@ Rules
 1. Rules only allow. What a ruleset handles is refused wherever no rule allows it, beneath a folder or to a port.
 2. A ruleset that handles the file system forbids every mount. So what goes before bubblewrap handles none of it
    (`confine_network_and_scope`), and what handles it comes after bubblewrap has mounted (`fence`).
-3. What the kernel is too old for is said, never left out in silence.
+3. Under a ruleset that does not handle REFER nothing can be renamed into another folder, as soon as another one handles
+   the file system. So there is only ever one: the fence bounds network and scope too.
+4. What the kernel is too old for is said, never left out in silence.
 
 Sources: the kernel's Documentation/userspace-api/landlock.rst, <linux/landlock.h>.
 """
@@ -77,8 +79,9 @@ def confine_network_and_scope(
     return tuple(missing)
 
 
-def fence(folders: tuple[str, ...]) -> None:
-    """Inside, after bubblewrap has mounted: no symbolic link, FIFO or socket is made below `folders` (canonical).
+def fence(folders: tuple[str, ...], bind_ports: tuple[int, ...] | None = None) -> None:
+    """Inside, after bubblewrap has mounted: no symbolic link, FIFO or socket is made below `folders` (canonical), and
+    what `confine_network_and_scope` bounds is bounded, as far as this kernel can.
 
     They may be made in every other folder that is there now, except directly in one that holds a fenced one (rule 1:
     what is allowed there would be allowed below). Everything else stays as it is. A folder keeps what it was allowed
@@ -91,7 +94,11 @@ def fence(folders: tuple[str, ...]) -> None:
     if known < FENCE_ABI:
         raise OSError(errno.EOPNOTSUPP, _needed(FENCE_ABI, known))
     special = MAKE_SYM | MAKE_FIFO | MAKE_SOCK
-    rules = ruleset(special | REFER, 0, 0, known)
+    network = BIND_TCP if bind_ports is not None and known >= NETWORK_ABI else 0
+    scope = ABSTRACT | SIGNALS if known >= SCOPE_ABI else 0
+    rules = ruleset(special | REFER, network, scope, known)
+    for port in dict.fromkeys((0, *bind_ports)) if network and bind_ports is not None else ():
+        allow_port(rules, port)
     allow_below(rules, "/", REFER)  # else nothing could be renamed into another folder
     for folder in _beside(folders):
         try:

@@ -153,12 +153,17 @@ class Run:
             self.terminal.restore()
         return status
 
+    @property
+    def bind_ports(self) -> tuple[int, ...] | None:
+        """The TCP ports it may listen on; None: none of the host's network is there."""
+        return self.policy.ports if self.policy.network == "host" else None
+
     def _inside(self) -> list[str]:
         """The program, or the stage that becomes it where something must be done inside first."""
         if self.terminal.there or self.policy.fence:
             from omac.adapters.sandbox import stage
 
-            return stage.command(self.argv, self.policy.fence)
+            return stage.command(self.argv, self.policy.fence, self.bind_ports)
         return self.argv
 
     def _target(self) -> int | None:
@@ -236,8 +241,8 @@ def _become(run: Run, line: list[str], streams: Streams, kept: list[int]) -> Non
         else:
             os.setpgid(0, 0)  # signals to omac's group are omac's to pass on
             default()
-        ports = run.policy.ports if run.policy.network == "host" else None
-        landlock.confine_network_and_scope(bind_ports=ports)
+        if not run.policy.fence:  # which does the same, after the mounts
+            landlock.confine_network_and_scope(bind_ports=run.bind_ports)
         for descriptor in kept:
             os.set_inheritable(descriptor, True)
         os.execve(line[0], line, dict(run.policy.environment))  # noqa: S606  # no shell is wanted

@@ -31,23 +31,30 @@ IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 _SOURCE = "import sys; sys.path.append(sys.argv[1]); from omac.adapters.sandbox.stage import main; main(sys.argv[2:])"
 
 
-def command(argv: Sequence[str], fence: tuple[str, ...], *, python: str = sys.executable) -> list[str]:
+def command(
+    argv: Sequence[str],
+    fence: tuple[str, ...],
+    bind_ports: tuple[int, ...] | None = None,
+    *,
+    python: str = sys.executable,
+) -> list[str]:
     """What bubblewrap runs so that in the end `argv` runs, whose first word is the program's path as it is inside.
 
-    `python` and omac's own installation must be readable inside. `fence` is for `landlock.fence`. To be called while
-    signals are as they were when omac began.
+    `python` and omac's own installation must be readable inside. `fence` and `bind_ports` are for `landlock.fence`. To
+    be called while signals are as they were when omac began.
     """
     usual = [str(int(one)) for one in SIGNALS if _signal.getsignal(one) is not _signal.SIG_IGN]
     home = __file__
     for _ in range(4):  # omac/adapters/sandbox/stage.py
         home = os.path.dirname(home)
-    return [python, "-I", "-S", "-c", _SOURCE, home, ",".join(usual), str(len(fence)), *fence, *argv]
+    ports = "any" if bind_ports is None else ",".join(map(str, bind_ports))
+    return [python, "-I", "-S", "-c", _SOURCE, home, ",".join(usual), ports, str(len(fence)), *fence, *argv]
 
 
 def main(arguments: list[str]) -> None:
     """Become the program, or end with CANNOT_RUN or NOT_FOUND and one line that says why."""
-    usual, count = [int(number) for number in arguments[0].split(",") if number], int(arguments[1])
-    fence, argv = arguments[2 : count + 2], arguments[count + 2 :]
+    usual, ports, count = _numbers(arguments[0]), arguments[1], int(arguments[2])
+    fence, argv = arguments[3 : count + 3], arguments[count + 3 :]
     for number in (*usual, *IGNORED_BY_PYTHON):
         _signal.signal(number, _signal.SIG_DFL)
     _take_back_locale()
@@ -55,7 +62,7 @@ def main(arguments: list[str]) -> None:
         from omac.adapters.sandbox.landlock import fence as raise_fence  # only where there is one: it takes 0.5 ms
 
         try:
-            raise_fence(tuple(fence))
+            raise_fence(tuple(fence), None if ports == "any" else tuple(_numbers(ports)))
         except OSError as failure:
             _end(CANNOT_RUN, f"the fence around git's folders could not be set up (Landlock): {failure.strerror}")
     close_descriptors()
@@ -63,6 +70,10 @@ def main(arguments: list[str]) -> None:
         os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
     except OSError as failure:
         _end(*_why(argv[0], failure))
+
+
+def _numbers(listed: str) -> list[int]:
+    return [int(number) for number in listed.split(",") if number]
 
 
 def close_descriptors() -> None:

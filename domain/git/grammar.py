@@ -45,6 +45,10 @@ class Place:
         """Return whether a path that is relative to the worktree stays in it, as git follows it."""
         raise NotImplementedError
 
+    def is_named_by(self, path: str) -> bool:
+        """Return whether the file at a path, which no sandbox can write, names this git folder as its own."""
+        raise NotImplementedError
+
     def is_common(self, path: str) -> bool:
         """Return whether a path leads to the common folder of this admin folder."""
         raise NotImplementedError

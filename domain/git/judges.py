@@ -60,7 +60,7 @@ def commondir(content: bytes, _before: bytes, place: Place) -> str:
 def gitdir(content: bytes, before: bytes, place: Place) -> str:
     """`gitdir` of an admin folder: the worktree's `.git`."""
     path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
-    fine = "\n" not in path and path.endswith("/.git") and place.holds(path)
+    fine = "\n" not in path and path.endswith("/.git") and (place.holds(path) or place.is_named_by(path))
     return "" if fine or content == before else "names a worktree outside the project"
 
 

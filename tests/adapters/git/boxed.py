@@ -110,6 +110,8 @@ def run_inside(
 
 def note(layout: Layout) -> Baseline:
     """What is there before a program begins."""
+    for copy in layout.copies:
+        copy.note()
     return inspections.note((layout.workdir,), layout.folders, time.time_ns())
 
 
@@ -117,7 +119,10 @@ def act(layout: Layout, baseline: Baseline, home: Path) -> list[Finding]:
     """What is done when it has ended; what is set aside is in a folder of the home."""
     quarantine = Quarantine(f"{home}/state", "launch")
     findings = inspections.act((layout.workdir,), layout.folders, baseline, quarantine)
-    return [*findings, *(Finding(place, what) for place, what in bring_home(layout.sessions, layout.narrowed))]
+    return [
+        *findings,
+        *(Finding(place, what) for place, what in bring_home(layout.sessions, layout.narrowed, layout.copies)),
+    ]
 
 
 def make(entry: Entry) -> None:

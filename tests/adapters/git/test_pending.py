@@ -236,6 +236,31 @@ def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
     assert run_inside(workdir, "git status", home=home).findings == []
 
 
+def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> None:
+    """What a launch that has ended wrote into its copies is set on the host by whoever inspects for it."""
+    workdir = layouts.plain(tmp_path, home)
+    layout = look(str(workdir), GitChoices(), str(home))
+    desk = Desk(tmp_path / "state")
+    record = desk.begin(record_of("a", [layout], 7, fence=True))
+    desk.pending.complete(record, note(layout))
+    desk.pending.begun(record, 1 << 22)
+    for copy in record.copies:
+        if copy.path.endswith("/config"):
+            copy.after = (copy.before or b"") + b'[branch "main"]\nrebase = true\n[core]\nfsmonitor = evil\n'
+    desk.pending.ended(record)
+    os.close(record.descriptor)
+    told: list[tuple[str, str]] = []
+
+    def inspect(records: list[Record]) -> None:
+        whole = merged(records)
+        told.extend(bring_home(whole.sessions, whole.narrowed, whole.copies))
+
+    Pending(str(desk.state), inspect).do_due()
+    assert [place for place, _ in told] == [f"{workdir}/.git/config: core.fsmonitor"]
+    assert host("git", "config", "branch.main.rebase", cwd=workdir, home=home) == "true\n"
+    assert "fsmonitor" not in (workdir / ".git/config").read_text()
+
+
 def test_the_earliest_moment_counts(tmp_path: Path, home: Path) -> None:
     """What the first launch left before the second one began is not taken for what was always there."""
     workdir = layouts.plain(tmp_path, home)

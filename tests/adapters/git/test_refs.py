@@ -170,9 +170,9 @@ def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
         "branch.work.merge --evil",
         "branch.work.mergeoptions evil",
         "alias.x !evil",
-        "remote.origin.url evil",
+        "remote.origin.url ext::evil",
         "include.path evil",
-        "extensions.worktreeConfig true",
+        "extensions.partialClone evil",
     ],
 )
 def test_other_settings_stay_inside(setting: str, tmp_path: Path, home: Path) -> None:

@@ -1,0 +1,135 @@
+"""Files that stay as they are on the host, while a program inside can replace them: what it replaces is a copy.
+
+Programs change a settings file by renaming another over it, which fails where the file is a mount (EBUSY, rename(2)).
+git follows a link first, and renames beside what the link leads to. So a symbolic link is mounted on the file that is
+pinned: it can be moved and removed as little as the pin, and leads to a copy in a folder of the sandbox's own. After
+the end the copies are read from that folder, which is held open, and is gone with the launch.
+
+bubblewrap mounts no links, so a child of omac enters the sandbox's namespaces and does it (open_tree(2),
+move_mount(2)). Where the kernel cannot do it (before Linux 5.6), the pins stay without it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+
+from omac.adapters.linux.syscall import call, words
+from omac.adapters.sandbox.identity import RESOLVE_NO_SYMLINKS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FOLDER = "/run/omac/replaceable"  # inside: a private folder, which the policy has where there is such a file
+_NAME = "file"
+_LINK = "link"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_TREE, _MOVE_MOUNT, _OPENAT2 = 428, 429, 437  # on every architecture
+_SETNS = {"x86_64": 308, "aarch64": 268}
+_CLONE_LINK = 1 | os.O_CLOEXEC | 0x100  # OPEN_TREE_CLONE, AT_SYMLINK_NOFOLLOW
+_TO_AND_FROM_DESCRIPTORS = 0x04 | 0x40  # MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH
+_HOW = words(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
+_NS_GET_USERNS = 0xB701
+_NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
+
+
+class Replaceable:
+    """The files of one launch: their content at its beginning, by path."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = dict(files)
+        self._numbers = {path: str(number) for number, path in enumerate(files)}
+        self._folder = -1
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether there are copies."""
+        return self._folder >= 0
+
+    def place(self, init: int) -> bool:
+        """Make the copies, and the links to them, in the sandbox of the process `init`, before anything runs there.
+
+        Returns False where the kernel cannot do it. Raises OSError.
+        """
+        if not self._files:
+            return True
+        self._folder = os.open(f"/proc/{init}/root{FOLDER}", _FOLDER)
+        for path, content in self._files.items():
+            self._copy(self._numbers[path], content)
+        child = os.fork()
+        if not child:
+            _mount_links(init, self._numbers)
+        _, status = os.waitpid(child, 0)
+        failed = os.waitstatus_to_exitcode(status)
+        if failed:
+            self.close()
+            if failed in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
+                return False
+            raise OSError(failed, os.strerror(failed))
+        return True
+
+    def content(self, path: str, bytes_max: int) -> bytes | None:
+        """Return what the copy of a file holds now; None where it is gone, no file, or longer than `bytes_max`."""
+        folder = descriptor = -1
+        try:
+            folder = os.open(self._numbers[path], _FOLDER, dir_fd=self._folder)
+            descriptor = os.open(_NAME, _FILE, dir_fd=folder)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            content = b""
+            while len(content) <= bytes_max and (more := os.read(descriptor, bytes_max + 1 - len(content))):
+                content += more
+            return content if len(content) <= bytes_max else None
+        except OSError:
+            return None
+        finally:
+            for opened in (descriptor, folder):
+                if opened >= 0:
+                    os.close(opened)
+
+    def close(self) -> None:
+        """Let go of the copies."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def _copy(self, number: str, content: bytes) -> None:
+        os.mkdir(number, 0o700, dir_fd=self._folder)
+        folder = os.open(number, _FOLDER, dir_fd=self._folder)
+        try:
+            os.symlink(f"{FOLDER}/{number}/{_NAME}", _LINK, dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(_NAME, flags, 0o644, dir_fd=folder)
+            try:
+                view = memoryview(content)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+            finally:
+                os.close(descriptor)
+        finally:
+            os.close(folder)
+
+
+def _mount_links(init: int, numbers: Mapping[str, str]) -> None:
+    """In a child of omac: enter the namespaces of `init`, and mount. Ends with the number of an error, or 0."""
+    code = errno.EINVAL
+    try:
+        setns = _SETNS[os.uname().machine]
+        root = os.open(f"/proc/{init}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # setns finds another meanwhile
+        mounts = os.open(f"/proc/{init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        users = fcntl.ioctl(mounts, _NS_GET_USERNS)  # whose mounts they are: bubblewrap goes on to another namespace
+        call(setns, users, _NEW_USERS)
+        call(setns, mounts, _NEW_MOUNTS)
+        for path, number in numbers.items():
+            link = call(_OPEN_TREE, root, f"{FOLDER[1:]}/{number}/{_LINK}".encode() + b"\0", _CLONE_LINK)
+            there = call(_OPENAT2, root, os.fsencode(path[1:]) + b"\0", _HOW, len(_HOW))
+            call(_MOVE_MOUNT, link, b"\0", there, b"\0", _TO_AND_FROM_DESCRIPTORS)
+        code = 0
+    except OSError as problem:
+        code = problem.errno or errno.EINVAL
+    finally:
+        os._exit(code & 0xFF)

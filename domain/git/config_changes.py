@@ -1,0 +1,92 @@
+"""Which settings that were made inside are set on the host, when the program has ended.
+
+Rules
+
+1. Only settings of the allowlist (config_allowlist.py): they name no program and no place.
+2. A branch's settings count where the branch is new, or checked out in the worktree; of the latter, `remote` names a
+   remote that the host has. A branch that is gone loses its settings.
+3. What makes the repository one, its format, stays as it is: without it git would not read the rest.
+4. Where a remote of the host's leads, and what is fetched and pushed there, stays as it is. A new remote may be added.
+5. Everything else stays as it is on the host, and is reported.
+"""
+
+from __future__ import annotations
+
+from omac.domain.git.config import parse
+from omac.domain.git.config_allowlist import allowed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+CHANGES_MAX = 200
+STAYS = "was set inside; the host's setting is as it was"
+_LEADS_ELSEWHERE = frozenset(("fetch", "mirror", "push", "pushurl", "url"))
+_FORMAT = ("core.bare", "core.repositoryformatversion", "extensions.")
+_MAY_BE_TURNED_ON = "extensions.worktreeconfig"  # sparse-checkout does
+_NAMES_A_REMOTE = ("checkout.defaultremote", "remote.pushdefault")
+
+
+class Branches:
+    """Branches by their names: `known` at launch, `own` are checked out in the worktree, `now` at the end.
+
+    None: which there are is not known, so any may be one of them.
+    """
+
+    __slots__ = ("known", "now", "own")
+
+    def __init__(self, known: Collection[str] | None, own: Collection[str], now: Collection[str] | None) -> None:
+        self.known = known
+        self.own = own
+        self.now = now
+
+
+class Changes:
+    """`wanted` are (key, its values, none where it is removed) to set on the host, `refused` are (key, why not)."""
+
+    __slots__ = ("refused", "wanted")
+
+    def __init__(self) -> None:
+        self.wanted: list[tuple[str, list[str]]] = []
+        self.refused: list[tuple[str, str]] = []
+
+
+def changes(before: bytes, after: bytes, branches: Branches) -> Changes:
+    """Return what was changed between two configurations. Raises ValueError for one that git could not read."""
+    old, new = _values(before), _values(after)
+    remotes = {key[7:-4] for key in old if key.startswith("remote.") and key.endswith(".url")}
+    found = Changes()
+    changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    for number, key in enumerate(changed):
+        values, then = new.get(key, []), old.get(key, [])
+        if number < CHANGES_MAX and _comes_home(key, values, then, remotes, branches):
+            found.wanted.append((key, values))
+        else:
+            found.refused.append((key, STAYS))
+    return found
+
+
+def _values(content: bytes) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key, value in parse(content.decode(errors="surrogateescape")):
+        if "." not in key:
+            raise ValueError(f"{key!r} stands in no section")
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def _comes_home(key: str, values: list[str], then: list[str], remotes: set[str], branches: Branches) -> bool:
+    section, _, rest = key.partition(".")
+    sub, _, name = rest.rpartition(".")
+    if key.startswith(_FORMAT) and not (key == _MAY_BE_TURNED_ON and values == ["true"]):
+        return False
+    if section == "branch" and sub and not values and branches.now is not None and sub not in branches.now:
+        return True
+    if not all(allowed(key, value) for value in (*values, *then)):
+        return False
+    if section == "branch" and sub and (branches.known is None or sub in branches.known):
+        known = name not in ("remote", "pushremote") or all(value in (".", *remotes) for value in values)
+        return sub in branches.own and known
+    if section == "remote" and sub in remotes and name in _LEADS_ELSEWHERE:
+        return False
+    return key not in _NAMES_A_REMOTE or all(value in remotes for value in values)

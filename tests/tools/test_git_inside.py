@@ -1,0 +1,242 @@
+"""Git commands that write settings, in a real sandbox: they do what they do outside, and no more.
+
+Each script runs twice in the same repository, made anew: outside, and in `omac sandbox run`. Its output, and what the
+host's git finds afterwards, is the same.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from real_sandbox import USERS, Box, Done, box
+
+DATES = {"GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z", "GIT_AUTHOR_DATE": "2026-01-02T03:04:05Z"}
+GIT = ("git", "-c", "protocol.file.allow=always")
+LAYOUTS = ("plain", "linked")
+SCRIPTS = {
+    "rename": "git branch -m renamed; git branch -m other older; git branch -M older other",
+    "rename-and-copy": "git branch -m renamed; git branch -c renamed copy; git branch -d copy",
+    "upstream": "git branch -q -u origin/dev; git switch -q dev; git branch --unset-upstream",
+    "push": "git switch -qc topic; echo 1 > n; git add n; git commit -qm n; git push -q -u up topic; git status -sb",
+    "delete": "git branch x origin/dev; git branch -d x; git branch -D other",
+    "sparse": "git sparse-checkout set d; ls; git sparse-checkout list",
+    "worktree": "git worktree add -q new dev; cd new; echo 1 > n; git add n; git commit -qm n; git worktree list",
+    "worktree-gone": "git worktree add -q -b b new; git worktree move new on; git worktree remove on; git branch -d b",
+    "submodule": """
+        git -c protocol.file.allow=always submodule --quiet add $UP lib; git commit -qm lib; git submodule status
+        git -C lib switch -qc own; git -C lib branch -m owned
+    """,
+    "remote": "git remote add second $UP; git fetch -q second; git switch -q -t -c follow second/dev",
+    "settings": "git config user.name X; git config pull.rebase true; git config alias.st status; git config -l",
+}
+LOOKING = (
+    ("config", "--list", "--local"),
+    ("for-each-ref", "--format=%(refname) %(objecttype) %(upstream)"),
+    ("status", "-sb", "--ignore-submodules=none"),
+    ("ls-files", "-v"),
+    ("worktree", "list"),
+    ("submodule", "status"),
+    ("fsck", "--no-progress"),
+)
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """A user's home and project: as root, and as nobody in particular."""
+    with box(request.param) as made:
+        yield made
+
+
+def git(world: Box, *words: str, cwd: Path) -> str:
+    """Run the host's git; what it prints."""
+    done = world.host(*GIT, *words, cwd=cwd, extra=DATES)
+    assert done.status == 0, done.err
+    return done.out
+
+
+def repository(world: Box, layout: str) -> Path:
+    """A clone whose `up` can be written, made anew at the same path; in it, or beside it, the workdir."""
+    base = world.home / "base"
+    shutil.rmtree(base, ignore_errors=True)
+    seed, clone = base / "seed", base / "clone"
+    world.give(seed / "a", "1\n", 0o644)
+    world.give(seed / "d" / "b", "1\n", 0o644)
+    git(world, "init", "-q", "-b", "main", cwd=seed)
+    git(world, "add", "-A", cwd=seed)
+    git(world, "commit", "-q", "-m", "first", cwd=seed)
+    git(world, "branch", "dev", cwd=seed)
+    git(world, "clone", "-q", "--bare", "seed", "up.git", cwd=base)
+    git(world, "clone", "-q", str(base / "up.git"), "clone", cwd=base)
+    git(world, "remote", "add", "up", str(base / "up.git"), cwd=clone)
+    git(world, "branch", "other", cwd=clone)
+    if layout == "plain":
+        return clone
+    git(world, "worktree", "add", "-q", "-b", "work", str(base / "linked"), cwd=clone)
+    git(world, "branch", "-q", "-u", "origin/main", cwd=base / "linked")
+    return base / "linked"
+
+
+def inside(world: Box, workdir: Path, script: str, *options: str) -> Done:
+    """Run a shell script in the sandbox of a workdir."""
+    up = str(world.home / "base" / "up.git")
+    granted = ["--allow", up, *options]
+    for name, value in {"UP": up, **DATES}.items():
+        granted += ["--env", f"{name}={value}"]
+    return world.run("sh", "-e", "-c", script, options=tuple(granted), workdir=workdir)
+
+
+def seen(world: Box, workdir: Path) -> list[str]:
+    """What the host's git says of a worktree, without the order in which settings stand."""
+    return ["\n".join(sorted(git(world, *words, cwd=workdir).splitlines())) for words in LOOKING]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_as_outside(world: Box, layout: str, name: str) -> None:
+    """Status, output, settings, branches, worktrees and submodules are those of a run without a sandbox."""
+    workdir = repository(world, layout)
+    up = str(world.home / "base" / "up.git")
+    outside = world.host("sh", "-e", "-c", SCRIPTS[name], cwd=workdir, extra={"UP": up, **DATES})
+    assert outside.status == 0, outside.err
+    expected = seen(world, workdir)
+    workdir = repository(world, layout)
+    done = inside(world, workdir, SCRIPTS[name])
+    assert (done.status, done.out) == (0, outside.out), done.err
+    git_said = [line for line in done.err.splitlines() if not line.startswith("omac: ")]
+    assert git_said == outside.err.splitlines()
+    assert seen(world, workdir) == expected
+    assert "could not" not in done.err
+    assert not [path for path in (world.home / "base").rglob("*omac*") if path.name != "omac-refs"]
+
+
+EVIL = {
+    "core.hooksPath": ".hooks",
+    "core.fsmonitor": "touch MARK; false",
+    "core.sshCommand": "touch MARK",
+    "core.pager": "touch MARK",
+    "diff.external": "touch MARK",
+    "filter.x.clean": "touch MARK",
+    "alias.status": "!touch MARK",
+    "include.path": "../evil",
+    "remote.origin.url": "/elsewhere",
+    "remote.origin.pushurl": "/elsewhere",
+    "remote.pushDefault": "elsewhere",
+    "branch.main.remote": "/elsewhere",
+    "branch.other.merge": "refs/heads/dev",
+    "extensions.partialClone": "origin",
+    "remote.new.url": "ext::touch MARK",
+    "remote.new.vcs": "evil",
+    "credential.helper": "!touch MARK",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_does_not_come_home(world: Box, layout: str) -> None:
+    """Settings that run something, lead elsewhere or are another branch's stay as they are, and each is named."""
+    workdir = repository(world, layout)
+    before = git(world, "config", "--list", "--local", cwd=workdir)
+    lines = [f"git config --replace-all {key} '{value}'" for key, value in EVIL.items()]
+    done = inside(world, workdir, "; ".join(lines))
+    assert done.status == 0, done.err
+    assert git(world, "config", "--list", "--local", cwd=workdir) == before
+    for key in EVIL:
+        section, _, rest = key.partition(".")
+        named = f"{section.lower()}.{rest}" if section in ("branch", "remote") else key.lower()
+        assert f": {named.lower()}: was set inside" in done.err.lower(), key
+
+
+@contextmanager
+def waiting(world: Box, workdir: Path, script: str) -> Iterator[list[str]]:
+    """Run a script in the sandbox up to its end, and hold the sandbox; its stderr is there when it has ended."""
+    line = world.omac("sandbox", "run", "--workdir", str(workdir), "--", "sh", "-c", f"{script}; echo ready; cat")
+    said: list[str] = []
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=world.environment, cwd=workdir,
+        user=world.uid or None, group=world.uid or None, text=True,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        for output in iter(running.stdout.readline, "ready\n"):
+            assert output, running.communicate()
+        yield said
+        said += running.communicate(timeout=30)[1].splitlines()
+    assert running.returncode == 0, said
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_host_does_not_see_it_meanwhile(world: Box, layout: str) -> None:
+    """While the program runs the host's settings stay as they were, and the program cannot take the pin away."""
+    workdir = repository(world, layout)
+    config = world.home / "base" / "clone" / ".git" / "config"
+    before = config.read_bytes()
+    away = f"rm -f {config}; mv {config} x; ln -sf /etc/passwd {config}; mkdir x; mv {config.parent} x"
+    script = f"git config user.name X; {away if layout == 'plain' else ':'}; test $(git config user.name) = X || exit 9"
+    with waiting(world, workdir, script):
+        assert config.read_bytes() == before
+        assert config.is_file()
+        assert not config.is_symlink()
+    assert git(world, "config", "--local", "user.name", cwd=workdir) == "X\n"
+
+
+def test_a_copy_that_is_made_unreadable(world: Box) -> None:
+    """Settings that git could not read, a link, a folder, and none at all: the host's are as they were."""
+    copy = "$(readlink .git/config)"
+    for spoil in (f"echo '[' > {copy}", f"ln -sf /etc/passwd {copy}", f"rm {copy}; mkdir {copy}", f"rm {copy}"):
+        workdir = repository(world, "plain")
+        before = (workdir / ".git" / "config").read_bytes()
+        done = inside(world, workdir, spoil)
+        assert done.status == 0, done.err
+        assert (workdir / ".git" / "config").read_bytes() == before
+        assert "cannot be read" in done.err
+
+
+def test_a_worktree_that_the_host_adds_meanwhile(world: Box) -> None:
+    """A worktree outside the project that the host makes while the program runs is the user's, and stays."""
+    workdir = repository(world, "linked")
+    clone, beside = world.home / "base" / "clone", world.home / "base" / "beside"
+    with waiting(world, workdir, ":") as said:
+        git(world, "worktree", "add", "-q", str(beside), "dev", cwd=clone)
+    assert [line for line in said if "beside" in line] == [f"omac: {clone}/.git/worktrees/beside: is a new worktree's"]
+    assert git(world, "status", "-sb", cwd=beside).startswith("## dev")
+
+
+ENVIRONMENTS = {
+    "count": {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": ".hooks"},
+    "parameters": {"GIT_CONFIG_PARAMETERS": "'core.hooksPath'='.hooks'"},
+    "global": {"GIT_CONFIG_GLOBAL": "{home}/other"},
+    "system": {"GIT_CONFIG_SYSTEM": "{home}/other"},
+    "condition": {},
+}
+
+
+@pytest.mark.parametrize("way", ENVIRONMENTS)
+def test_settings_of_the_users_environment(world: Box, way: str) -> None:
+    """Hooks lie where the user's environment says, so nothing can be left there for the host's git to run."""
+    workdir = repository(world, "plain")
+    mark = world.home / "MARK"
+    environment = {name: value.format(home=world.home) for name, value in ENVIRONMENTS[way].items()}
+    world.give(world.home / "other", "[core]\n\thooksPath = .hooks\n", 0o644)
+    if way == "condition":
+        world.give(world.home / ".gitconfig", '[includeIf "onbranch:main"]\n\tpath = other\n', 0o644)
+    leave = f"mkdir -p .hooks && printf '#!/bin/sh\\ntouch {mark}\\n' > .hooks/pre-commit && chmod +x .hooks/pre-commit"
+    commit = ("git", "commit", "-q", "--allow-empty", "-m", "x")
+    line = world.omac("sandbox", "run", "--workdir", str(workdir), "--", "sh", "-c", leave)
+    assert world.host(*line, cwd=workdir, extra=environment).status != 0
+    assert world.host(*commit, cwd=workdir, extra=environment).status == 0
+    assert not mark.exists()
+    assert world.host("sh", "-c", leave, cwd=workdir).status == 0
+    assert world.host(*commit, cwd=workdir, extra=environment).status == 0
+    assert mark.exists()
+
+
+def test_settings_that_git_does_not_read(world: Box) -> None:
+    """The launch is refused in git's own words, with the command that shows them."""
+    workdir = repository(world, "plain")
+    done = world.host(
+        *world.omac("sandbox", "run", "--workdir", str(workdir), "--", "true"), extra={"GIT_CONFIG_COUNT": "x"}
+    )
+    assert done.status == 7
+    assert "bogus count in GIT_CONFIG_COUNT" in done.err
+    assert f"git -C {workdir} config --list" in done.err
