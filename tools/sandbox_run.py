@@ -178,6 +178,9 @@ class Launch:
             if self._replaceable.is_placed:
                 self._inspecting.ended(self._written)
                 self._replaceable.close()
+            for layout in self._plan.layouts.values():
+                if layout.skipped_hooks and (line := layout.skipped_hooks.told()):
+                    _say(line)
             findings = self._inspecting.end()
             self._plan.placeholders.end()
         return status, findings

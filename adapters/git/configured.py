@@ -117,6 +117,12 @@ def of_repository(listing: bytes, workdir: str) -> Settings:
     return settings
 
 
+def hooks_folder(listing: bytes, root: str, home: str) -> str:
+    """Return the folder that `core.hooksPath` names for the worktree `root`; empty where it is not set."""
+    values = [one.value for one in _listed(listing, root) if one.key == "core.hookspath"]
+    return expanded(values[-1], root, home) if values and values[-1] else ""
+
+
 def _listed(listing: bytes, workdir: str) -> list[Setting]:
     try:
         return parsed(listing)

@@ -82,7 +82,8 @@ class GitFolder:
 
     def judge(self, folder: int, entry: Entry, path: str, within: str, node: Node) -> None:
         """Judge one entry of an open folder in the git folder, and nothing in it. Raises Exhausted, OSError."""
-        self._entry(folder, entry, path, within, node, 0)
+        if not self._only or not within or within.partition("/")[0] in self._only:
+            self._entry(folder, entry, path, within, node, 0)
 
     def _oid_bytes(self, folder: int) -> int:
         """By the settings of the common folder, which for an admin folder were judged before."""

@@ -14,6 +14,7 @@ from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
+from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import ENTRIES_MAX, Found, walk
 from omac.adapters.linux import host_programs
 from omac.domain.confinement import Entry, below
@@ -72,6 +73,7 @@ class Layout:
         "objects",
         "repositories",
         "sessions",
+        "skipped_hooks",
         "warnings",
         "workdir",
     )
@@ -88,6 +90,7 @@ class Layout:
         self.folders: dict[str, Folder] = {}
         self.narrowed: dict[str, Narrowed] = {}
         self.sessions: list[refs.Session] = []
+        self.skipped_hooks: SkippedHooks | None = None
 
 
 def look(
@@ -120,6 +123,7 @@ def look(
     else:
         warnings += _add(layout, folders, own, choices, users, home)
         _pin_configured(folders, configured.of_repository(listing, workdir), workdir, home)
+        _skip_hooks(layout, own, configured.hooks_folder(listing, workdir, home), choices)
     found = found or walk(workdir)
     if not found.complete:
         warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
@@ -271,6 +275,14 @@ def _pin_configured(folders: Folders, settings: configured.Settings, root: str, 
     """Pin what settings make git run or read in the tree. Raises Refusal."""
     for path, made, why in configured.targets(settings, root, home):
         folders.in_tree(path, made, why)
+
+
+def _skip_hooks(layout: Layout, own: Repository, named: str, choices: GitChoices) -> None:
+    """Remember hooks that do not run inside; those in the workdir do, and in other places they are not there."""
+    if named and not below(named, layout.workdir):
+        layout.skipped_hooks = SkippedHooks(named, own)
+    elif not named and choices.hooks == "deny":
+        layout.skipped_hooks = SkippedHooks(f"{own.common}/hooks", own)
 
 
 def _inspected(layout: Layout, folders: Folders) -> None:

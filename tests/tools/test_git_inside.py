@@ -240,3 +240,35 @@ def test_settings_that_git_does_not_read(world: Box) -> None:
     assert done.status == 7
     assert "bogus count in GIT_CONFIG_COUNT" in done.err
     assert f"git -C {workdir} config --list" in done.err
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_hooks_that_did_not_run(world: Box, layout: str) -> None:
+    """They are named at the end, where git would have run them, in one line; and only those."""
+    workdir = repository(world, layout)
+    hooks = world.home / "base" / "clone" / ".git" / "hooks"
+    for name in ("pre-commit", "pre-push", "update", "commit-msg.off"):
+        world.give(hooks / name, "#!/bin/sh\ntouch /nowhere\n", 0o755)
+    world.give(hooks / "post-commit", "#!/bin/sh\n", 0o644)
+    commit = "git commit -q --allow-empty -m x"
+    push = "git push -q up HEAD:new"
+    line = f"omac: hooks of {hooks} did not run in the sandbox: "
+    for script, expected in (("git status", []), (commit, ["pre-commit"]), (push, ["pre-push"])):
+        done = inside(world, workdir, script)
+        assert done.status == 0, done.err
+        said = [text.removeprefix(line) for text in done.err.splitlines() if "hooks" in text]
+        assert said == [f'{names} (git.hooks = "read" lets them)' for names in expected]
+
+
+def test_hooks_that_run(world: Box) -> None:
+    """Hooks in the project run inside, so nothing is said; those in the home do not."""
+    workdir = repository(world, "plain")
+    world.give(workdir / ".husky" / "pre-commit", "#!/bin/sh\ntouch ran\n", 0o755)
+    git(world, "config", "core.hooksPath", ".husky", cwd=workdir)
+    done = inside(world, workdir, "git commit -q --allow-empty -m x; ls ran")
+    assert done.status == 0, done.err
+    assert "hooks" not in done.err
+    world.give(world.home / "hooks" / "pre-commit", "#!/bin/sh\nexit 1\n", 0o755)
+    git(world, "config", "core.hooksPath", "~/hooks", cwd=workdir)
+    done = inside(world, workdir, "git commit -q --allow-empty -m x")
+    assert f"hooks of {world.home}/hooks did not run in the sandbox: pre-commit" in done.err

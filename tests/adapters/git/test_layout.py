@@ -70,7 +70,7 @@ def test_fast(tmp_path: Path, home: Path) -> None:
             listing = ConfigList(str(path), {"HOME": str(home)})
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
             began = time.perf_counter()
-            look(str(path), GitChoices(), str(home), listing)
+            look(str(path), GitChoices(), str(home), config_list=listing)
             times.append(time.perf_counter() - began)
         assert min(times) < 0.0015
 

@@ -122,3 +122,20 @@ def test_a_storm(scene: Scene) -> None:
         scene.run("ln -s /etc .git/refs/heads/x")
         process.wait(60)
     eventually(lambda: not os.path.lexists(scene.workdir / ".git/refs/heads/x"), WITHIN_S, "the link is set aside")
+
+
+def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
+    """The host's hooks in the shared folder of a linked worktree stay, while a link among what is shared goes."""
+
+    def builder(base: Path, home: Path) -> Path:
+        workdir = layouts.linked(base, home)
+        (base / "repo/.git/hooks/pre-commit").write_text("#!/bin/sh\n")
+        return workdir
+
+    made = Scene(tmp_path, builder)
+    link = tmp_path / "repo/.git/refs/heads/x"
+    link.symlink_to("/etc")
+    eventually(lambda: not os.path.lexists(link), WITHIN_S, "the link is set aside")
+    found = made.end()
+    assert [finding.path for finding in found] == [str(link)]
+    assert (tmp_path / "repo/.git/hooks/pre-commit").exists()

@@ -1,0 +1,91 @@
+"""Hooks of the user's that git does not run in a sandbox, where they are hidden: named at the end, if git would have.
+
+Something was done that runs hooks when the log of HEAD was written, or for pre-push that of a remote's branch.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.adapters.git.repository import Repository
+
+OF_A_PUSH = frozenset(("pre-push",))
+OF_A_WORKTREE = frozenset(
+    (
+        "applypatch-msg",
+        "commit-msg",
+        "post-applypatch",
+        "post-checkout",
+        "post-commit",
+        "post-merge",
+        "post-rewrite",
+        "pre-applypatch",
+        "pre-commit",
+        "pre-merge-commit",
+        "pre-rebase",
+        "prepare-commit-msg",
+        "reference-transaction",
+    )
+)
+LOGS_MAX = 1000  # of branches of remotes that are looked at
+
+
+class SkippedHooks:
+    """The hooks in `folder`, by their names, and the logs of a repository at launch."""
+
+    __slots__ = ("_before", "_logs", "_names", "folder")
+
+    def __init__(self, folder: str, repository: Repository) -> None:
+        self.folder = folder
+        self._names = _hooks(folder)
+        self._logs = (f"{repository.git}/logs/HEAD", f"{repository.common}/logs/refs/remotes")
+        self._before = self._stamps() if self._names else ((), ())
+
+    def told(self) -> str:
+        """Return what a person should know at the end; empty if nothing was skipped."""
+        if not self._names:
+            return ""
+        before, now = self._before, self._stamps()
+        names = [name for name in self._names if name in OF_A_WORKTREE and before[0] != now[0]]
+        names += [name for name in self._names if name in OF_A_PUSH and before[1] != now[1]]
+        if not names:
+            return ""
+        return f'hooks of {self.folder} did not run in the sandbox: {", ".join(names)} (git.hooks = "read" lets them)'
+
+    def _stamps(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        head, remotes = self._logs
+        return (_stamp(head),), tuple(sorted(_stamp(path) for path in _files(remotes)))
+
+
+def _hooks(folder: str) -> list[str]:
+    """The names of hooks that git would run, sorted."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    wanted = OF_A_PUSH | OF_A_WORKTREE
+    return [name for name in names if name in wanted and os.access(f"{folder}/{name}", os.X_OK)]
+
+
+def _files(folder: str) -> list[str]:
+    found: list[str] = []
+    waiting = [folder]
+    while waiting and len(found) < LOGS_MAX:
+        path = waiting.pop()
+        try:
+            entries = list(os.scandir(path))
+        except OSError:
+            continue
+        waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        found += [entry.path for entry in entries if entry.is_file(follow_symlinks=False)]
+    return found
+
+
+def _stamp(path: str) -> tuple[str, int, int]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return (path, 0, 0)
+    return (path, status.st_size, status.st_mtime_ns)
