@@ -70,6 +70,10 @@ class Inspecting:
             for copy in record.copies:
                 copy.note()
             baseline = look.note(record.projects, record.folders, record.began_ns, record.kept)
+            if not baseline.is_whole:
+                self._say(
+                    f"{record.projects[0]} has more than can be noted now: the rest of it counts as new at the end"
+                )
             self._pending.complete(record, baseline)
             self._flushing.append(Background(self._flush_of(record)))
 

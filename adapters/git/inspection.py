@@ -72,7 +72,7 @@ class Baseline:
     commits that worktrees were at.
     """
 
-    __slots__ = ("_room", "commits", "contents", "nodes", "obeyed", "operations", "since_ns", "strays")
+    __slots__ = ("_room", "commits", "contents", "is_whole", "nodes", "obeyed", "operations", "since_ns", "strays")
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns = since_ns
@@ -82,6 +82,7 @@ class Baseline:
         self.commits: dict[str, str] = {}
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
+        self.is_whole = True  # whether all was noted
         self._room = NOTED_BYTES_MAX
 
     def add(self, other: Baseline, is_covered: Callable[[str], bool]) -> None:
@@ -110,6 +111,7 @@ class Baseline:
 
     def _has_room(self, size: int) -> bool:
         self._room -= size + _STAMP_BYTES
+        self.is_whole = self.is_whole and self._room >= 0
         return self._room >= 0
 
 
@@ -162,7 +164,7 @@ class Inspection:
         self.quarantine = quarantine
         self.while_running = while_running
         self.kept = kept
-        self.is_hurried = False
+        self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []
         self.obeyed: list[tuple[str, str, str]] = []

@@ -30,7 +30,9 @@ def note(
     for path, folder in folders.items():
         if folder.worktree in projects and (commit := tracked.commit_of(path, folder.common)):
             baseline.commits[folder.worktree] = commit
-    _inspect(Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept), folders)
+    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept)
+    _inspect(inspection, folders)
+    baseline.is_whole = baseline.is_whole and not inspection.is_cut
     return baseline
 
 
@@ -66,6 +68,7 @@ def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
             if inspection.is_hurried:
                 inspection.report(project, "was not inspected as a whole: repositories in the rest of it are set aside")
         except Exhausted:
+            inspection.is_cut = True
             inspection.report(project, "was not inspected as a whole: there is too much in it")
         except OSError as error:
             inspection.report(project, f"cannot be inspected: {error.strerror}")
@@ -85,6 +88,7 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
             inspection.report(path, "was replaced by another folder")
         GitFolder(inspection, path, folder).inspect(opened)
     except Exhausted:
+        inspection.is_cut = True
         if not inspection.is_first:
             _set_unjudged_aside(inspection, path, folder, opened)
     except OSError as error:

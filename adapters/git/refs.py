@@ -24,6 +24,7 @@ import stat
 
 from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
+from omac.adapters.linux.without_links import opened_folder
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -305,19 +306,12 @@ def _logs(common: str, names: list[str]) -> list[tuple[int, int]]:
 
 def _opened_log(common: str, path: str) -> int:
     """A file below the common folder, opened without following a link. Raises OSError: it is none, or no file."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    here = os.open(common, flags)
-    *folders, name = path.split("/")
-    for folder in folders:
-        try:
-            below = os.open(folder, flags, dir_fd=here)
-        finally:
-            os.close(here)
-        here = below
+    folder, _, name = f"{common}/{path}".rpartition("/")
+    parent = opened_folder(folder)
     try:
-        opened = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+        opened = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     finally:
-        os.close(here)
+        os.close(parent)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise OSError(errno.EINVAL, "no file", path)

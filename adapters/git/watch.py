@@ -22,10 +22,11 @@ import sys
 
 from omac.adapters.git.dot_git import DotJudge
 from omac.adapters.git.entry import FoundEntry
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder
+from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.worktree_scan import MARKS, judge_bare
 from omac.adapters.linux.syscall import call
+from omac.adapters.linux.without_links import opened_folder
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import GRAMMAR
 
@@ -173,7 +174,7 @@ class Watch:
         if not root and not is_dot and name not in MARKS:
             return
         try:
-            opened = _opened(folder)
+            opened = opened_folder(folder)
         except OSError:
             return
         try:
@@ -222,15 +223,3 @@ def _innermost(git: str, folder: str, known: Folder | None) -> tuple[str, Folder
             if os.path.lexists(f"{module}/HEAD") or os.path.lexists(f"{module}/config"):
                 return _innermost(module, folder, Folder(WHOLE, os.path.dirname(module), module))
     return git, found
-
-
-def _opened(path: str) -> int:
-    """A folder, opened without following a link on the way. Raises OSError."""
-    here = os.open("/", DIRECTORY)
-    for part in path.strip("/").split("/"):
-        try:
-            below = os.open(part, DIRECTORY, dir_fd=here)
-        finally:
-            os.close(here)
-        here = below
-    return here

@@ -17,7 +17,7 @@ import errno
 import os
 import stat
 
-from omac.adapters.sandbox.identity import mount_of, opened_without_links
+from omac.adapters.linux.without_links import mount_of, opened_without_links
 from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
 from omac.domain.refusal import Refusal, look_at
 

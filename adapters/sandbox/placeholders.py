@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from omac.adapters.sandbox.identity import opened_without_links
+from omac.adapters.linux.without_links import opened_without_links
 from omac.domain.refusal import Refusal, look_at
 
 TYPE_CHECKING = False

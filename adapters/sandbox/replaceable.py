@@ -17,7 +17,7 @@ import os
 import stat
 
 from omac.adapters.linux.syscall import call, words
-from omac.adapters.sandbox.identity import RESOLVE_NO_SYMLINKS
+from omac.adapters.linux.without_links import RESOLVE_NO_SYMLINKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

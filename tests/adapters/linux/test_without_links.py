@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.sandbox import identity
+from omac.adapters.linux import without_links
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def root() -> Iterator[int]:
 
 def by_steps(path: str, root: int) -> int:
     """The way of a kernel without openat2."""
-    return identity.opened_by_steps(path.strip("/"), root)
+    return without_links.opened_by_steps(path.strip("/"), root)
 
 
-@pytest.mark.parametrize("opened", [identity.opened_without_links, by_steps])
+@pytest.mark.parametrize("opened", [without_links.opened_without_links, by_steps])
 def test_a_link_in_the_way(tmp_path: Path, root: int, opened: Callable[[str, int], int]) -> None:
     """It is refused wherever it stands; at the end it is found itself; without one the folder is found."""
     (tmp_path / "real" / "inner").mkdir(parents=True)
@@ -31,7 +31,7 @@ def test_a_link_in_the_way(tmp_path: Path, root: int, opened: Callable[[str, int
     (tmp_path / "real" / "end").symlink_to("inner")
     for path in (tmp_path / "real" / "inner", tmp_path / "real" / "end"):
         descriptor = opened(str(path), root)
-        seen, mount = os.fstat(descriptor), identity.mount_of(descriptor)
+        seen, mount = os.fstat(descriptor), without_links.mount_of(descriptor)
         os.close(descriptor)
         assert os.path.samestat(seen, path.lstat())
         assert str(mount) in {line.split(" ")[0] for line in Path("/proc/self/mountinfo").read_text().splitlines()}

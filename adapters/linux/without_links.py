@@ -18,6 +18,7 @@ STATX_MNT_ID = 0x1000
 _STATX = {"x86_64": 332, "aarch64": 291}.get(os.uname().machine, -1)
 _MOUNT_AT = 0x90  # of stx_mnt_id in struct statx
 _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _HOW = words(_FLAGS, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
 
 
@@ -45,6 +46,19 @@ def opened_without_links(path: str, root: int) -> int:
         if problem.errno != errno.ENOSYS:  # before Linux 5.6
             raise
     return opened_by_steps(path, root)
+
+
+def opened_folder(path: str) -> int:
+    """Open a folder for listing it, and for what is relative to it; no link is followed on the way. Raises OSError."""
+    root = os.open("/", _ROOT)
+    try:
+        found = opened_without_links(path, root)
+    finally:
+        os.close(root)
+    try:
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+    finally:
+        os.close(found)
 
 
 def opened_by_steps(path: str, root: int) -> int:
