@@ -10,6 +10,7 @@ import time
 
 from omac.adapters.git.pointers import unsafe
 from omac.adapters.linux import host_programs
+from omac.domain.refusal import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class ConfigList:
         _, status = os.waitpid(pid, 0)
         if listing is None or status:
             why = "it does not end" if listing is None else complaint("-C", self._folder, *_LIST, seconds=LIST_WITHIN_S)
-            fix = f"git -C {self._folder} config --list --show-origin"
+            fix = f"git -C {quoted(self._folder)} config --list --show-origin"
             raise unsafe(f"git cannot list its settings in {self._folder}: {why[:300]}", fix)
         self._listing = listing
         return listing
