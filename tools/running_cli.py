@@ -38,6 +38,7 @@ MANY = (
 )
 FLAGS = (
     ("--allow-env-files", "Shows .env, .envrc and the like, which are hidden otherwise."),
+    ("--weaker-git", "Where Landlock alone is used: may change git's settings and hooks."),
     ("--ephemeral-cache", "Package caches that are gone with it."),
     ("--ssh-agent", "May ask your SSH agent to sign."),
 )

@@ -50,7 +50,9 @@ class Bubblewrap:
 class LandlockOnly:
     """No namespaces: Landlock's rules for files, network and scope, and the system call filter."""
 
-    name = "landlock"
+    def __init__(self, *, weaker_git: bool) -> None:
+        self._weaker_git = weaker_git
+        self.name = "landlock, weaker git" if weaker_git else "landlock"
 
     def run(
         self,
@@ -63,19 +65,29 @@ class LandlockOnly:
         import shutil
         import tempfile
 
-        from omac.adapters.sandbox.flattened import flattened
+        from omac.adapters.sandbox.flattened import flattened, weakened
         from omac.adapters.sandbox.landlock_only import enter, refusals
 
         temporary = os.path.realpath(tempfile.mkdtemp(prefix="omac-"))
         try:
+            if self._weaker_git:
+                made_for_git = [entry for layout in plan.layouts.values() for entry in layout.entries]
+                plan.policy.entries = weakened(plan.policy.entries, made_for_git)
             policy = flattened(plan.policy, temporary)
             if problems := refusals(policy):
                 fix = ["omac sandbox doctor  # what bubblewrap needs on this machine"]
                 if any(entry.access == DENY and entry.content for entry in policy.entries):
                     fix.append("omac sandbox run --allow-env-files -- COMMAND  # shows .env and the like")
+                if not self._weaker_git and any(layout.repositories for layout in plan.layouts.values()):
+                    fix.append("omac sandbox run --weaker-git -- COMMAND  # lets it change git's settings and hooks")
                 message = f"Landlock alone cannot keep this: {'; '.join(problems)}"
                 raise Refusal("sandbox-inexpressible", message, fix=fix)
             sys.stderr.write("omac: Landlock alone confines this; what it does not keep is in SECURITY.md\n")
+            if self._weaker_git:
+                sys.stderr.write(
+                    "omac: --weaker-git: it can change git's settings and hooks, which are inspected when it ends: "
+                    "run no git there meanwhile\n"
+                )
             return Run(policy, plan.argv, Terminal()).confined(lambda: enter(policy), meanwhile, held, begun)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -88,13 +100,14 @@ def chosen(plan: Plan) -> Backend:
     """The backend for a plan. Raises Refusal (sandbox-unavailable)."""
     if sys.platform == "darwin":
         raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
+    landlock_only = LandlockOnly(weaker_git=plan.choices.weaker_git)
     if plan.backend == "landlock":
-        return LandlockOnly()
+        return landlock_only
     if program := host_programs.find("bwrap"):
         _require_landlock(plan)
         return Bubblewrap(program)
     if plan.backend == "auto":
-        return LandlockOnly()
+        return landlock_only
     fix = ["sudo apt-get install bubblewrap", "omac sandbox doctor"]
     raise Refusal("sandbox-unavailable", "bubblewrap is not installed", fix=fix)
 

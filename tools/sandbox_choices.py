@@ -35,6 +35,7 @@ class Choices:
         self.deny: list[str] = []
         self.deny_names: list[str] = []
         self.allow_env_files = False
+        self.weaker_git = False
         self.env: list[str] = []
         self.limits: dict[str, float] = {}
         self.ephemeral_cache = False
@@ -69,6 +70,7 @@ def choices_of(asked: Asked, host: Mapping[str, str], home: str, trees: list[str
     found.read = _resolved([*found.read, *asked.read], home, trees)
     found.deny = [absolute(path, home) for path in (*found.deny, *asked.deny)]
     found.deny_names += asked.deny_names
+    found.weaker_git = asked.weaker_git
     found.allow_env_files = found.allow_env_files or asked.allow_env_files
     found.env += asked.env
     if asked.limits:

@@ -95,6 +95,6 @@ def _backend(plan: Plan) -> str:
     """The one that is used, where the choice is left to omac."""
     from omac.tools.sandbox_backends import namespaced
 
-    if plan.backend != "auto":
-        return plan.backend
-    return "bubblewrap" if namespaced(plan.backend) else "landlock"
+    if namespaced(plan.backend):
+        return "bubblewrap"
+    return "landlock, weaker git" if plan.choices.weaker_git else "landlock"

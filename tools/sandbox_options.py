@@ -34,6 +34,7 @@ MANY = {  # options with a value that may be repeated
 }
 FLAGS = {
     "--allow-env-files": "allow_env_files",
+    "--weaker-git": "weaker_git",
     "--ephemeral-cache": "ephemeral_cache",
     "--ssh-agent": "ssh_agent",
     "--explain": "explain",
@@ -68,6 +69,7 @@ Options:
   --ephemeral-cache    package caches that are gone with it
   --profile NAME|PATH  a file of yours that says any of this: ~/.config/omac/sandbox-profiles/NAME.toml
   --backend NAME       auto (default), bubblewrap or landlock
+  --weaker-git         with Landlock alone: may change git's settings and hooks, which are inspected at the end
   --explain [--json]   print what it would be given, and why; run nothing
   --control-token FILE, --facade-socket FILE, --run ID
                        what omac start and omac serve hand on: appears below /run/omac
@@ -93,7 +95,9 @@ class Asked:
         self.env: list[str] = []
         self.open_ports: list[str] = []
         self.limits: list[str] = []
-        self.allow_env_files = self.ephemeral_cache = self.ssh_agent = self.explain = self.json = self.help = False
+        self.weaker_git = self.allow_env_files = self.ephemeral_cache = self.ssh_agent = self.explain = self.json = (
+            self.help
+        ) = False
 
 
 def parse(words: Sequence[str]) -> Asked:

@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omac.adapters.git.layout import Layout
     from omac.adapters.linux.background import Background
     from omac.adapters.sandbox.limits import Held
     from omac.journal.spool import Spool
@@ -103,7 +104,7 @@ def _run_second(planned: Plan, asked: Asked, refusal: Refusal) -> int:
         planned.use("landlock")
         launch = Launch(planned, asked.run)
         while not launch.begin():
-            pass  # nothing of git's is granted with Landlock alone, so what was planned with is there
+            pass  # what was planned with is there
         return launch.run()
     except Refusal as second:
         raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
@@ -120,6 +121,7 @@ class Launch:
         self._spool: Spool | None = None
         self._backend: Backend
         self._replaceable = Replaceable({})
+        self._is_built = False
         self._inspecting: Inspecting
         self._requested = ""
         self._flushing: Background
@@ -167,6 +169,7 @@ class Launch:
 
             def built(pid: int) -> None:
                 self._flushing.wait()
+                self._is_built = True
                 self._inspecting.begun(pid)
                 limited(pid)
                 self._place_copies(pid)
@@ -179,11 +182,19 @@ class Launch:
                 self._inspecting.ended(self._written)
                 self._replaceable.close()
             for layout in self._plan.layouts.values():
-                if layout.skipped_hooks and (line := layout.skipped_hooks.told()):
-                    _say(line)
+                self._end_of_git(layout)
             findings = self._inspecting.end()
             self._plan.placeholders.end()
         return status, findings
+
+    def _end_of_git(self, layout: Layout) -> None:
+        """Name hooks that were skipped; where nothing ran, remove what was made for it."""
+        from omac.adapters.git.layout import discard
+
+        if not self._is_built:
+            discard(layout)
+        elif layout.skipped_hooks and (line := layout.skipped_hooks.told()):
+            _say(line)
 
     def _place_copies(self, pid: int) -> None:
         """Let git change copies of its settings, in the sandbox of this process."""

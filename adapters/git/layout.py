@@ -175,6 +175,12 @@ def prepare(layout: Layout) -> None:
             raise pointers.unsafe(f"{session.folder} cannot be made: {error.strerror}") from None
 
 
+def discard(layout: Layout) -> None:
+    """Remove what `prepare` made, where the program never ran."""
+    for session in layout.sessions:
+        refs.discard(session)
+
+
 def bring_home(
     sessions: Iterable[refs.Session], narrowed: Mapping[str, Narrowed], copies: Iterable[ConfigCopy] = ()
 ) -> list[tuple[str, str]]:

@@ -126,6 +126,12 @@ def open_session(session: Session) -> None:
     _write(f"{session.folder}/config", pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b"")
 
 
+def discard(session: Session) -> None:
+    """Remove the copy of a launch whose program never ran."""
+    if is_folder(session.folder):
+        _remove(session.folder)
+
+
 def bring_home(session: Session) -> list[tuple[str, str]]:
     """Repeat on the host what was done to the copy, and remove it: (ref, what could not be done or was not allowed)."""
     if not is_folder(session.folder):

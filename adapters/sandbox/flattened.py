@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
+from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,23 @@ def flattened(policy: Policy, temporary: str) -> Policy:
         fence=policy.fence,
         warnings=policy.warnings,
     )
+
+
+def weakened(entries: Iterable[Entry], git: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries of a policy, of which Landlock alone can keep all, at the price of `git`: those that were made for
+    git's files. There the program can change whatever lies in a folder that it can write: settings and hooks as well.
+    """
+    made_for_git = {(entry.path, entry.reason) for entry in git}
+    kept = [entry for entry in entries if (entry.path, entry.reason) not in made_for_git]
+    own = [entry for entry in entries if (entry.path, entry.reason) in made_for_git and os.path.lexists(entry.path)]
+    shared = [entry for entry in own if entry.path.endswith("/worktrees")]  # other worktrees are in it
+    kept += [entry for entry in own if entry.access == WRITE and not entry.made and entry not in shared]
+    kept += [Entry(entry.path, READ, entry.reason) for entry in shared]
+    for entry in own:
+        around = governing(kept, entry.path)
+        if entry.access in (READ, LINK) and not entry.made and (around is None or around.access != WRITE):
+            kept.append(Entry(entry.path, READ, entry.reason))
+    return ordered(kept)
 
 
 def _environment(policy: Policy, temporary: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ Each script runs twice in the same repository, made anew: outside, and in `omac 
 host's git finds afterwards, is the same.
 """
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -272,3 +273,50 @@ def test_hooks_that_run(world: Box) -> None:
     git(world, "config", "core.hooksPath", "~/hooks", cwd=workdir)
     done = inside(world, workdir, "git commit -q --allow-empty -m x")
     assert f"hooks of {world.home}/hooks did not run in the sandbox: pre-commit" in done.err
+
+
+ALONE = ("--backend", "landlock")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_with_landlock_alone(world: Box, layout: str) -> None:
+    """A repository is refused with the option that grants it; with that, commits work, and it is on record."""
+    workdir = repository(world, layout)
+    script = (
+        "echo 1 > n; git add n; git commit -qm n; git switch -qc topic; git commit -q --allow-empty -m x; git status"
+    )
+    done = inside(world, workdir, script, *ALONE)
+    assert done.status == 7
+    assert "omac sandbox run --weaker-git" in done.err
+    done = inside(world, workdir, script, *ALONE, "--weaker-git")
+    assert done.status == 0, done.err
+    assert "run no git there meanwhile" in done.err
+    assert git(world, "log", "--format=%s", "topic", cwd=workdir).split() == ["x", "n", "first"]
+    assert git(world, "fsck", "--no-progress", cwd=workdir) == ""
+    records = [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("*.json"))]
+    assert "landlock, weaker git" in [record["fields"].get("backend") for record in records]
+    assert not list((world.home / "base").rglob("*omac*"))
+
+
+def test_what_is_left_with_landlock_alone(world: Box) -> None:
+    """Settings and hooks that the program changed are set aside at the end; harmless settings stay."""
+    workdir = repository(world, "plain")
+    mark = world.home / "MARK"
+    script = f"""
+        printf '#!/bin/sh\\ntouch {mark}\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit
+        git config core.fsmonitor 'touch {mark}; false'; git config user.name X; git branch -m renamed
+    """
+    done = inside(world, workdir, script, *ALONE, "--weaker-git")
+    assert done.status == 0, done.err
+    assert world.host("git", "commit", "-q", "--allow-empty", "-m", "x", cwd=workdir).status == 0
+    assert not mark.exists()
+    assert git(world, "config", "--local", "user.name", cwd=workdir) == "X\n"
+    assert git(world, "rev-parse", "--abbrev-ref", "renamed@{u}", cwd=workdir) == "origin/main\n"
+
+
+def test_bubblewrap_is_not_weaker(world: Box) -> None:
+    """With mounts the option changes nothing: hooks are out of reach."""
+    workdir = repository(world, "plain")
+    done = inside(world, workdir, "touch .git/hooks/pre-commit", "--weaker-git")
+    assert done.status != 0
+    assert not (workdir / ".git/hooks/pre-commit").exists()
