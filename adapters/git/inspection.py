@@ -193,7 +193,7 @@ class Inspection:
 
     def report(self, path: str, what: str, moved: str = "") -> None:
         """Add a finding."""
-        if len(self.findings) < FINDINGS_MAX or moved:
+        if len(self.findings) < FINDINGS_MAX:
             self.findings.append(Finding(path, what, moved))
         else:
             self.unlisted += 1

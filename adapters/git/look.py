@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SECONDS_MAX = 45.0  # of one inspection at the end, of all projects of a launch
-FIRST_SECONDS_MAX = 5.0  # of the one at launch: what it does not reach counts as new
+FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts as new
 
 
 def note(
@@ -52,7 +52,8 @@ def act(
         quarantine.close()
     inspection.findings += tracked.described(inspection.obeyed, folders, baseline.commits)
     if inspection.unlisted:
-        inspection.findings.append(Finding(projects[0], f"{inspection.unlisted} more findings are not listed"))
+        more = f"{inspection.unlisted} more findings are not listed; what was set aside is in {quarantine.path}"
+        inspection.findings.append(Finding(projects[0], more))
     return inspection.findings
 
 
