@@ -23,10 +23,10 @@ _VERSION = 1
 
 
 class Record:
-    """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link, nor move
-    one or a folder there; `kept` are those of `projects` that are an agent's own in the home. `baseline` is None until the record is
-    complete; `init` is the sandbox's first process: its pid, its start ticks, the boot. `descriptor` is its file,
-    locked, or -1; `is_busy`: somebody inspects for it."""
+    """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link, nor move one
+    or a folder there; `kept` are those of `projects` that are an agent's own in the home. `baseline` is None until the
+    record is complete; `init` is the sandbox's first process: its pid, its start ticks, the boot. `descriptor` is its
+    file, locked, or -1; `is_busy`: somebody inspects for it."""
 
     __slots__ = (
         "baseline", "began_ns", "copies", "descriptor", "fenced", "folders", "init", "is_busy", "kept", "name",
