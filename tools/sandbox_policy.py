@@ -95,8 +95,17 @@ def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
     """
     home = os.path.realpath(home_of(host))
     trees = _trees(asked, home)
-    state = os.path.realpath(places.state(host, home))
     begun = {one: ConfigList(one, host) for one in trees if not _within(one, trees)}  # git works meanwhile
+    try:
+        return _planned(asked, host, home, trees, begun)
+    finally:
+        for one in begun.values():
+            one.discard()
+
+
+def _planned(asked: Asked, host: Mapping[str, str], home: str, trees: list[str], begun: dict[str, ConfigList]) -> Plan:
+    """The same; `begun` is the listing of git's settings in each tree."""
+    state = os.path.realpath(places.state(host, home))
     made = Plan(state, asked.harness, choices_of(asked, host, home, trees))
     made.config_lists = begun
     if not asked.explain:

@@ -113,10 +113,16 @@ def look(
     warnings: list[str] = []
     pins = Pins(workdir)
     folders = Folders(pins, choices.hooks)
-    listing = (config_list or program.ConfigList(workdir, {**os.environ, "HOME": home})).read()
+    config_list = config_list or program.ConfigList(workdir, {**os.environ, "HOME": home})
+    try:
+        own = identify(workdir, workdir)
+        if own is not None:
+            _require_settings(own)
+        listing = config_list.read()
+    finally:
+        config_list.discard()
     users = configured.users(listing, workdir, home)
     warnings += users.warnings
-    own = identify(workdir, workdir)
     if own is None:
         warnings += _surroundings(workdir) if not is_agents else []
         _pin_configured(folders, users, workdir, home)
@@ -154,6 +160,12 @@ def look(
     layout.copies += folders.copies
     layout.warnings = (*warnings, *folders.warnings)
     return layout
+
+
+def _require_settings(repository: Repository) -> None:
+    """Raises Refusal (git-unsafe) where the settings are no files, or too long: git would wait for a FIFO for ever."""
+    for path in (f"{repository.common}/config", f"{repository.git}/config.worktree"):
+        pointers.read(path, pointers.CONFIG_BYTES_MAX)
 
 
 def leave_out(layout: Layout, common: str) -> None:

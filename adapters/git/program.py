@@ -72,6 +72,15 @@ class ConfigList:
         finally:
             os.close(theirs)
 
+    def discard(self) -> None:
+        """End git where it has not been read: it may wait for ever, for a FIFO say."""
+        if self._pid >= 0:
+            pid, self._pid = self._pid, -1
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            os.close(self._output)
+            self._output = -1
+
     def read(self) -> bytes:
         """Return what git listed; nothing where no git is installed. Raises Refusal (git-unsafe)."""
         if self._pid < 0:

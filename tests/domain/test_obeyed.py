@@ -2,6 +2,8 @@
 
 import shlex
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,11 +82,18 @@ HOSTILE = ("Makefile", "x;>pwned;/Makefile", "-rf/Makefile", "$(>pwned)/a 'b\".m
 COMMIT = ("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm")
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path leaves room for a command in a line."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder).resolve()
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("committed", [False, True])
-def test_the_command_shows_the_difference(tmp_path: Path, name: str, committed: bool) -> None:
+def test_the_command_shows_the_difference(short_path: Path, name: str, committed: bool) -> None:
     """Pasted into a shell: git's difference, also of what an agent committed, else the content; a name is one word."""
-    project = tmp_path / "it's; here"
+    project = short_path / "it's; here"
     file = project / name
     file.parent.mkdir(parents=True)
 
@@ -103,9 +112,9 @@ def test_the_command_shows_the_difference(tmp_path: Path, name: str, committed: 
         what = described(str(project), name, "a build", since=since)
         text, _, command = what.partition(" obeys it: ")
         assert text == "is new or changed, and a build"
-        shown = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        shown = subprocess.run(["bash", "-c", command], cwd=short_path, capture_output=True, text=True, check=True).stdout
         assert ("+all: new" in shown and "-all: old" in shown) if since else shown == "all: new\n"
-    assert not list(tmp_path.rglob("pwned"))
+    assert not list(short_path.rglob("pwned"))
 
 
 @given(st.text(), st.text(min_size=1), st.sampled_from(["", "HEAD", "0" * 40]))

@@ -116,7 +116,10 @@ def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> No
 def test_two_at_once_are_told_nothing(ground: Ground) -> None:
     """The twin: two launches commit in one project at once; all commits are there, nothing is found or set aside."""
     ground.renew("plain")
-    script = "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo {0} > f-{0}; git add f-{0}; git commit -qm {0}"
+    script = (
+        "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo {0} > f-{0};"
+        " until git add f-{0} && git commit -qm {0}; do sleep 0.05; done"  # the other one may hold git's locks
+    )
     both = [
         begun(ground, "bash", "-c", script.format("a", "b")),
         begun(ground, "bash", "-c", script.format("b", "a") + "; until git log | grep -qw a; do sleep 0.01; done"),

@@ -20,6 +20,7 @@ ALLOWED = {
     ("mark.py", "read"): "a mark",
     ("mark.py", "write"): "a mark",
     ("spool.py", "_write"): "a record of the spool",
+    ("spool.py", "flush"): "a record of the spool",
     ("spool.py", "open_folder"): "a folder",
     ("spool.py", "_create"): "a folder",
     ("inbox.py", "_content"): "a record of the spool",
