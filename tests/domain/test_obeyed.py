@@ -112,7 +112,9 @@ def test_the_command_shows_the_difference(short_path: Path, name: str, committed
         what = described(str(project), name, "a build", since=since)
         text, _, command = what.partition(" obeys it: ")
         assert text == "is new or changed, and a build"
-        shown = subprocess.run(["bash", "-c", command], cwd=short_path, capture_output=True, text=True, check=True).stdout
+        shown = subprocess.run(
+            ["bash", "-c", command], cwd=short_path, capture_output=True, text=True, check=True
+        ).stdout
         assert ("+all: new" in shown and "-all: old" in shown) if since else shown == "all: new\n"
     assert not list(short_path.rglob("pwned"))
 
