@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git import pointers
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, make_listable, put
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, make_listable, try_to_put
 from omac.adapters.git.inspection import Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
@@ -72,6 +72,8 @@ class DotJudge:
         if self._baseline.strays.get(path) == stamp:
             return
         try:
+            if pointers.read(path, pointers.BYTES_MAX) == NO_REPOSITORY:
+                return  # this inspection has put it there, or the watch before it
             target = os.path.realpath(pointers.target(path))
         except Refusal:
             self._disable(parent, entry, path, "is new, and names no git folder in a way that git writes")
@@ -87,4 +89,4 @@ class DotJudge:
         if self._inspection.is_first:
             self._baseline.note(path, stamp)
         elif self._baseline.strays.get(path) != stamp and self._inspection.set_aside(parent, entry.name, path, what):
-            put(parent, entry.name, NO_REPOSITORY)
+            try_to_put(self._inspection, parent, entry.name, path, NO_REPOSITORY)

@@ -273,7 +273,15 @@ class GitFolder:
 
         mended = MENDERS[rule.mend](content, before or b"", self._place) if rule.mend else before
         if self._inspection.set_aside(folder, entry.name, path, problem) and mended is not None:
-            put(folder, entry.name, mended)
+            try_to_put(self._inspection, folder, entry.name, path, mended)
+
+
+def try_to_put(inspection: Inspection, folder: int, name: str, path: str, content: bytes) -> None:
+    """Put a file in the place of what was set aside, or report that it could not be: the inspection goes on."""
+    try:
+        put(folder, name, content)
+    except OSError as error:
+        inspection.report(path, f"could not be put back as it may be: {error.strerror}")
 
 
 def put(folder: int, name: str, content: bytes) -> None:

@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+import os
 import time
 
 TYPE_CHECKING = False
@@ -169,6 +170,7 @@ class Inspection:
         self.findings: list[Finding] = []
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
+        self._disarmed: set[tuple[int, int]] = set()
 
     @property
     def is_first(self) -> bool:
@@ -199,14 +201,33 @@ class Inspection:
             self.unlisted += 1
 
     def set_aside(self, parent: int, name: str, path: str, what: str) -> bool:
-        """Move an entry of an open folder away, and report it; whether that was possible."""
+        """Move an entry of an open folder away, or at least out of its name, and report it; whether it is gone."""
         assert self.quarantine is not None
         try:
             moved = self.quarantine.take(parent, name)
         except FileNotFoundError:
             return False
         except OSError as error:
-            self.report(path, f"{what}; it could not be set aside: {error.strerror}")
-            return False
+            return self._disarm(parent, name, path, f"{what}; it could not be set aside: {error.strerror}")
         self.report(path, what, moved)
+        return True
+
+    def _disarm(self, parent: int, name: str, path: str, what: str) -> bool:
+        """Where it cannot be moved away, as on a full disk: leave it in its folder, under a name that nothing obeys."""
+        from omac.adapters.git.quarantine import disarmed
+
+        if self.while_running:
+            return False  # the end tells of it
+        try:
+            seen = os.lstat(name, dir_fd=parent)
+            if (seen.st_dev, seen.st_ino) in self._disarmed:
+                return False  # met again, under its new name
+            self._disarmed.add((seen.st_dev, seen.st_ino))
+            done = disarmed(parent, name)
+        except OSError:
+            self.report(
+                path, f"{what}. It is still there: remove it before you run anything in {os.path.dirname(path)}"
+            )
+            return False
+        self.report(path, f"{what}; {done}")
         return True

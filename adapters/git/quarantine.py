@@ -87,6 +87,23 @@ class Quarantine:
                 return kept
 
 
+def disarmed(parent: int, name: str) -> str:
+    """Give an entry of an open folder a name that nothing obeys, in its folder, which takes no room on a full disk; a
+    link or the like, which git follows under any name, is removed. Returns what was done. Raises OSError."""
+    seen = os.lstat(name, dir_fd=parent)
+    if not stat.S_ISDIR(seen.st_mode) and not stat.S_ISREG(seen.st_mode):
+        led = f" to {os.readlink(name, dir_fd=parent)!r}" if stat.S_ISLNK(seen.st_mode) else ""
+        os.unlink(name, dir_fd=parent)
+        return f"{kind_of(seen.st_mode)}{led} was removed"
+    kept = f"{name.lstrip('.')[:_NAME_CHARACTERS_MAX]}.set-aside-by-omac-{os.urandom(4).hex()}"
+    os.rename(name, kept, src_dir_fd=parent, dst_dir_fd=parent)
+    try:
+        _defuse(parent, kept, 0, ENTRIES_MAX)
+    except (OSError, _TooMany):
+        os.chmod(kept, 0, dir_fd=parent)
+    return f"it is called {kept} now, beside where it was"
+
+
 class _TooMany(Exception):
     """More than ENTRIES_MAX."""
 

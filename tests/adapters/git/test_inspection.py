@@ -151,6 +151,43 @@ def test_names_do_not_run_out(workdir: Path, home: Path) -> None:
     assert "editor" not in (workdir / "n/.git/config").read_text()
 
 
+@pytest.mark.parametrize("script", ["ln -s /etc n/.git", "echo gitdir: /etc > n/.git"])
+def test_what_was_put_there_is_not_met_again(script: str, workdir: Path, home: Path) -> None:
+    """What stands in the place of a `.git` that was set aside is no finding of another inspection."""
+    layout = look(str(workdir), GitChoices(), str(home))
+    baseline = note(layout)
+    (workdir / "n").mkdir()
+    host("sh", "-c", script, cwd=workdir, home=home)
+    assert len(act(layout, baseline, home)) == 1
+    assert act(layout, baseline, home) == []
+    assert "set-aside-by-omac" in (workdir / "n/.git").read_text()
+
+
+def test_what_cannot_be_moved_away(workdir: Path, home: Path) -> None:
+    """As on a full disk: it stays in its folder, under a name that git does not obey, and the rest is inspected."""
+    layout = look(str(workdir), GitChoices(), str(home))
+    baseline = note(layout)
+    (home / "state").write_text("no folder can be made here")
+    script = (
+        "git init -q n1; git -C n1 config core.fsmonitor evil; cp /bin/true n1/.git/hooks/post-commit;"
+        "mkdir n2; ln -s ../n1/.git n2/.git; ln -s /etc/passwd .git/refs/heads/evil;"
+        "git init -q n3; git -C n3 config core.editor evil"
+    )
+    host("sh", "-c", script, cwd=workdir, home=home)
+    told = {os.path.relpath(finding.path, workdir): finding.what for finding in act(layout, baseline, home)}
+    assert "it is called config.set-aside-by-omac-" in told["n1/.git/config"]
+    assert "it is called post-commit.set-aside-by-omac-" in told["n1/.git/hooks/post-commit"]
+    assert "a symbolic link to '../n1/.git' was removed" in told["n2/.git"]
+    assert "a symbolic link to '/etc/passwd' was removed" in told[".git/refs/heads/evil"]
+    assert "it is called config.set-aside-by-omac-" in told["n3/.git/config"]
+    for name in ("n1", "n3"):
+        assert "evil" not in host("git", "config", "-l", cwd=workdir / name, home=home)
+    assert not [
+        path for path in (workdir / "n1/.git/hooks").iterdir() if os.access(path, os.X_OK) and "omac" in path.name
+    ]
+    assert host("git", "fsck", cwd=workdir, home=home) == ""
+
+
 def test_links_among_git_files(workdir: Path, home: Path) -> None:
     """Links are set aside: refs and logs are listed without a complaint."""
     script = (
