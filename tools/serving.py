@@ -285,6 +285,7 @@ class Server:
                     else:
                         await trio.to_thread.run_sync(preloading.load, self._writable)
                         await app.load()
+                if not self._stop.is_set():  # nor meanwhile
                     status = await self._run_inner(told, manifest)
                 elif options.launch is not None:  # it was not even begun
                     status = 128 + self._stopped_by

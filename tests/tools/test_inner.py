@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
         assert run.line() == "interrupted\n"
     assert curl(f"{base}/echo").status == 200
     assert run.end() == 143
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.4, 0.6])
+def test_an_interrupt_before_it_begins(after_s: float, omac: Omac) -> None:
+    """Whenever it comes after omac has made its folder: the command is not begun, or is interrupted itself."""
+    run = started(omac, omac.root, LOOP)
+    eventually(lambda: list(omac.state.glob("run/*/control.token")), 20.0, "its token")
+    time.sleep(after_s)
+    assert run.end(signal.SIGINT) == 130
 
 
 class Terminal:
