@@ -16,7 +16,7 @@ import os
 
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import birth
-from omac.domain.refusal import Refusal, look_at
+from omac.domain.refusal import Refusal, look_at, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Pending:
         return False
 
     def complete(self, record: Record, baseline: Baseline) -> None:
-        """Add what was there. Raises OSError."""
+        """Add what was there. Raises Refusal (state-unusable)."""
         record.baseline = baseline
-        _write(record.descriptor, record.noted())
+        self._write(record, record.noted())
 
     def flush(self, record: Record) -> None:
         """Make a record durable. Raises OSError."""
@@ -160,7 +160,18 @@ class Pending:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         record.descriptor = os.open(f"{self.folder}/{record.name}", flags, 0o600)
         fcntl.flock(record.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _write(record.descriptor, record.head())
+        try:
+            self._write(record, record.head())
+        except Refusal:
+            os.unlink(f"{self.folder}/{record.name}")
+            raise
+
+    def _write(self, record: Record, line: bytes) -> None:
+        try:
+            _write(record.descriptor, line)
+        except OSError as problem:
+            message = f"what is to be inspected cannot be noted in {self.folder}: {problem.strerror}"
+            raise Refusal("state-unusable", message, fix=[f"df -h {quoted(self.folder)}"]) from problem
 
     def _wait(self, busy: Record) -> None:
         """Until nobody inspects for a record any more."""

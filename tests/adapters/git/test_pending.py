@@ -1,5 +1,6 @@
 """adapters/git/pending.py: what one launch leaves is inspected once, by whoever can, and by nobody too early."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from adapters.git import layouts
 from omac.adapters.git.launch_record import Record, merged, record_of
 from omac.adapters.git.layout import GitChoices, bring_home, look, prepare
 from omac.adapters.git.pending import FOLDER, Pending
+from omac.domain.refusal import Refusal
 
 
 @pytest.fixture
@@ -184,6 +186,20 @@ def test_a_failure_is_tried_again(desk: Desk) -> None:
         failing.end(record)
     desk.pending.do_due()
     assert desk.done == [["a"]]
+
+
+def test_a_full_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said which one, and nothing stays of what could not be noted."""
+
+    def full(_descriptor: int, _content: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(Refusal, match=f"{FOLDER}: No space left") as refused:
+            desk.begin(_record("a", "/p"))
+    assert refused.value.fix == (f"df -h {desk.state}/{FOLDER}",)
+    assert desk.left() == []
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{'version': 9}\n", b"\xff\n", b"[" * 10000, b"{}\n"])
