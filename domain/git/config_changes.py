@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CHANGES_MAX = 200
 STAYS = "was set inside; the host's setting is as it was"
+REMOVED = "was removed inside; the host's setting is as it was"
 _LEADS_ELSEWHERE = frozenset(("fetch", "mirror", "push", "pushurl", "url"))
 _FORMAT = ("core.bare", "core.repositoryformatversion", "extensions.")
 _MAY_BE_TURNED_ON = "extensions.worktreeconfig"  # sparse-checkout does
@@ -62,7 +63,7 @@ def changes(before: bytes, after: bytes, branches: Branches) -> Changes:
         if number < CHANGES_MAX and _comes_home(key, values, then, remotes, branches):
             found.wanted.append((key, values))
         else:
-            found.refused.append((key, STAYS))
+            found.refused.append((key, STAYS if values else REMOVED))
     return found
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from omac.domain.git.config_changes import CHANGES_MAX, STAYS, Branches, changes
+from omac.domain.git.config_changes import CHANGES_MAX, REMOVED, STAYS, Branches, changes
 
 HOST = """\
 [core]
@@ -27,7 +27,7 @@ def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
     """The keys that come home and those that do not, where `added` is appended and a line is left out."""
     kept = "".join(line for line in HOST.splitlines(keepends=True) if not without or line.strip() != without)
     found = changes(HOST.encode(), (kept + added).encode(), BRANCHES)
-    assert all(why == STAYS for _, why in found.refused)
+    assert all(why in (STAYS, REMOVED) for _, why in found.refused)
     return [key for key, _ in found.wanted], [key for key, _ in found.refused]
 
 
@@ -112,3 +112,10 @@ def test_bounded() -> None:
     added = "".join(f'[branch "b{number}"]\nrebase = true\n' for number in range(CHANGES_MAX + 5))
     found = changes(HOST.encode(), (HOST + added).encode(), BRANCHES)
     assert (len(found.wanted), len(found.refused)) == (CHANGES_MAX, 5)
+
+
+def test_what_was_removed_is_told_as_that() -> None:
+    """As by `git remote remove`: the host keeps its remote, and nobody is told that it was set."""
+    found = changes(b'[remote "up"]\nurl = x\n', b'[remote "up"]\nurl = y\n', BRANCHES)
+    assert found.refused == [("remote.up.url", STAYS)]
+    assert changes(b'[remote "up"]\nurl = x\n', b"", BRANCHES).refused == [("remote.up.url", REMOVED)]
