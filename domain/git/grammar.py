@@ -187,7 +187,7 @@ _OF_A_REPOSITORY = [
     Rule("shallow", "oids", AGENT, REPORT),
     Rule("info/exclude"),
     Rule("info/refs"),
-    Rule("info/attributes", "", NOBODY, RESTORE),
+    Rule("info/attributes", "empty", NOBODY, RESTORE),
     Rule("info/grafts", "", NOBODY, RESTORE),
     Rule("hooks", kind=FOLDER),
     Rule("hooks/{sample}"),

@@ -46,6 +46,11 @@ def index(content: bytes, _before: bytes, place: Place) -> str:
     return index_problem(content, place.oid_bytes)
 
 
+def empty(content: bytes, before: bytes, _place: Place) -> str:
+    """What only the host may write, and omac itself makes, without content, to pin it for another launch."""
+    return "" if not content and not before else "is new or changed"
+
+
 def own_common(content: bytes, _before: bytes, _place: Place) -> str:
     """`commondir` of a folder that is its own common folder."""
     return "" if content.strip() == b"." else "takes the settings from elsewhere"
@@ -116,6 +121,7 @@ JUDGES: dict[str, Judge] = {
     "commondir": commondir,
     "config": config,
     "conflicts": conflicts,
+    "empty": empty,
     "fetched": _plain(refs.fetched_problem),
     "gitdir": gitdir,
     "hook": _changing(operations.hook_problem),

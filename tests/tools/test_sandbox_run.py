@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,53 @@ def test_nothing_outlives_omac(mine: Box) -> None:
         finally:
             process.kill()
     eventually(lambda: not _sleeping(long), 10, "all that ran in the sandbox is gone")
+
+
+@contextmanager
+def _running(mine: Box, script: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that has printed a line, in a sandbox."""
+    line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--", "sh", "-c", script)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdout=pipe, stderr=pipe, env=mine.environment, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_repository_that_is_made_while_one_runs(mine: Box) -> None:
+    """What another launch makes there, to pin it, is not taken for the first program's."""
+    mine.host("git", "init", "-q", cwd=mine.workdir)
+    with _running(mine, "echo up; while [ ! -e done ]; do sleep 0.05; done") as first:
+        mine.host("git", "init", "-q", "nested", cwd=mine.workdir)
+        for _ in range(3):
+            second = mine.run("true")
+            assert second.status == 0, second.err
+        (mine.workdir / "done").touch()
+        _, told = first.communicate(timeout=20)
+        assert "set aside" not in told
+
+
+EVIL = (
+    "git init -q n; git -C n config core.fsmonitor evil; while grep -q evil n/.git/config; do sleep 0.05; done; echo up"
+)
+
+
+def test_what_was_set_aside_meanwhile_is_told_by_who_ends_first(mine: Box) -> None:
+    """The launch that goes on, and inspects in the end, knows nothing of it."""
+    with _running(mine, "echo up; sleep 60"):
+        done = mine.run("sh", "-c", EVIL)
+        assert "n/.git/config: sets core.fsmonitor; set aside as" in done.err
+
+
+def test_what_was_set_aside_meanwhile_is_told_after_a_kill(mine: Box) -> None:
+    """By whoever inspects for the launch that was killed: where it is."""
+    with _running(mine, f"{EVIL}; sleep 60") as first:
+        first.kill()
+    line = mine.omac("status")
+    eventually(lambda: "something was set aside while it ran" in mine.host(*line).err, 20, "it is told")
 
 
 def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
