@@ -111,10 +111,15 @@ class Inspecting:
         for record in self._records:
             if not self._pending.end(record) and not record.kept:
                 self._say("another launch still runs there: when that one ends, what this one left is inspected")
+        if self._found_before:  # that one knows nothing of what was set aside while this one ran
+            _tell(self._found_before, _folder(self._state, self._name), self._say)
+            self.findings += map(str, self._found_before)
         return self.findings
 
     def _inspect(self, records: list[Record]) -> None:
-        found = inspect(records, self._name, self._state, self._say, self._found_before)
+        others = {record.name.partition("-")[0] for record in records} - {self._name}
+        before = [*self._found_before, *_while_running(others, self._state, records)]
+        found = inspect(records, self._name, self._state, self._say, before)
         self._found_before = []
         self.findings += found
         _recorded([record for record in records if record not in self._records], found, self._spool())
@@ -141,7 +146,8 @@ def inspect_due(state: str, say: Callable[[str], None], spool: Callable[[], Spoo
     """Inspect what launches that were killed have left, and record what was found. Raises Refusal."""
 
     def done(records: list[Record]) -> None:
-        _recorded(records, inspect(records, records[0].name, state, say), spool())
+        before = _while_running({record.name.partition("-")[0] for record in records}, state, records)
+        _recorded(records, inspect(records, records[0].name, state, say, before), spool())
 
     Pending(state, done).do_due()
 
@@ -164,7 +170,7 @@ def inspect(
     """Inspect what launches have left; what was found, a line each, after what was found `before`. `name` is that of
     the folder for what is set aside."""
     from omac.adapters.git import look
-    from omac.adapters.git.quarantine import FOLDER, Quarantine
+    from omac.adapters.git.quarantine import Quarantine
 
     whole = merged(records)
     if not whole.projects or whole.baseline is None:
@@ -173,8 +179,30 @@ def inspect(
     with _interruptible(budget, say):
         found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept)
         found += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed, whole.copies)]
-    _tell([*before, *found], f"{state}/{FOLDER}/{name}", say)
+    _tell([*before, *found], _folder(state, name), say)
     return [str(finding) for finding in (*before, *found)]
+
+
+def _while_running(names: set[str], state: str, records: list[Record]) -> list[Finding]:
+    """A finding for each launch that cannot tell any more what was set aside while its program ran."""
+    folders = [_folder(state, name) for name in sorted(names)]
+    place = merged(records).projects[:1]
+    what = "of what ran there, something was set aside while it ran"
+    return [Finding(place[0], what, folder) for folder in folders if place and _has_entries(folder)]
+
+
+def _folder(state: str, name: str) -> str:
+    """Where a launch sets things aside."""
+    from omac.adapters.git.quarantine import FOLDER
+
+    return f"{state}/{FOLDER}/{name}"
+
+
+def _has_entries(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
 
 
 def first(findings: list[str]) -> list[str]:
