@@ -26,6 +26,7 @@ MARKER = b"""\
 # To show all such files:  omac sandbox run --allow-env-files ...   (in a profile: allow_env_files = true)
 # To show this one:        omac sandbox run --read PATH ...
 """
+MARKER_OID = "1059528f9bc5b41dd431854420ef69b1fc829570"  # git's name for it (SHA-1)
 
 
 def is_env_file(name: str) -> bool:

@@ -16,13 +16,14 @@ import stat
 from omac.adapters.git.tree import ENTRIES_MAX, walk
 from omac.adapters.linux.trail import trail
 from omac.domain.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
-from omac.domain.hidden_names import MARKER
+from omac.domain.hidden_names import MARKER, MARKER_OID
 from omac.domain.refusal import Refusal, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from omac.adapters.git.layout import Layout
     from omac.adapters.git.repository import Repository
     from omac.adapters.git.tree import Found
     from omac.domain.hidden_names import HiddenNames
@@ -30,7 +31,31 @@ if TYPE_CHECKING:
 FILES_MAX = 400  # that are hidden one by one, each by a mount
 ENV_BYTES_MAX = 1 << 20  # of a file that is compared with its repository's
 
+NAMES_SHOWN = 5  # of files in whose place the marker was added
+
 _SHOW = "omac sandbox run --allow-env-files -- COMMAND"
+
+
+def added(layouts: Iterable[Layout], entries: Iterable[Entry]) -> list[str]:
+    """A line for each worktree whose index has the marker in the place of a file that was hidden."""
+    hidden = {entry.path for entry in entries if entry.content == MARKER}
+    if not hidden:
+        return []
+    from omac.adapters.git.tracked import names_of
+
+    found = []
+    for git, folder in [pair for layout in layouts for pair in layout.folders.items()]:
+        names = [name for name in names_of(git, MARKER_OID) if f"{folder.worktree}/{name}" in hidden]
+        if names:
+            shown = ", ".join(names[:NAMES_SHOWN]) + (
+                f" and {len(names) - NAMES_SHOWN} more" * (len(names) > NAMES_SHOWN)
+            )
+            command = f"git -C {quoted(folder.worktree)} log -p -- {quoted(names[0])}"
+            found.append(
+                f"git in {folder.worktree} was given omac's text in the place of {shown}: the files themselves are as "
+                f"they were, and what is committed of them is not; before you push: {command}"
+            )
+    return found
 
 
 class Search:

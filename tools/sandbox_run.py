@@ -184,6 +184,8 @@ class Launch:
             for layout in self._plan.layouts.values():
                 self._end_of_git(layout)
             findings = self._inspecting.end()
+            for line in self._added_markers():
+                _say(line)
             self._plan.placeholders.end()
         return status, findings
 
@@ -208,6 +210,11 @@ class Launch:
         from omac.adapters.git.pointers import CONFIG_BYTES_MAX
 
         return self._replaceable.content(path, CONFIG_BYTES_MAX)
+
+    def _added_markers(self) -> list[str]:
+        from omac.tools.sandbox_hidden import added
+
+        return added(self._plan.layouts.values(), self._plan.policy.entries)
 
     def _limited(self) -> Held | None:
         if self._plan.enforcement is None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 INDEX_BYTES_MAX = 32 << 20
 COMMIT_DIGITS = 12  # that are shown
 _LENGTH_BITS = 0xFFF  # of an entry's flags, before its name (gitformat-index(5))
+_EXTENDED = 0x40  # of the first byte of its flags: two more follow
 
 
 def commit_of(git: str, common: str) -> str:
@@ -36,6 +37,22 @@ def commit_of(git: str, common: str) -> str:
         return value if refs.is_value(value) else ""
     except Refusal:
         return ""
+
+
+def names_of(git: str, oid: str) -> list[str]:
+    """Return the names of entries of the index of a git folder that have an object; of an index of version 4 none."""
+    try:
+        index = pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b""
+    except Refusal:
+        return []
+    found, wanted = [], bytes.fromhex(oid)
+    at = index.find(wanted) if index[4:8] in (b"\0\0\0\2", b"\0\0\0\3") else -1
+    while at >= 0:
+        flags = at + len(wanted)
+        name = flags + (4 if index[flags] & _EXTENDED else 2)
+        found.append(index[name : index.find(b"\0", name)].decode(errors="surrogateescape"))
+        at = index.find(wanted, name)
+    return found
 
 
 def described(

@@ -1,8 +1,10 @@
 """domain/hidden_names.py: which names are hidden."""
 
+import hashlib
+
 import pytest
 
-from omac.domain.hidden_names import HiddenNames, check_pattern, is_env_file
+from omac.domain.hidden_names import MARKER, MARKER_OID, HiddenNames, check_pattern, is_env_file
 from omac.domain.refusal import Refusal
 
 
@@ -48,3 +50,8 @@ def test_what_is_no_pattern(pattern: str) -> None:
     """It would hide everything, or never anything."""
     with pytest.raises(Refusal, match="--deny-name"):
         check_pattern(pattern)
+
+
+def test_the_markers_name_in_git() -> None:
+    """It is what git calls a file with that text."""
+    assert hashlib.sha1(b"blob %d\0%s" % (len(MARKER), MARKER)).hexdigest() == MARKER_OID

@@ -194,6 +194,22 @@ def test_what_was_set_aside_meanwhile_is_told_after_a_kill(mine: Box) -> None:
     eventually(lambda: "something was set aside while it ran" in mine.host(*line).err, 20, "it is told")
 
 
+def test_a_marker_that_was_committed_is_told(mine: Box) -> None:
+    """`git commit -a` commits what a program sees of a hidden file that the repository has; the file is as it was."""
+    project = mine.workdir
+    for words in ("init -q", "config user.name A", "config user.email a@example.org", "commit -q --allow-empty -m 0"):
+        assert mine.host("git", *words.split(), cwd=project).status == 0
+    (project / ".env").write_text("A=1\n")
+    mine.host("git", "add", ".env", cwd=project)
+    mine.host("git", "commit", "-qm", "1", cwd=project)
+    (project / ".env").write_text("A=secret\n")
+    done = mine.run("sh", "-c", "echo x > f; git add f; git commit -qm f")
+    assert "omac's text" not in done.err
+    done = mine.run("git", "commit", "-qam", "all")
+    assert f"git in {project} was given omac's text in the place of .env: " in done.err
+    assert (project / ".env").read_text() == "A=secret\n"
+
+
 def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
     """A program's children in the background end when it ends, before omac does."""
     long = str(random.randrange(10_000, 10**6))
