@@ -272,7 +272,8 @@ class GitFolder:
         from omac.domain.git.judges import MENDERS
 
         mended = MENDERS[rule.mend](content, before or b"", self._place) if rule.mend else before
-        if self._inspection.set_aside(folder, entry.name, path, problem) and mended is not None:
+        what = f"{problem}; that is taken out, the rest stays" if rule.mend else problem
+        if self._inspection.set_aside(folder, entry.name, path, what) and mended is not None:
             try_to_put(self._inspection, folder, entry.name, path, mended)
 
 

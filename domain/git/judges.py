@@ -13,6 +13,7 @@ from omac.domain.git.config import parse, render
 from omac.domain.git.grammar import Place
 from omac.domain.git.index import index_problem
 
+_PARTIAL = ", without which this clone lacks objects (git fetch --refetch brings them)"
 Judge = Callable[[bytes, bytes, Place], str]
 Mend = Callable[[bytes, bytes, Place], bytes]
 
@@ -23,7 +24,10 @@ def config(content: bytes, before: bytes, place: Place) -> str:
     worktree = config_allowlist.worktree_of(content)
     if worktree and worktree != config_allowlist.worktree_of(before) and not place.holds(worktree):
         keys.append("core.worktree, outside the project")
-    return f"sets {', '.join(key[:100] for key in keys[:5])}" if keys else ""
+    if not keys:
+        return ""
+    is_partial = any(key.startswith("remote.") and key.endswith(".promisor") for key in keys)
+    return f"sets {', '.join(key[:100] for key in keys[:5])}{_PARTIAL if is_partial else ''}"
 
 
 def without_problems(content: bytes, before: bytes, place: Place) -> bytes:

@@ -183,7 +183,7 @@ def test_what_was_set_aside_meanwhile_is_told_by_who_ends_first(mine: Box) -> No
     """The launch that goes on, and inspects in the end, knows nothing of it."""
     with _running(mine, "echo up; sleep 60"):
         done = mine.run("sh", "-c", EVIL)
-        assert "n/.git/config: sets core.fsmonitor; set aside as" in done.err
+        assert "n/.git/config: sets core.fsmonitor; that is taken out, the rest stays; set aside as" in done.err
 
 
 def test_what_was_set_aside_meanwhile_is_told_after_a_kill(mine: Box) -> None:

@@ -56,6 +56,19 @@ def test_a_harmless_bare_clone_stays(workdir: Path, home: Path) -> None:
     assert "third" in host("git", "log", "--format=%s", cwd=workdir / "n.git", home=home)
 
 
+def test_a_partial_clone_is_told_how_to_become_whole(workdir: Path, home: Path) -> None:
+    """Who promises objects is asked for them without a word, so that is taken out; what then is missing can be had."""
+    host("git", "config", "uploadpack.allowFilter", "true", cwd=workdir, home=home)
+    inside = run_inside(workdir, "git clone -q --no-checkout --filter=blob:none file://$PWD n", home=home)
+    told = next(finding for finding in inside.findings if finding.path.endswith("n/.git/config"))
+    assert "sets remote.origin.promisor" in told.what
+    assert "git fetch --refetch" in told.what
+    assert "the rest stays" in told.what
+    assert host("git", "fsck", cwd=workdir / "n", home=home, check=False) != ""
+    host("git", "fetch", "-q", "--refetch", cwd=workdir / "n", home=home)
+    assert host("git", "fsck", cwd=workdir / "n", home=home) == ""
+
+
 def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
     """`git worktree add` below a plain clone works there and on the host; the next session protects it."""
     inside = run_inside(
