@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git import pointers
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, make_listable, try_to_put
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, content_of, make_listable, try_to_put
 from omac.adapters.git.inspection import Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.confinement import below
-from omac.domain.git.folder import WHOLE, Folder
+from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from omac.adapters.git.entry import Entry
 
 NO_REPOSITORY = b"gitdir: /dev/null/set-aside-by-omac\n"  # git stops here, and does not go on to a repository around it
@@ -60,6 +62,10 @@ class DotJudge:
             if not self._inspection.is_first:
                 self._disable(parent, entry, path, UNJUDGED)
             raise
+        except OSError as error:
+            if self._inspection.is_first or self._inspection.while_running:
+                raise
+            self._disable(parent, entry, path, f"could not be inspected as a whole: {error.strerror}")
         finally:
             os.close(opened)
 
@@ -71,17 +77,35 @@ class DotJudge:
             return
         if self._baseline.strays.get(path) == stamp:
             return
+        if content_of(parent, entry.name, len(NO_REPOSITORY)) == NO_REPOSITORY:
+            return  # this inspection has put it there, or the watch before it
         try:
-            if pointers.read(path, pointers.BYTES_MAX) == NO_REPOSITORY:
-                return  # this inspection has put it there, or the watch before it
             target = os.path.realpath(pointers.target(path))
         except Refusal:
             self._disable(parent, entry, path, "is new, and names no git folder in a way that git writes")
             return
-        if any(below(target, place) for place in (*self._inspection.projects, *self._known)):
-            self._inspection.report(path, f"is new, and leads to {target}")
-        else:
+        if not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
             self._disable(parent, entry, path, f"is new, and leads out of the project: {target}")
+        elif not self._inspection.while_running and not self._is_gits(target):
+            self._disable(parent, entry, path, f"is new, and leads to {target}, where git keeps no repository")
+        else:
+            self._inspection.report(path, f"is new, and leads to {target}")
+
+    def _is_gits(self, target: str) -> bool:
+        """Whether a folder is judged as one of git's, and cannot become another one by a checkout: not any folder in
+        one of git's own (`lfs`), nor one of a worktree, whose files may be in the index and missing."""
+        if target in self._known:
+            return True
+        root = outermost(target, self._known)
+        if root:
+            return innermost(root, target, None)[0] == target
+        project = next((one for one in self._inspection.projects if below(target, one)), "/")
+        above = os.path.dirname(target)
+        while below(above, project):
+            if os.path.lexists(f"{above}/.git"):
+                return False
+            above = os.path.dirname(above)
+        return True
 
     def _disable(self, parent: int, entry: Entry, path: str, what: str) -> None:
         """Set a `.git` aside and leave one that leads nowhere, so that git there finds no repository around it."""
@@ -90,3 +114,28 @@ class DotJudge:
             self._baseline.note(path, stamp)
         elif self._baseline.strays.get(path) != stamp and self._inspection.set_aside(parent, entry.name, path, what):
             try_to_put(self._inspection, parent, entry.name, path, NO_REPOSITORY)
+
+
+def outermost(path: str, known: Iterable[str]) -> str:
+    """Return the outermost git folder that a path lies in, by those `known` and by name; empty: it is in a worktree."""
+    for git in known:
+        if below(path, git):
+            return git
+    at = path.find("/.git/")
+    return path[: at + 5] if at >= 0 else path if path.endswith("/.git") else ""
+
+
+def innermost(git: str, folder: str, known: Folder | None) -> tuple[str, Folder]:
+    """Return the git folder that `folder` belongs to: that of a linked worktree or a submodule in `git`, or `git`
+    itself, of which `known` is said."""
+    found = known or Folder(WHOLE, os.path.dirname(git), git)
+    parts = folder[len(git) + 1 :].split("/") if folder != git else []
+    if len(parts) > 1 and parts[0] == "worktrees":
+        admin = f"{git}/worktrees/{parts[1]}"
+        return innermost(admin, folder, Folder(ADMIN, "", git))
+    if parts and parts[0] == "modules":
+        for number in range(2, len(parts) + 1):
+            module = f"{git}/{'/'.join(parts[:number])}"
+            if os.path.lexists(f"{module}/HEAD") or os.path.lexists(f"{module}/config"):
+                return innermost(module, folder, Folder(WHOLE, os.path.dirname(module), module))
+    return git, found

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each level takes up to three descriptors
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
 _CHUNK_BYTES = 1 << 20
@@ -87,7 +88,7 @@ class GitFolder:
 
     def _oid_bytes(self, folder: int) -> int:
         """By the settings of the common folder, which for an admin folder were judged before."""
-        content = _content(folder, "config", 1 << 20) if self._role == WHOLE else _content_of(self._place.common)
+        content = content_of(folder, "config", 1 << 20) if self._role == WHOLE else _content_of(self._place.common)
         try:
             pairs = dict(parse((content or b"").decode(errors="surrogateescape")))
         except ValueError:
@@ -135,7 +136,7 @@ class GitFolder:
         full = f"{path}/{entry.name}"
         if here in _OPERATIONS:
             self._operation(full)
-        if depth >= DEPTH_MAX:
+        if depth >= DEPTH_MAX or full.count("/") > SLASHES_MAX:
             self._stray(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
             return
         try:
@@ -170,10 +171,13 @@ class GitFolder:
         """The admin folder of a linked worktree."""
         if self._only and path in self._inspection.by_themselves:
             return
+        if path.count("/") > SLASHES_MAX:
+            self._stray(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
+            return
         make_listable(entry.name, folder)
         opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
         try:
-            back = (_content(opened, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
+            back = (content_of(opened, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
             worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""
             is_new = not self._inspection.is_first and path not in self._baseline.nodes
             GitFolder(self._inspection, path, Folder(ADMIN, worktree, self._place.common)).inspect(opened)
@@ -184,6 +188,9 @@ class GitFolder:
 
     def _module(self, folder: int, entry: Entry, path: str) -> None:
         """The git folder of a submodule, or a folder of such: the name of a submodule may have slashes."""
+        if path.count("/") > SLASHES_MAX:
+            self._stray(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
+            return
         make_listable(entry.name, folder)
         opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
         try:
@@ -215,7 +222,8 @@ class GitFolder:
                 return
             if self._was_there(path, entry.stat(follow_symlinks=False)):
                 return
-        content = _content(folder, entry.name, rule.bytes_max)
+        self._inspection.budget.check()  # one judge may take seconds
+        content = content_of(folder, entry.name, rule.bytes_max)
         if first and content is not None:
             self._baseline.keep(path, content)
         elif content is None:
@@ -312,7 +320,7 @@ def make_listable(name: str, parent: int) -> None:
 def _worktree(folder: int) -> str:
     from omac.domain.git.config_allowlist import worktree_of
 
-    return worktree_of(_content(folder, "config", 1 << 20) or b"")
+    return worktree_of(content_of(folder, "config", 1 << 20) or b"")
 
 
 def is_there(folder: int, name: str) -> bool:
@@ -330,13 +338,13 @@ def _content_of(common: str) -> bytes | None:
     except OSError:
         return None
     try:
-        return _content(folder, "config", 1 << 20)
+        return content_of(folder, "config", 1 << 20)
     finally:
         os.close(folder)
 
 
-def _content(folder: int, name: str, bytes_max: int) -> bytes | None:
-    """What a regular file in an open folder holds; None where it cannot be read, or is longer."""
+def content_of(folder: int, name: str, bytes_max: int) -> bytes | None:
+    """Return what a regular file in an open folder holds; None where it cannot be read, or is longer."""
     try:
         descriptor = os.open(name, _FILE, dir_fd=folder)
     except OSError:

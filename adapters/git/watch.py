@@ -20,14 +20,13 @@ import os
 import select
 import sys
 
-from omac.adapters.git.dot_git import DotJudge
+from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.worktree_scan import MARKS, judge_bare
 from omac.adapters.linux.syscall import call
 from omac.adapters.linux.without_links import opened_folder
-from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import GRAMMAR
 
 TYPE_CHECKING = False
@@ -116,7 +115,7 @@ class Watch:
         waiting = [path]
         while waiting and len(self._watched) < WATCHES_MAX and not self._is_stopped():
             folder = waiting.pop(0)
-            root = self._git_of(folder)
+            root = outermost(folder, self._folders)
             if root and folder[len(root) + 1 :].partition("/")[0] in _UNWATCHED:
                 continue
             try:
@@ -169,7 +168,7 @@ class Watch:
 
     def _judge(self, folder: str, name: str) -> None:
         """Judge one entry, by what it is now."""
-        root = self._git_of(folder)
+        root = outermost(folder, self._folders)
         is_dot = name.lower() == ".git"
         if not root and not is_dot and name not in MARKS:
             return
@@ -191,7 +190,7 @@ class Watch:
             os.close(opened)
 
     def _judge_git(self, root: str, folder: str, opened: int, entry: FoundEntry) -> None:
-        git, known = _innermost(root, folder, self._folders.get(root))
+        git, known = innermost(root, folder, self._folders.get(root))
         within = folder[len(git) + 1 :]
         node = GRAMMAR[known.role]
         for part in within.split("/") if within else ():
@@ -200,26 +199,3 @@ class Watch:
                 return  # the folder itself is what should not be there
             node = below
         GitFolder(self._inspection, git, known).judge(opened, entry, folder, within, node)
-
-    def _git_of(self, path: str) -> str:
-        """The outermost git folder that a path lies in; empty: it lies in a worktree."""
-        for git in self._folders:
-            if path.startswith(f"{git}/") or path == git:
-                return git
-        at = path.find("/.git/")
-        return path[: at + 5] if at >= 0 else path if path.endswith("/.git") else ""
-
-
-def _innermost(git: str, folder: str, known: Folder | None) -> tuple[str, Folder]:
-    """The git folder that `folder` belongs to: that of a linked worktree or a submodule in `git`, or `git` itself."""
-    found = known or Folder(WHOLE, os.path.dirname(git), git)
-    parts = folder[len(git) + 1 :].split("/") if folder != git else []
-    if len(parts) > 1 and parts[0] == "worktrees":
-        admin = f"{git}/worktrees/{parts[1]}"
-        return _innermost(admin, folder, Folder(ADMIN, "", git))
-    if parts and parts[0] == "modules":
-        for number in range(2, len(parts) + 1):
-            module = f"{git}/{'/'.join(parts[:number])}"
-            if os.path.lexists(f"{module}/HEAD") or os.path.lexists(f"{module}/config"):
-                return _innermost(module, folder, Folder(WHOLE, os.path.dirname(module), module))
-    return git, found

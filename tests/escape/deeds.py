@@ -68,6 +68,27 @@ REPOSITORIES = {  # what git takes for a repository, though it does not look lik
         " echo gitdir: ../store > n/.git",
         where=("n",),
     ),
+    "a nested one behind a pointer into a folder of git's for other files": Deed(
+        "mkdir n; evil x.sh; skeleton .git/lfs/e $PWD/x.sh $PWD/n; mkdir .git/lfs/e/objects .git/lfs/e/refs; gitlink n;"
+        " echo gitdir: ../.git/lfs/e > n/.git"
+    ),
+    "a nested one behind a pointer to what a checkout makes": Deed(
+        "mkdir n; evil x.sh; skeleton store $PWD/x.sh $PWD/n; mkdir store/objects store/refs;"
+        " touch store/objects/x store/refs/x; git add store; gitlink n; git commit -qm n; rm -r store;"
+        " echo gitdir: ../store > n/.git"
+    ),
+    "a nested one beside names of submodules that are too deep": Deed(
+        "for n in a0 a1 a2 a3 a4 a5 a6 a7 a8 a9; do git init -q $n; done; evil x.sh; python3 -I -c '\n"
+        "import os\n"
+        "for n in range(0, 10, 2):\n"
+        '    os.makedirs(f"a{n}/.git/modules")\n'
+        '    os.chdir(f"a{n}/.git/modules")\n'
+        '    here = os.getcwd().split(f"/a{n}/")[0]\n'
+        '    for _ in range(700): os.mkdir("m"); os.chdir("m")\n'
+        "    os.chdir(here)\n"
+        "'; for n in a1 a3 a5 a7 a9; do git -C $n config core.fsmonitor $PWD/x.sh; done",
+        where=("a1", "a3", "a5", "a7", "a9"),
+    ),
     "a nested one by the name of what was set aside": Deed(
         "mkdir n; evil x.sh; skeleton n/.git.omac-disarmed $PWD/x.sh $PWD/n;"
         " mkdir n/.git.omac-disarmed/objects n/.git.omac-disarmed/refs; echo gitdir: .git.omac-disarmed > n/.git",
