@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 from omac.domain.git.grammar import SHA1_BYTES
 from omac.domain.git.paths import is_modules_name, path_problem
@@ -27,6 +28,10 @@ _EXTENDED = 0x4000
 _LINK, _GITLINK, _FOLDER = 0xA000, 0xE000, 0x4000
 _FILE = 0x8000
 _KNOWN = (b"link", b"sdir")
+_NAME_BYTES_MAX = 4096  # PATH_MAX: what is longer cannot be checked out
+_NAMES_BYTES_MAX = 96 << 20  # of all names: in version 4 a few bytes stand for as long a name as the one before
+_LINKS_BYTES_MAX = 32 << 20  # of the names that are kept to look for others below them
+_LINK_BYTES = 100  # that keeping one takes beside its name
 
 
 class _Broken(Exception):
@@ -62,6 +67,7 @@ class _Entries:
         self.empty = 0
         self.folders = 0
         self._links: set[bytes] = set()
+        self._links_bytes = 0
         self.end = self._read(content, int.from_bytes(content[8:12], "big"), oid_bytes, packed=version == 4)
         if self._links:
             self._require_nothing_below_links(content, oid_bytes, packed=version == 4)
@@ -70,6 +76,7 @@ class _Entries:
         at = _HEADER_BYTES
         last = len(content) - oid_bytes
         name = b""
+        total = 0
         fixed = _STAT_BYTES + oid_bytes + 2
         for _ in range(count):
             if at + fixed > last:
@@ -87,6 +94,9 @@ class _Entries:
             if end < 0:
                 raise _Broken("a name does not end")
             name = name[:kept] + content[start:end]
+            total += len(name)
+            if len(name) > _NAME_BYTES_MAX or total > _NAMES_BYTES_MAX:
+                raise _Broken("its names are longer than paths can be")
             if min(len(name), _NAME_MASK) != flags & _NAME_MASK:
                 raise _Broken("the length of a name is not what its flags say")
             self.whole.append(kept == 0)
@@ -110,23 +120,29 @@ class _Entries:
             name = name[:-1]
         elif kind != _FILE:
             self._links.add(name)
+            self._links_bytes += len(name) + _LINK_BYTES
+            if self._links_bytes > _LINKS_BYTES_MAX:
+                raise _Broken("it has too many links and submodules")
             if kind == _LINK and is_modules_name(name.rpartition(b"/")[2]):
                 raise _Broken("a link is named .gitmodules")
         if problem := path_problem(name):
             raise _Broken(f"the path {name[:200].decode(errors='replace')!r} {problem}")
 
     def _require_nothing_below_links(self, content: bytes, oid_bytes: int, *, packed: bool) -> None:
+        last = b""
         for name in _names(content, self.starts, oid_bytes, packed=packed):
             above = name.rpartition(b"/")[0]
+            if above == last:
+                continue
+            last = above
             while above:
                 if above in self._links:
                     raise _Broken(f"the path {name[:200].decode(errors='replace')!r} lies below a link or a submodule")
                 above = above.rpartition(b"/")[0]
 
 
-def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) -> list[bytes]:
+def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) -> Iterator[bytes]:
     """The names of entries that were read before without a problem."""
-    found: list[bytes] = []
     name = b""
     for at in starts:
         flags = at + _STAT_BYTES + oid_bytes
@@ -136,8 +152,7 @@ def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) 
             stripped, start = _varint(content, start)
             kept = len(name) - stripped
         name = name[:kept] + content[start : content.index(b"\0", start)]
-        found.append(name)
-    return found
+        yield name
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:

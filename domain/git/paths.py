@@ -33,6 +33,8 @@ def path_problem(path: bytes) -> str:
 def is_git_name(name: bytes) -> bool:
     """Return whether a name is `.git` for some file system: in any case, Windows or macOS spelling."""
     folded = re.sub(_IGNORED_BY_HFS, b"", name).lower()
+    if b"git" not in folded:
+        return False
     return any(re.fullmatch(_GIT_ON_WINDOWS, part) for part in folded.split(b"\\"))
 
 

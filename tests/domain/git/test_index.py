@@ -156,3 +156,23 @@ def test_every_byte_changed(tmp_path: Path) -> None:
         content[at] ^= 0xFF
         assert isinstance(index_problem(bytes(content)), str)
         content[at] = kept
+
+
+def _packed(count: int, length: int, mode: int) -> bytes:
+    """An index of version 4 whose names are all as long as the first one."""
+    names = []
+    for number in range(count):
+        raw = b"\0" * 24 + mode.to_bytes(4, "big") + b"\0" * 12 + OID + min(length, 0xFFF).to_bytes(2, "big")
+        names.append(raw + (b"\x06" if number else b"\0" + b"a" * (length - 6)) + b"%06d\0" % number)
+    return b"DIRC" + (4).to_bytes(4, "big") + count.to_bytes(4, "big") + b"".join(names) + b"\0" * 20
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "mode"),
+    [(3000, 1 << 19, 0o100644), (60_000, 4000, 0o100644), (10_000, 4000, 0o120000)],
+    ids=["long names", "many names", "many links"],
+)
+def test_names_that_a_few_bytes_stand_for(count: int, length: int, mode: int) -> None:
+    """Judging takes neither time nor memory beyond what a file of that size is worth."""
+    assert "too many" in (problem := index_problem(_packed(count, length, mode))) or "longer" in problem
+    assert index_problem(_packed(100, 400, mode)) == ""
