@@ -66,7 +66,7 @@ class Quarantine:
             self._entries_left = _defuse(target, kept, 0, self._entries_left)
         except _TooMany:
             self._entries_left = 0
-            os.chmod(kept, 0, dir_fd=target)  # nobody but root goes in
+            _set_mode(target, kept, 0)  # nobody but root goes in
 
     def _open(self) -> int:
         if self._folder < 0:
@@ -115,13 +115,13 @@ def _defuse(parent: int, name: str, depth: int, left: int) -> int:
     seen = os.lstat(name, dir_fd=parent)
     if stat.S_ISREG(seen.st_mode):
         if seen.st_mode & 0o7111 and seen.st_nlink == 1:
-            os.chmod(name, 0o600, dir_fd=parent)
+            _set_mode(parent, name, 0o600)
         return left - 1
     if not stat.S_ISDIR(seen.st_mode):
         return left - 1
-    os.chmod(name, 0o700, dir_fd=parent)
+    _set_mode(parent, name, 0o700)
     if depth > _DEPTH_MAX:
-        os.chmod(name, 0, dir_fd=parent)
+        _set_mode(parent, name, 0)
         return left - 1
     folder = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
@@ -135,6 +135,18 @@ def _defuse(parent: int, name: str, depth: int, left: int) -> int:
     finally:
         os.close(folder)
     return left - 1
+
+
+def _set_mode(parent: int, name: str, mode: int) -> None:
+    """Set the permissions of a file or folder: never of what a link leads to, which a program that works in a folder
+    that was moved can put there meanwhile. Raises OSError."""
+    opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        found = os.fstat(opened)
+        if stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1):
+            os.chmod(f"/proc/self/fd/{opened}", mode)
+    finally:
+        os.close(opened)
 
 
 def _carry(parent: int, name: str, target: int, kept: str, depth: int) -> None:
