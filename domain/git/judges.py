@@ -80,7 +80,8 @@ def alternates(content: bytes, before: bytes, place: Place) -> str:
     had = set(before.split(b"\n"))
     for line in lines:
         path = line.decode(errors="surrogateescape")
-        if line not in had and not (path.endswith("/objects") and place.holds(path, beside="objects")):
+        is_quoted = line.startswith(b'"')  # then git ends it at the closing quote, and takes the rest for another one
+        if line not in had and (is_quoted or not path.endswith("/objects") or not place.holds(path, beside="objects")):
             return f"takes objects from {path[:200]!r}"
     return ""
 

@@ -272,6 +272,12 @@ OBJECTS = {
         commands=("status",),
         wrong="git -C n cat-file -e $(git -C $H/victim rev-parse HEAD:package/module.py)",
     ),
+    "objects of somebody else's, quoted": Deed(
+        "git init -q n; printf '\"%s\"/objects\\n' $H/victim/.git/objects > n/.git/objects/info/alternates",
+        where=("n",),
+        commands=("status",),
+        wrong="git -C n cat-file -e $(git -C $H/victim rev-parse HEAD:package/module.py)",
+    ),
     "objects of somebody else's, over HTTP": Deed(
         "git init -q n; echo $H/victim/.git/objects > n/.git/objects/info/http-alternates",
         where=("n",),
