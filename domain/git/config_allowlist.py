@@ -27,7 +27,9 @@ def _matching(pattern: str) -> Allowed:
     return lambda value: re.fullmatch(pattern, value) is not None
 
 
-_url = _matching(r"(?!.*::)(?!-)[^\x00-\x1f]*")  # "NAME::..." has git run git-remote-NAME
+_url = _matching(  # "NAME::...", and "NAME://..." of a scheme that is not git's own, has git run git-remote-NAME
+    r"(?!.*::)(?!-)(?:(?:https?|ftps?|ssh|git|git\+ssh|ssh\+git|file)://|(?![A-Za-z0-9][A-Za-z0-9+.-]*://))[^\x00-\x1f]*"
+)
 _word = _matching(r"[A-Za-z0-9][A-Za-z0-9._/+-]*|\.")
 _remote = _matching(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.")  # the name of a remote: git takes anything else for a URL
 _branch = _matching(r"refs/heads/[^\s:]+")
@@ -64,7 +66,7 @@ diff: algorithm autorefreshindex colormoved colormovedws context dirstat ignores
   interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth submodule
   suppressblankempty worderegex wserrorhighlight
 difftool: prompt trustexitcode
-extensions: compatobjectformat noop objectformat preciousobjects refstorage relativeworktrees worktreeconfig
+extensions: compatobjectformat noop objectformat preciousobjects relativeworktrees worktreeconfig
 feature: experimental manyfiles
 fetch: fsckobjects negotiationalgorithm output parallel prune prunetags recursesubmodules showforcedupdates
   unpacklimit writecommitgraph
@@ -128,6 +130,7 @@ _VALUES: dict[str, Allowed] = {
     "core.fsmonitor": _boolean,
     "core.protecthfs": _one_of("true", "1"),
     "core.protectntfs": _one_of("true", "1"),
+    "extensions.refstorage": _one_of("files", "reftable"),
     "filter.lfs.clean": _one_of("git-lfs clean -- %f"),
     "filter.lfs.process": _one_of("git-lfs filter-process"),
     "filter.lfs.required": _boolean,

@@ -6,7 +6,8 @@ Rules
 2. A branch's settings count where the branch is new, or checked out in the worktree; of the latter, `remote` names a
    remote that the host has. A branch that is gone loses its settings.
 3. What makes the repository one, its format, stays as it is: without it git would not read the rest.
-4. Where a remote of the host's leads, and what is fetched and pushed there, stays as it is. A new remote may be added.
+4. Where a remote or a submodule of the host's leads, and what is fetched and pushed there, stays as it is. A new one
+   may be added.
 5. Everything else stays as it is on the host, and is reported.
 """
 
@@ -89,5 +90,7 @@ def _comes_home(key: str, values: list[str], then: list[str], remotes: set[str],
         known = name not in ("remote", "pushremote") or all(value in (".", *remotes) for value in values)
         return sub in branches.own and known
     if section == "remote" and sub in remotes and name in _LEADS_ELSEWHERE:
+        return False
+    if section == "submodule" and name == "url" and then and values:
         return False
     return key not in _NAMES_A_REMOTE or all(value in remotes for value in values)

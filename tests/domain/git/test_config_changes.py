@@ -119,3 +119,14 @@ def test_what_was_removed_is_told_as_that() -> None:
     found = changes(b'[remote "up"]\nurl = x\n', b'[remote "up"]\nurl = y\n', BRANCHES)
     assert found.refused == [("remote.up.url", STAYS)]
     assert changes(b'[remote "up"]\nurl = x\n', b"", BRANCHES).refused == [("remote.up.url", REMOVED)]
+def test_where_the_hosts_submodule_leads_stays() -> None:
+    """As for a remote: `git submodule update` would fetch from elsewhere, and nobody be told."""
+    host = '[submodule "lib"]\nurl = https://a.example/lib\n'
+    found = changes(host.encode(), host.replace("a.example", "b.example").encode(), BRANCHES)
+    assert found.refused == [("submodule.lib.url", STAYS)]
+
+
+def test_a_scheme_that_names_a_program() -> None:
+    """`x://` has git run git-remote-x, as `x::` does."""
+    assert judged('[remote "up"]\nurl = x://a\n') == ([], ["remote.up.url"])
+    assert judged('[remote "up"]\nurl = ssh://a\n') == (["remote.up.url"], [])
