@@ -225,7 +225,7 @@ class GitFolder:
         self._inspection.budget.check()  # one judge may take seconds
         content = content_of(folder, entry.name, rule.bytes_max)
         if first and content is not None:
-            self._baseline.keep(path, content)
+            self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
         elif content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:

@@ -73,7 +73,10 @@ class Baseline:
     commits that worktrees were at.
     """
 
-    __slots__ = ("_room", "commits", "contents", "is_whole", "nodes", "obeyed", "operations", "since_ns", "strays")
+    __slots__ = (
+        "_hosts_room", "_room", "commits", "contents", "is_whole", "nodes", "obeyed", "operations", "since_ns",
+        "strays",
+    )  # fmt: skip
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns = since_ns
@@ -85,6 +88,7 @@ class Baseline:
         self.operations: set[str] = set()
         self.is_whole = True  # whether all was noted
         self._room = NOTED_BYTES_MAX
+        self._hosts_room = NOTED_BYTES_MAX
 
     def add(self, other: Baseline, is_covered: Callable[[str], bool]) -> None:
         """Take over what another one says of paths that this one says nothing of."""
@@ -95,9 +99,13 @@ class Baseline:
         self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
         self.operations |= {path for path in other.operations if not is_covered(path)}
 
-    def keep(self, path: str, content: bytes) -> None:
-        """Note the content of a file, while there is room."""
-        if self._has_room(len(path) + len(content)):
+    def keep(self, path: str, content: bytes, *, is_hosts: bool = False) -> None:
+        """Note the content of a file, while there is room: no program takes that of files which are the host's."""
+        if is_hosts:
+            self._hosts_room -= len(path) + len(content) + _STAMP_BYTES
+            if self._hosts_room >= 0:
+                self.contents[path] = content
+        elif self._has_room(len(path) + len(content)):
             self.contents[path] = content
 
     def note(self, path: str, stamp: Stamp) -> None:
