@@ -119,6 +119,8 @@ def test_what_was_removed_is_told_as_that() -> None:
     found = changes(b'[remote "up"]\nurl = x\n', b'[remote "up"]\nurl = y\n', BRANCHES)
     assert found.refused == [("remote.up.url", STAYS)]
     assert changes(b'[remote "up"]\nurl = x\n', b"", BRANCHES).refused == [("remote.up.url", REMOVED)]
+
+
 def test_where_the_hosts_submodule_leads_stays() -> None:
     """As for a remote: `git submodule update` would fetch from elsewhere, and nobody be told."""
     host = '[submodule "lib"]\nurl = https://a.example/lib\n'
