@@ -89,6 +89,7 @@ class GitFolder:
     def _oid_bytes(self, folder: int) -> int:
         """By the settings of the common folder, which for an admin folder were judged before."""
         content = content_of(folder, "config", 1 << 20) if self._role == WHOLE else _content_of(self._place.common)
+        self._inspection.budget.spend_read(content)
         try:
             pairs = dict(parse((content or b"").decode(errors="surrogateescape")))
         except ValueError:
@@ -222,8 +223,8 @@ class GitFolder:
                 return
             if self._was_there(path, entry.stat(follow_symlinks=False)):
                 return
-        self._inspection.budget.check()  # one judge may take seconds
         content = content_of(folder, entry.name, rule.bytes_max)
+        self._inspection.budget.spend_read(content)
         if first and content is not None:
             self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
         elif content is None:
@@ -353,9 +354,11 @@ def content_of(folder: int, name: str, bytes_max: int) -> bytes | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > bytes_max:
             return None
-        chunks = []
+        content = os.read(descriptor, status.st_size + 1)  # at once: a long file is not held in memory twice
         while chunk := os.read(descriptor, _CHUNK_BYTES):
-            chunks.append(chunk)
-        return b"".join(chunks)
+            content += chunk
+            if len(content) > bytes_max:
+                return None
+        return content
     finally:
         os.close(descriptor)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ENTRIES_MAX = 20_000_000
 LOOK_EVERY = 1024  # entries between two looks at the clock
+READ_BYTES = 256  # of a file take about as long as an entry
 DEPTH_MAX = 200
 HURRIED_SECONDS_MAX = 10.0
 NOTED_BYTES_MAX = 32 << 20  # of all that is noted at launch, paths included: what is beyond counts as new
@@ -51,6 +52,11 @@ class Budget:
             self._entries -= LOOK_EVERY - self._until_clock
             self._until_clock = LOOK_EVERY
             self.check()
+
+    def spend_read(self, content: bytes | None) -> None:
+        """Count a content that was read, and is to be judged. Raises Exhausted."""
+        if content is not None and len(content) >= READ_BYTES:
+            self.spend(len(content) // READ_BYTES)
 
     def end(self) -> None:
         """Spend all of it."""

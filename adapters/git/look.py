@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SECONDS_MAX = 45.0  # of one inspection at the end, of all projects of a launch
+SECONDS_MAX = 35.0  # of one inspection at the end, of all projects of a launch; HURRIED_SECONDS_MAX may follow
 FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts as new
 
 

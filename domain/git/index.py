@@ -11,6 +11,7 @@ Rules
 4. Where git may read the entries in blocks (`EOIE`, `IEOT`), each block begins where an entry begins, with a whole
    name, so that both ways of reading find the same names.
 5. An extension whose name begins with a small letter must be known, or git refuses the file.
+6. Names have bounds, each and together: version 4 lets a short file stand for names of any length.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from collections.abc import Iterator
 from omac.domain.git.grammar import SHA1_BYTES
 from omac.domain.git.paths import is_modules_name, path_problem
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _HEADER_BYTES = 12
 _STAT_BYTES = 40  # ctime, mtime, dev, ino, mode, uid, gid, size
 _NAME_MASK = 0x0FFF
@@ -28,10 +33,9 @@ _EXTENDED = 0x4000
 _LINK, _GITLINK, _FOLDER = 0xA000, 0xE000, 0x4000
 _FILE = 0x8000
 _KNOWN = (b"link", b"sdir")
-_NAME_BYTES_MAX = 4096  # PATH_MAX: what is longer cannot be checked out
-_NAMES_BYTES_MAX = 96 << 20  # of all names: in version 4 a few bytes stand for as long a name as the one before
-_LINKS_BYTES_MAX = 32 << 20  # of the names that are kept to look for others below them
-_LINK_BYTES = 100  # that keeping one takes beside its name
+NAME_BYTES_MAX = 4096  # PATH_MAX of Linux
+NAME_PARTS_MAX = 200
+NAMES_BYTES_MAX = 160 << 20
 
 
 class _Broken(Exception):
@@ -66,8 +70,7 @@ class _Entries:
         self.whole = bytearray()
         self.empty = 0
         self.folders = 0
-        self._links: set[bytes] = set()
-        self._links_bytes = 0
+        self._links: set[int] = set()  # hashes of names: the names themselves may be long
         self.end = self._read(content, int.from_bytes(content[8:12], "big"), oid_bytes, packed=version == 4)
         if self._links:
             self._require_nothing_below_links(content, oid_bytes, packed=version == 4)
@@ -76,7 +79,7 @@ class _Entries:
         at = _HEADER_BYTES
         last = len(content) - oid_bytes
         name = b""
-        total = 0
+        room = NAMES_BYTES_MAX
         fixed = _STAT_BYTES + oid_bytes + 2
         for _ in range(count):
             if at + fixed > last:
@@ -93,10 +96,12 @@ class _Entries:
             end = content.find(b"\0", start, last)
             if end < 0:
                 raise _Broken("a name does not end")
+            if kept + end - start > NAME_BYTES_MAX:
+                raise _Broken(f"a name is longer than {NAME_BYTES_MAX} bytes")
             name = name[:kept] + content[start:end]
-            total += len(name)
-            if len(name) > _NAME_BYTES_MAX or total > _NAMES_BYTES_MAX:
-                raise _Broken("its names are longer than paths can be")
+            room -= len(name)
+            if room < 0:
+                raise _Broken(f"its names are longer than {NAMES_BYTES_MAX} bytes together")
             if min(len(name), _NAME_MASK) != flags & _NAME_MASK:
                 raise _Broken("the length of a name is not what its flags say")
             self.whole.append(kept == 0)
@@ -119,12 +124,11 @@ class _Entries:
                 raise _Broken("the name of a folder does not end in '/'")
             name = name[:-1]
         elif kind != _FILE:
-            self._links.add(name)
-            self._links_bytes += len(name) + _LINK_BYTES
-            if self._links_bytes > _LINKS_BYTES_MAX:
-                raise _Broken("it has too many links and submodules")
+            self._links.add(hash(name))
             if kind == _LINK and is_modules_name(name.rpartition(b"/")[2]):
                 raise _Broken("a link is named .gitmodules")
+        if name.count(b"/") >= NAME_PARTS_MAX:
+            raise _Broken(f"a name has more than {NAME_PARTS_MAX} parts")
         if problem := path_problem(name):
             raise _Broken(f"the path {name[:200].decode(errors='replace')!r} {problem}")
 
@@ -136,13 +140,13 @@ class _Entries:
                 continue
             last = above
             while above:
-                if above in self._links:
+                if hash(above) in self._links:
                     raise _Broken(f"the path {name[:200].decode(errors='replace')!r} lies below a link or a submodule")
                 above = above.rpartition(b"/")[0]
 
 
 def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) -> Iterator[bytes]:
-    """The names of entries that were read before without a problem."""
+    """The names of entries that were read before without a problem, one at a time."""
     name = b""
     for at in starts:
         flags = at + _STAT_BYTES + oid_bytes

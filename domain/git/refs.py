@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _OID_LINE = rb"%s\n?" % _OID
 _OID_LINES = rb"(?:%s\n?)*" % _OID
 _SYMBOLIC = rb"ref:[ \t]*([^\s]+)\s*"
 _PACKED_LINE = rb"(%s) ([^\n]+)|\^%s|#[^\n]*" % (_OID, _OID)
-_LOG = rb"(?:%s %s [^\n]*\n)*" % (_OID, _OID)
-_FETCHED = rb"(?:%s\t(?:not-for-merge)?\t[^\n]*\n)*" % _OID
+_LOG_LINE = rb"%s %s [^\n]*" % (_OID, _OID)
+_FETCHED_LINE = rb"%s\t(?:not-for-merge)?\t[^\n]*" % _OID
 _FORBIDDEN = r"[\x00-\x20~^:?*\[\\\x7f]|\.\.|//|@\{|/\.|\./|\.lock/"
 REPLACEMENTS = "refs/replace/"
 
@@ -45,17 +49,17 @@ def oids_problem(content: bytes) -> str:
 
 def fetched_problem(content: bytes) -> str:
     """`FETCH_HEAD`."""
-    return "" if re.fullmatch(_FETCHED, content) else "is not what git fetch writes"
+    return "" if _are_lines(_FETCHED_LINE, content) else "is not what git fetch writes"
 
 
 def log_problem(content: bytes) -> str:
     """A log of a ref: two object ids and a text, on each line."""
-    return "" if re.fullmatch(_LOG, content) else "is not a log of a ref"
+    return "" if _are_lines(_LOG_LINE, content) else "is not a log of a ref"
 
 
 def packed_problem(content: bytes) -> str:
     """`packed-refs`: no replacement of objects is among them."""
-    for line in content.split(b"\n"):
+    for line in _lines(content):
         if not line:
             continue
         match = re.fullmatch(_PACKED_LINE, line)
@@ -69,6 +73,22 @@ def packed_problem(content: bytes) -> str:
 def packed_replacements(content: bytes) -> bool:
     """Return whether packed refs show one object for another."""
     return b" refs/replace/" in content
+
+
+def _are_lines(pattern: bytes, content: bytes) -> bool:
+    """Whether each line is of a pattern, and has an end. The file may be long: it is never held in memory twice."""
+    matches = re.compile(pattern).fullmatch
+    return content[-1:] in (b"", b"\n") and all(matches(line) for line in _lines(content))
+
+
+def _lines(content: bytes) -> Iterator[bytes]:
+    """The lines, without their ends, one at a time."""
+    start = 0
+    while start < len(content):
+        end = content.find(b"\n", start)
+        end = len(content) if end < 0 else end
+        yield content[start:end]
+        start = end + 1
 
 
 def _value_problem(content: bytes) -> str:
