@@ -1,7 +1,8 @@
 """The long form of the fuzz tests: what decides about grants and writes, with many more examples than `./test` can try;
-and of the schedules that drive all carriers of the execution path at once.
+of the schedules that drive all carriers of the execution path at once; and of what programs leave in git folders.
 
-There are 100,000 examples of each, or OMAC_SOAK_EXAMPLES, and 5,000 schedules, or OMAC_SOAK_SCHEDULES.
+There are 100,000 examples of each, or OMAC_SOAK_EXAMPLES, 5,000 schedules, or OMAC_SOAK_SCHEDULES, and 5,000 git
+folders, or OMAC_SOAK_GIT_FOLDERS, which take an hour of two processors; OMAC_TEST_GIT names a folder with another git.
 """
 
 import os
@@ -20,22 +21,26 @@ FUZZES = (
 )
 SCHEDULES = os.environ.get("OMAC_SOAK_SCHEDULES", "5000")
 CARRIERS = TESTS / "simulation" / "test_carriers.py"
+GIT_FOLDERS = os.environ.get("OMAC_SOAK_GIT_FOLDERS", "5000")
+PLANTED = TESTS / "adapters" / "git" / "test_random_git_folders.py"
 
 
 def main() -> bool:
     """Run them; True when none found anything."""
     carriers = _soaked(f"all carriers, {SCHEDULES} schedules", CARRIERS, "nothing is lost")
     fuzzes = [_soaked(f"{name}, {EXAMPLES} examples", path, "none gets out") for name, path in FUZZES]
-    return publish("soak", [carriers, *fuzzes])
+    planted = _soaked(f"git folders, {GIT_FOLDERS} examples", PLANTED, "nothing runs", "--all", "-n", "2")
+    return publish("soak", [carriers, *fuzzes, planted])
 
 
-def _soaked(name: str, path: Path, bound: str) -> Figure:
+def _soaked(name: str, path: Path, bound: str, *options: str) -> Figure:
     begun = time.monotonic()
     done = subprocess.run(
         # Not by -m, which would put the checkout before the tests on the path.
-        [Path(sys.executable).parent / "pytest", "-q", "-p", "no:cacheprovider", str(path)],
+        [Path(sys.executable).parent / "pytest", "-q", "-p", "no:cacheprovider", *options, str(path)],
         cwd=TESTS.parent,
-        env=os.environ | {"OMAC_SOAK_EXAMPLES": EXAMPLES, "OMAC_SOAK_SCHEDULES": SCHEDULES},
+        env=os.environ
+        | {"OMAC_SOAK_EXAMPLES": EXAMPLES, "OMAC_SOAK_SCHEDULES": SCHEDULES, "OMAC_SOAK_GIT_FOLDERS": GIT_FOLDERS},
     )
     taken = f"{time.monotonic() - begun:.0f} s"
     found = "none" if done.returncode == 0 else f"exit status {done.returncode}"
