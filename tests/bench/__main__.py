@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHES = ("start", "journal", "activation", "registration", "hammer", "sandbox", "hook", "soak", "chaos")
+BENCHES = ("start", "journal", "activation", "registration", "hammer", "sandbox", "hook", "look", "soak", "chaos")
 LONG = ("soak", "chaos")  # only when they are named
 
 

@@ -9,9 +9,10 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+from adapters.git.boxed import OTHER_GIT
 from adapters.git.dangers import TABLES
 from adapters.git.hosting import COMMANDS, Host
-from adapters.git.test_random_git_folders import GIT, PATTERNS, removed, repositories
+from adapters.git.test_random_git_folders import PATTERNS, removed, repositories
 from real_sandbox import FEWER_USERS, Box, box
 from tiers import examples
 
@@ -74,7 +75,7 @@ class Scene:
         nested = sorted(repositories(self.project))
         folders = [self.project, *chance.sample(nested, min(1, len(nested)))]
         allowed = [str(self.project), *(path for path, _only in self._gits)]
-        host = Host(self.world.top, self.world.home, GIT, self.world.uid)
+        host = Host(self.world.top, self.world.home, OTHER_GIT, self.world.uid)
         return host.violations(folders, chance.sample(COMMANDS, COMMANDS_OF_AN_EXAMPLE), allowed)
 
     def example(self, seeds: list[str], swap: float = 0) -> str:

@@ -15,8 +15,9 @@ from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entr
 
 SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
 DATE = "2026-01-02T03:04:05+00:00"
+OTHER_GIT = os.environ.get("OMAC_TEST_GIT", "")  # a folder with a git of another version
 ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PATH": f"{OTHER_GIT and f'{OTHER_GIT}/bin:'}/usr/local/bin:/usr/bin:/bin",
     "LC_ALL": "C",
     "GIT_AUTHOR_NAME": "A",
     "GIT_AUTHOR_EMAIL": "a@example.org",

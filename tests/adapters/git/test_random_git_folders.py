@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import act, host, note
+from adapters.git.boxed import OTHER_GIT, act, host, note
 from adapters.git.dangers import TABLES
 from adapters.git.hosting import COMMANDS, Host
 from tiers import examples
@@ -26,7 +26,6 @@ from omac.domain.git.grammar import FILE, RULES
 EXAMPLES = int(os.environ.get("OMAC_SOAK_GIT_FOLDERS", examples(300)))
 FIRST, _, LAST = os.environ.get("OMAC_GIT_SEEDS", "").partition("-")
 SEEDS = range(int(FIRST), int(LAST)) if LAST else range(EXAMPLES)
-GIT = os.environ.get("OMAC_TEST_GIT", "")
 IS_SOAK = "OMAC_SOAK_GIT_FOLDERS" in os.environ or bool(LAST)
 COMMANDS_OF_AN_EXAMPLE = 10 if IS_SOAK else 8
 NESTED_MAX = 2 if IS_SOAK else 1  # folders with a repository in the project in which the commands are run too
@@ -55,7 +54,7 @@ class Scene:
         self.canary = base / "canary"
         self._template = base / "template"
         subprocess.run(["cp", "-a", str(place), str(self._template)], check=True)
-        self.host = Host(base, self.home, GIT)
+        self.host = Host(base, self.home, OTHER_GIT)
 
     def _origin(self, where: Path) -> None:
         origin = self.base / "origin.git"

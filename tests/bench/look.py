@@ -1,0 +1,235 @@
+"""The inspection at the end of a launch: how long it takes, how much memory omac has then, and whether it is finished
+after a SIGKILL.
+
+Each tree is left by a program in a real `omac sandbox run`. The time is from the program's end to omac's, the memory is
+the largest that omac itself ever had. OMAC_BENCH_LOOK=NAME,... measures only these trees.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.report import Figure, publish
+
+ORDINARY_SECONDS_MAX, ORDINARY_MIB_MAX = 20.0, 200
+HOSTILE_SECONDS_MAX, HOSTILE_MIB_MAX = 60.0, 300
+FILES, REPOSITORIES = 500_000, 1_000
+KILLS = 50
+SEED = 20
+POLL_SECONDS = 0.02
+OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]
+PYTHON = ["/usr/bin/python3", "-ISc"]
+COMMON = """\
+import os
+def put(path, content=b""):
+    with open(path, "wb") as file:
+        file.write(content)
+def git(path, config=b""):
+    os.makedirs(path + "/objects"), os.makedirs(path + "/refs")
+    put(path + "/HEAD", b"ref: refs/heads/main\\n"), put(path + "/config", config)
+def many(folder, count, make):
+    os.makedirs(folder, exist_ok=True)
+    os.chdir(folder)
+    for number in range(count):
+        make(str(number))
+"""
+HOSTILE = {
+    "a folder with 3,000,000 files": "many('big', 3_000_000, os.mknod)",
+    "a folder of git's with 500,000 files": "many('.git/objects/odd', 500_000, os.mknod)",
+    "10 paths of 5,000 folders": """
+for number in range(10):
+    top = os.getcwd()
+    os.mkdir(f"deep{number}"), os.chdir(f"deep{number}")
+    for _ in range(5_000):
+        os.mkdir("d"), os.chdir("d")
+    os.chdir(top)
+""",
+    "100,000 nested repositories": """
+for number in range(100_000):
+    os.makedirs(f"n/{number // 1000}", exist_ok=True)
+    git(f"n/{number // 1000}/{number}/.git", b"[core]fsmonitor=x\\n")
+""",
+    "200,000 refs": """
+for number in range(200_000):
+    if number % 1000 == 0:
+        os.makedirs(f".git/refs/heads/{number // 1000}")
+    put(f".git/refs/heads/{number // 1000}/{number}", b"0" * 40 + b"\\n")
+""",
+    "an index of 90 MB": """
+entry = bytes(24) + (0o100644).to_bytes(4, "big") + bytes(32)
+with open(".git/index", "r+b" if os.path.exists(".git/index") else "wb") as file:
+    count = 90_000_000 // 72
+    file.write(b"DIRC" + (2).to_bytes(4, "big") + count.to_bytes(4, "big"))
+    for number in range(count):
+        file.write(entry + (8).to_bytes(2, "big") + b"%08d" % number + bytes(2))
+    file.write(bytes(20))
+""",
+    "an index of 90 MB with links": """
+entry = bytes(24) + (0o120000).to_bytes(4, "big") + bytes(32)
+with open(".git/index", "r+b" if os.path.exists(".git/index") else "wb") as file:
+    count = 90_000_000 // 72
+    file.write(b"DIRC" + (2).to_bytes(4, "big") + count.to_bytes(4, "big"))
+    for number in range(count):
+        file.write(entry + (8).to_bytes(2, "big") + b"%08d" % number + bytes(2))
+    file.write(bytes(20))
+""",
+    "500,000 links among git's files": "many('.git/refs/heads/l', 500_000, lambda name: os.symlink('/etc', name))",
+    "1,000 settings of 1 MB": """
+line = b"".join(b'\\tk%d = "a\\\\tb"\\n' % number for number in range(60_000))
+for number in range(1000):
+    git(f"n{number}/.git", b"[core]\\n" + line[:1_000_000].rpartition(b"\\n")[0] + b"\\n")
+""",
+    "lists of refs of 60 MB": """
+put(".git/packed-refs", b"".join(b"%040x refs/heads/%09d\\n" % (number, number) for number in range(1_000_000)))
+os.makedirs(".git/logs/refs/heads", exist_ok=True)
+put(".git/logs/refs/heads/x", b"".join(b"%040x %040x A <a> 1 +0000\\tx\\n" % (number, 1) for number in range(600_000)))
+""",
+    "200,000 files that programs obey": """
+for number in range(200_000):
+    os.makedirs(f"o/{number}/.vscode")
+    put(f"o/{number}/.vscode/tasks.json")
+""",
+}
+PLANT = """\
+printf '[core]\\n\\tfsmonitor = "touch %s"\\n' "$1" >.git/worktree-of-nobody
+mkdir -p n && git init -q n && git -C n config core.fsmonitor "touch $1"
+mkdir -p .git/modules/m && git init -q --bare .git/modules/m && git -C .git/modules/m config core.fsmonitor "touch $1"
+ln -s "$1" .git/logs/refs/heads/main2
+sleep 0.2
+"""
+
+
+def main() -> bool:
+    """Measure all; True when the bounds hold."""
+    wanted = [name for name in os.environ.get("OMAC_BENCH_LOOK", "").split(",") if name]
+    figures = []
+    if not wanted or "ordinary" in wanted:
+        figures.append(ordinary())
+    figures += [hostile(name) for name in HOSTILE if not wanted or name in wanted]
+    if not wanted or "kills" in wanted:
+        figures.append(kills())
+    return publish("look", figures)
+
+
+def ordinary() -> Figure:
+    """500,000 files in 1,000 repositories, all there at launch, and a program that changes little."""
+    with _world() as (top, project):
+        each = f"many(f'r{{number}}/src', {FILES // REPOSITORIES - 6}, os.mknod); os.chdir('../..')"
+        source = f"{COMMON}\nfor number in range({REPOSITORIES}):\n    git(f'r{{number}}/.git'); {each}\n"
+        subprocess.run([*PYTHON, source], cwd=project, check=True)
+        seconds, mib = _measured(top, project, "put('r1/src/new'), git('new/.git')")
+    name = f"{FILES:,} files, {REPOSITORIES:,} repositories"
+    return _figure(name, seconds, mib, ORDINARY_SECONDS_MAX, ORDINARY_MIB_MAX)
+
+
+def hostile(name: str) -> Figure:
+    """A tree that was made to keep the inspection busy."""
+    with _world() as (top, project):
+        seconds, mib = _measured(top, project, HOSTILE[name])
+    return _figure(name, seconds, mib, HOSTILE_SECONDS_MAX, HOSTILE_MIB_MAX)
+
+
+def _figure(name: str, seconds: float, mib: float, seconds_max: float, mib_max: int) -> Figure:
+    holds = seconds <= seconds_max and mib <= mib_max
+    return Figure(name, f"{seconds:.1f} s", "-", f"{mib:.0f} MiB", f"<= {seconds_max:.0f} s, {mib_max} MiB", holds)
+
+
+def _measured(top: Path, project: Path, source: str) -> tuple[float, float]:
+    """Seconds of omac after the end of the program, and the MiB that it had at most."""
+    ended = project / "ended"
+    line = [*OMAC, "sandbox", "run", "--", *PYTHON, f"{COMMON}\n{source}\nput({str(ended)!r})"]
+    process = subprocess.Popen(
+        line, cwd=project, env=_environment(top), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    begun = peak = 0.0
+    with tempfile.TemporaryFile() as said:
+        while process.poll() is None:
+            if not begun and ended.exists():
+                begun = time.monotonic()
+            peak = max(peak, _peak_mib(process.pid))
+            os.set_blocking(process.stderr.fileno(), False)
+            said.write(process.stderr.read() or b"")
+            time.sleep(POLL_SECONDS)
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    assert begun, text
+    return time.monotonic() - begun, peak
+
+
+def _peak_mib(pid: int) -> float:
+    """The most that a process had in memory, of its own."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(found[0]) / 1024 if found else 0.0
+
+
+def kills() -> Figure:
+    """Launches that are killed at a random moment, their inspection included; the next command finishes it."""
+    chance, left, late = random.Random(SEED), 0, 0
+    with _world() as (top, project):
+        canary = top / "canary"
+        line = [*OMAC, "sandbox", "run", "--", "sh", "-c", PLANT, "sh", str(canary)]
+        begun = time.monotonic()
+        subprocess.run(line, cwd=project, env=_environment(top), capture_output=True, check=True)
+        whole = time.monotonic() - begun
+        for number in range(KILLS):
+            shutil.rmtree(project)
+            _repository(project)
+            process = subprocess.Popen(
+                line, cwd=project, env=_environment(top), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            time.sleep(chance.uniform(0, whole))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            late += (project / "n").exists()
+            canary.unlink(missing_ok=True)
+            command = ["status"] if number % 2 else ["sandbox", "run", "--", "true"]
+            subprocess.run([*OMAC, *command], cwd=project, env=_environment(top), capture_output=True)
+            left += _is_armed(project, canary)
+    name = f"{KILLS} launches killed ({late} after they planted)"
+    return Figure(name, f"{left} left armed", "-", f"seed {SEED}", "0", left == 0 and late > 0)
+
+
+def _is_armed(project: Path, canary: Path) -> bool:
+    """Whether the host's git runs what was planted, or writes where it leads."""
+    for folder in (project, project / "n", project / ".git/modules/m"):
+        if folder.exists():
+            subprocess.run(["git", "status"], cwd=folder, capture_output=True)
+    return canary.exists() or (project / ".git/logs/refs/heads/main2").is_symlink()
+
+
+def _environment(top: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(top / "home"), "OMAC_STATE_DIR": str(top / "state"), "LC_ALL": "C"}
+
+
+@contextmanager
+def _world() -> Iterator[tuple[Path, Path]]:
+    """A folder with a home and a state directory, and a project with a repository in the home."""
+    top = Path(tempfile.mkdtemp(prefix="omac-look-"))
+    try:
+        (top / "state").mkdir()
+        _repository(top / "home" / "project")
+        yield top, top / "home" / "project"
+    finally:
+        if subprocess.run(["rm", "-rf", str(top)], stderr=subprocess.DEVNULL).returncode:
+            subprocess.run(["chmod", "-R", "u+rwx", str(top)], capture_output=True)
+            subprocess.run(["rm", "-rf", str(top)], check=True)
+
+
+def _repository(project: Path) -> None:
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    project.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=project, check=True)
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=project, check=True)
