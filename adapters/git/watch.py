@@ -46,6 +46,7 @@ _OF_A_WORKTREE = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
 _OF_GIT = _OF_A_WORKTREE | _IN_CLOSE_WRITE
 _HEAD_BYTES = 16  # of struct inotify_event before its name: wd, mask, cookie, len
 _READ_BYTES = 1 << 16
+OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
 
 
@@ -170,7 +171,7 @@ class Watch:
         """Judge one entry, by what it is now."""
         root = outermost(folder, self._folders)
         is_dot = name.lower() == ".git"
-        if not root and not is_dot and name not in MARKS:
+        if not root and not is_dot and name not in OF_A_BARE_ONE:
             return
         try:
             opened = opened_folder(folder)

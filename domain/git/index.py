@@ -35,6 +35,7 @@ _FILE = 0x8000
 _KNOWN = (b"link", b"sdir")
 NAME_BYTES_MAX = 4096  # PATH_MAX of Linux
 NAME_PARTS_MAX = 200
+LINKS_MAX = 300_000
 NAMES_BYTES_MAX = 160 << 20
 
 
@@ -125,6 +126,8 @@ class _Entries:
             name = name[:-1]
         elif kind != _FILE:
             self._links.add(hash(name))
+            if len(self._links) > LINKS_MAX:
+                raise _Broken("it has too many links and submodules")
             if kind == _LINK and is_modules_name(name.rpartition(b"/")[2]):
                 raise _Broken("a link is named .gitmodules")
         if name.count(b"/") >= NAME_PARTS_MAX:
