@@ -127,7 +127,7 @@ _VALUES: dict[str, Allowed] = {
     "branch.*.pushremote": _remote,
     "branch.*.rebase": _one_of("true", "false", "merges", "interactive"),
     "branch.*.remote": _remote,
-    "core.fsmonitor": _boolean,
+    "core.fsmonitor": _one_of("false", "no", "off", "0", ""),  # else git starts a process that stays
     "core.protecthfs": _one_of("true", "1"),
     "core.protectntfs": _one_of("true", "1"),
     "extensions.refstorage": _one_of("files", "reftable"),
@@ -182,6 +182,12 @@ def allowed(key: str, value: str) -> bool:
     if section == "receive" and name.startswith("*.") and key.startswith("receive.fsck."):
         return True
     return name in _SECTIONS.get(section, ())
+
+
+def is_local(url: str) -> bool:
+    """Return whether git takes a remote's place for one on this machine (git-clone(1), "Git URLs")."""
+    head = url.partition("/")[0]
+    return url.startswith("file:") or ":" not in head
 
 
 def general_key(key: str) -> str:

@@ -7,14 +7,15 @@ Rules
    remote that the host has. A branch that is gone loses its settings.
 3. What makes the repository one, its format, stays as it is: without it git would not read the rest.
 4. Where a remote or a submodule of the host's leads, and what is fetched and pushed there, stays as it is. A new one
-   may be added.
+   may be added; on this machine it leads where one of the host's does: `git fetch --all` would copy what is there
+   into the project.
 5. Everything else stays as it is on the host, and is reported.
 """
 
 from __future__ import annotations
 
 from omac.domain.git.config import parse
-from omac.domain.git.config_allowlist import allowed
+from omac.domain.git.config_allowlist import allowed, is_local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,11 +58,17 @@ def changes(before: bytes, after: bytes, branches: Branches) -> Changes:
     """Return what was changed between two configurations. Raises ValueError for one that git could not read."""
     old, new = _values(before), _values(after)
     remotes = {key[7:-4] for key in old if key.startswith("remote.") and key.endswith(".url")}
+    places = {place for name in remotes for place in old[f"remote.{name}.url"]}
     found = Changes()
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     for number, key in enumerate(changed):
         values, then = new.get(key, []), old.get(key, [])
-        if number < CHANGES_MAX and _comes_home(key, values, then, remotes, branches):
+        leads = (
+            key.startswith("remote.")
+            and key.endswith("url")
+            and any(is_local(value) and value not in places for value in values)
+        )
+        if number < CHANGES_MAX and not leads and _comes_home(key, values, then, remotes, branches):
             found.wanted.append((key, values))
         else:
             found.refused.append((key, STAYS if values else REMOVED))

@@ -132,3 +132,13 @@ def test_a_scheme_that_names_a_program() -> None:
     """`x://` has git run git-remote-x, as `x::` does."""
     assert judged('[remote "up"]\nurl = x://a\n') == ([], ["remote.up.url"])
     assert judged('[remote "up"]\nurl = ssh://a\n') == (["remote.up.url"], [])
+
+
+@pytest.mark.parametrize("place", ["/home/me/private", "../private", "file:///home/me/private", "private"])
+def test_a_place_on_this_machine(place: str) -> None:
+    """A new remote leads to another machine, or where one of the host's does."""
+    host = '[remote "up"]\nurl = /srv/up.git\n'
+    new = f'{host}[remote "new"]\nurl = {place}\n'
+    assert ("remote.new.url", STAYS) in changes(host.encode(), new.encode(), BRANCHES).refused
+    same = changes(host.encode(), new.replace(place, "/srv/up.git").encode(), BRANCHES)
+    assert same.refused == []
