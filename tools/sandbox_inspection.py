@@ -27,6 +27,7 @@ else:
     import _signal
 
 RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
+DESCRIPTORS = 8192
 LINES_MAX = 50
 LINE_CHARACTERS_MAX = 300
 SHORTEST_PATH = 40  # characters of a path that are shown in any case
@@ -135,6 +136,7 @@ def _records(plan: Plan, name: str) -> list[Record]:
 
 def _load() -> None:
     """Import all that the end of a launch takes, before a program runs that can write where it is."""
+    import resource  # noqa: F401
     import shlex  # noqa: F401
     import shutil  # noqa: F401
     import subprocess  # noqa: F401
@@ -176,6 +178,7 @@ def inspect(
     whole = merged(records)
     if not whole.projects or whole.baseline is None:
         return []
+    _raise_descriptor_limit()
     budget = Budget(look.SECONDS_MAX)
     with _interruptible(budget, say):
         found = look.act(whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept)
@@ -204,6 +207,15 @@ def _has_entries(folder: str) -> bool:
         return bool(os.listdir(folder))
     except OSError:
         return False
+
+
+def _raise_descriptor_limit() -> None:
+    """An inspection holds two descriptors for each folder on the way down, up to 200 in each of nested git folders."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def first(findings: list[str]) -> list[str]:
