@@ -66,7 +66,7 @@ _TEXT = re.compile(r'(?:AT_FDCWD(?:<(?P<cwd>[^>]*)>)?, |\d+<(?P<folder>[^>]*)>, 
 _CHILD = ("clone", "clone3", "fork", "vfork")
 _OPENING = ("open", "openat", "openat2", "creat")
 _WRITING = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC")
-_NO_PATH_FIRST = ("symlink", "symlinkat")  # whose first text is what the link says
+_LINKING = ("symlink", "symlinkat", "link", "linkat")  # whose first text is what the link leads to, and is left alone
 _TOOLS = frozenset(  # of git's own scripts, and what the settings of this host name
     {"true", "cat", "basename", "dirname", "sed", "uname", "tr", "grep", "expr", "rm", "mkdir", "wc", "sort", "cut"}
     | {"sleep", "git", "sh", "timeout", "env", "id", "gettext", "envsubst"}
@@ -75,8 +75,9 @@ _SHELL = re.compile(  # what git has a shell run by itself
     r"git-(upload|receive)-pack '[^']*'|git maintenance run --auto --quiet( --(no-)?detach)?"
     r"|path='(?:[^']|'\\'')*'; true|true"
 )
+_LAST = "trap '' TERM; kill -TERM -1"  # ends daemons of git's, and the trace
 _HARMLESS = ("/dev/null", "/dev/tty", "/dev/urandom", "/proc/self/")
-_NAME_SERVICE = "/var/run/nscd/socket"
+_NAME_SERVICE = os.path.realpath("/var/run/nscd/socket")
 
 
 class Host:
@@ -125,7 +126,7 @@ class Host:
             f"timeout {COMMANDS_SECONDS_MAX} {command} </dev/null >/dev/null 2>&1" for command in (*PROMPT, *commands)
         ]
         body = "\n".join(lines)
-        script = "\n".join(f'cd "$1" && {{\n{body}\n}}\nshift' for _ in folders)
+        script = "\n".join([*(f'cd "$1" && {{\n{body}\n}}\nshift' for _ in folders), _LAST])
         base, traces = str(self.base), f"{self._traces}/t"
         line = [
             "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", base, base,
@@ -165,8 +166,7 @@ class Host:
                 elif name.startswith("exec"):
                     yield from self._run(arguments, folder, script)
                 elif name in ("connect", "bind"):
-                    if "sa_family=AF_" in arguments and _NAME_SERVICE not in arguments:
-                        yield f"{name}: {arguments}"
+                    yield from self._reached(name, arguments, folder, allowed)
                 elif name not in _OPENING:
                     yield from self._written(name, arguments, "", folder, allowed)
                 elif name == "creat" or any(flag in arguments for flag in _WRITING):
@@ -186,11 +186,17 @@ class Host:
         ):
             yield f"ran {arguments[:300]}"
 
+    def _reached(self, name: str, arguments: str, folder: str, allowed: Sequence[str]) -> Iterator[str]:
+        """A socket that is none of git's own, as its fsmonitor--daemon has one beside its files."""
+        family, path = re.search(r"sa_family=AF_\w+", arguments), re.search(r'sun_path="([^"]*)"', arguments)
+        if family and not (path and _is_in(os.path.realpath(os.path.join(folder, path[1])), (*allowed, _NAME_SERVICE))):
+            yield f"{name}: {arguments}"
+
     def _written(
         self, name: str, arguments: str, opened: str | None, folder: str, allowed: Sequence[str]
     ) -> Iterator[str]:
         found = list(_TEXT.finditer(arguments))
-        if name in _NO_PATH_FIRST:
+        if name in _LINKING:
             found = found[1:]
         for match in found:
             top = match["cwd"] or match["folder"] or folder
@@ -200,8 +206,12 @@ class Host:
                 real = opened.removesuffix(" (deleted)") if opened else os.path.realpath(path)
             if real.startswith(_HARMLESS) or "(deleted)" in top:
                 continue
-            if not any(real == place or real.startswith(f"{place}/") for place in allowed):
+            if not _is_in(real, allowed):
                 yield f"{name}: {real}"
+
+
+def _is_in(path: str, places: Sequence[str]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def _unescaped(text: str) -> str:
