@@ -157,8 +157,9 @@ for git in $(find . -name .git -prune -print -o -name '?*.git' -prune | sort) $(
     (cd "./$place" && echo "== $place" && d=$(git rev-parse --git-dir) &&
      for line in 'rev-parse HEAD' 'symbolic-ref -q HEAD' 'for-each-ref --format=%(refname)%(objectname)%(symref)' \
         'ls-files --stage --sparse -t' 'status --porcelain=v2 --branch --ignore-submodules=none' 'stash list' \
-        'log --all --format=%H%s' 'fsck --no-progress' 'reflog --all' 'config --local --list'
+        'log --all --format=%H%s' 'fsck --no-progress' 'reflog --all'
      do echo "-- $line"; git $line 2>&1; done
+     echo "-- settings"; git config --local --list | sort
      echo "-- files"; find "$d" -path "$d/objects" -prune -o -path "$d/modules" -prune -o -type f -print | sort |
         sed 's/sharedindex\.[0-9a-f]*/sharedindex/'
      for f in $(find "$d/rebase-merge" "$d/rebase-apply" "$d/sequencer" -type f 2>/dev/null | sort); do
