@@ -163,7 +163,9 @@ def look(
 
 
 def _require_settings(repository: Repository) -> None:
-    """Raises Refusal (git-unsafe) where the settings are no files, or too long: git would wait for a FIFO for ever."""
+    """Raises Refusal (git-unsafe) where what git reads for its settings is no file, or too long: git would wait for a
+    FIFO for ever."""
+    pointers.read(f"{repository.git}/HEAD", pointers.BYTES_MAX)
     for path in (f"{repository.common}/config", f"{repository.git}/config.worktree"):
         pointers.read(path, pointers.CONFIG_BYTES_MAX)
 

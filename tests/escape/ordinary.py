@@ -104,7 +104,6 @@ WORK = {
     "a nested clone with settings by worktree": Work(_CLONE + "git config extensions.worktreeConfig true; git worktree add -q ../wt; git -C ../wt config --worktree core.abbrev 10"),
     "a shallow clone": Work("git clone -q --depth 2 file://$W x; git -C x fetch -q --deepen 1; git -C x log --oneline"),
     "a mirror, and one by reference": Work("git clone -q --mirror . m.git; git clone -q --reference . . r; git clone -q --shared . s; git clone -q --no-hardlinks . n"),
-    "a separate git folder": Work("git init -q --separate-git-dir $PWD/store tree; echo x > tree/x; git -C tree add x; git -C tree commit -qm x"),
     "a repository in a subfolder": Work("git init -q sub; cd sub; echo x > x; git add x; git commit -qm x; git gc -q"),
     "a repository of SHA-256": Work("git init -q --object-format=sha256 sub; cd sub; echo x > x; git add x; git commit -qm x; git gc -q; git tag -a -m m v; git stash list"),
     "a nested clone that was there": Work("cd dep; echo x > x; git add x; git commit -qm x; git fetch -q; git status", layout="nested"),
