@@ -118,7 +118,7 @@ def test_two_at_once_are_told_nothing(ground: Ground) -> None:
     ground.renew("plain")
     script = (
         "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo {0} > f-{0};"
-        " until git add f-{0} && git commit -q --allow-empty -m {0}; do sleep 0.05; done"  # the other one may hold git's locks
+        " until git add f-{0} && git commit -q --allow-empty -m {0}; do sleep 0.05; done"  # the other may hold locks
     )
     both = [
         begun(ground, "bash", "-c", script.format("a", "b")),
