@@ -28,6 +28,7 @@ NETWORKS = ("host", "none")
 BACKENDS = ("auto", "bubblewrap", "landlock")
 # processes, bytes, processors (a fraction may do), open files of a process, bytes of each folder that lives in memory
 LIMITS = ("pids", "memory", "cpu", "files", "tmp")
+REPLACEABLE = "/run/omac/replaceable"  # inside: a private folder of copies that stand for pinned files
 
 
 class Entry:

@@ -30,6 +30,7 @@ from omac.tools.sandbox_choices import choices_of
 SANDBOX = (
     sys.executable,
     "-I",
+    "-S",
     "-c",
     "import sys; sys.path.append(sys.argv.pop(1)); from omac.tools.entry import main; main()",
     os.path.dirname(os.path.dirname(omac.__file__)),

@@ -30,7 +30,8 @@ OF_ALL = (
 
 def load(writable: Iterable[str]) -> None:
     """Load what is needed later, where a program may change the canonical folders `writable`."""
-    own = [os.path.realpath(path) for path in (os.path.dirname(omac.__file__), sys.prefix, sys.base_prefix)]
+    around = os.path.dirname(os.path.dirname(sys.executable))
+    own = [os.path.realpath(path) for path in (os.path.dirname(omac.__file__), around, sys.prefix, sys.base_prefix)]
     exposed = any(below(path, folder) for path in own for folder in writable)
     for name in (*OF_A_CALL, *(OF_ALL if exposed else ())):
         try:

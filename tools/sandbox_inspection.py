@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 
-from omac.adapters.git.inspection import Budget, Finding
 from omac.adapters.git.launch_record import Record, merged, record_of
 from omac.adapters.git.layout import bring_home
 from omac.adapters.git.pending import Pending
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Callable, Mapping, Sequence
 
+    from omac.adapters.git.inspection import Budget, Finding
     from omac.adapters.git.watch import Watch
     from omac.adapters.linux.background import Background
     from omac.journal.spool import Spool
@@ -61,9 +61,8 @@ class Inspecting:
         return True
 
     def note(self) -> None:
-        """Record what is there. Raises OSError."""
-        if self._exposed:
-            _load()
+        """Record what is there, and load what is needed from here on. Raises OSError."""
+        _load(everything=self._exposed)
         from omac.adapters.git import look
         from omac.adapters.linux.background import Background
 
@@ -134,15 +133,19 @@ def _records(plan: Plan, name: str) -> list[Record]:
     return records + ([record_of(f"{name}-agents", kept, now, fence=fence)] if kept else [])
 
 
-def _load() -> None:
-    """Import all that the end of a launch takes, before a program runs that can write where it is."""
+def _load(*, everything: bool) -> None:
+    """Import what every end of a launch takes, and `everything` that one may take, before a program runs that can write
+    where it is."""
     import resource  # noqa: F401
-    import shlex  # noqa: F401
-    import shutil  # noqa: F401
-    import subprocess  # noqa: F401
 
-    from omac.adapters.git import look, quarantine, watch  # noqa: F401
-    from omac.domain.git import config_allowlist, config_changes, judges  # noqa: F401
+    from omac.adapters.git import look, watch  # noqa: F401
+
+    if everything:
+        import shlex  # noqa: F401
+        import shutil  # noqa: F401
+        import subprocess  # noqa: F401
+
+        from omac.domain.git import config_allowlist, config_changes, judges  # noqa: F401
 
 
 def inspect_due(state: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:
@@ -173,6 +176,7 @@ def inspect(
     """Inspect what launches have left; what was found, a line each, after what was found `before`. `name` is that of
     the folder for what is set aside."""
     from omac.adapters.git import look
+    from omac.adapters.git.inspection import Budget, Finding
     from omac.adapters.git.quarantine import Quarantine
 
     whole = merged(records)
@@ -189,6 +193,8 @@ def inspect(
 
 def _while_running(names: set[str], state: str, records: list[Record]) -> list[Finding]:
     """A finding for each launch that cannot tell any more what was set aside while its program ran."""
+    from omac.adapters.git.inspection import Finding
+
     folders = [_folder(state, name) for name in sorted(names)]
     place = merged(records).projects[:1]
     what = "of what ran there, something was set aside while it ran"

@@ -14,11 +14,23 @@ from omac.adapters.git.program import ConfigList
 from omac.adapters.linux import host_programs
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.trail import trail
-from omac.adapters.sandbox import baseline, program, protected, replaceable
+from omac.adapters.sandbox import baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain import environment as variables
 from omac.domain import places, tool_cache
-from omac.domain.confinement import COPY, DENY, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
+from omac.domain.confinement import (
+    COPY,
+    DENY,
+    PRIVATE,
+    READ,
+    REPLACEABLE,
+    WRITE,
+    Entry,
+    Policy,
+    below,
+    governing,
+    ordered,
+)
 from omac.domain.harness import harness_named
 from omac.domain.hidden_names import HiddenNames
 from omac.domain.refusal import Reason, Refusal, look_at
@@ -298,7 +310,7 @@ def _add_git(made: Plan, entries: list[Entry], trees: list[str], kept: list[str]
         entries += [entry for entry in seen.entries if entry.access != READ or entry.path not in own]
         warnings += seen.warnings
     if any(one.copies for one in made.layouts.values()):
-        entries.append(Entry(replaceable.FOLDER, PRIVATE, "git: copies of settings, which git may write"))
+        entries.append(Entry(REPLACEABLE, PRIVATE, "git: copies of settings, which git may write"))
     return warnings
 
 

@@ -1,9 +1,9 @@
 """`omac sandbox run`: from what a person typed to a program that ran in its sandbox, and the record of it.
 
 1. The policy is computed; nothing has been changed yet.
-2. `sandbox.launch-requested` is in the spool, and durable before the program's first instruction. What cannot be
-   recorded is not launched.
-3. What must be there to be pinned is made, the program is started and held back, looked at, and let go.
+2. What must be there to be pinned is made, and the sandbox is built, with the program held back.
+3. `sandbox.launch-requested` is in the spool, and durable before the program is let go. What cannot be recorded is not
+   launched.
 4. When it and all it started have ended, what it left is inspected, and `sandbox.exited` says how it went.
 """
 
@@ -13,7 +13,6 @@ import os
 import sys
 import time
 
-from omac.adapters.sandbox.replaceable import Replaceable
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.tools.sandbox_inspection import Inspecting, first
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.layout import Layout
     from omac.adapters.linux.background import Background
     from omac.adapters.sandbox.limits import Held
+    from omac.adapters.sandbox.replaceable import Replaceable
     from omac.journal.spool import Spool
     from omac.tools.sandbox_backends import Backend
     from omac.tools.sandbox_options import Asked
@@ -120,7 +120,7 @@ class Launch:
         self._version = 0
         self._spool: Spool | None = None
         self._backend: Backend
-        self._replaceable = Replaceable({})
+        self._replaceable: Replaceable | None = None
         self._is_built = False
         self._inspecting: Inspecting
         self._requested = ""
@@ -140,17 +140,13 @@ class Launch:
     def run(self) -> int:
         """Record, run, inspect, record; the program's exit status. Raises Refusal, Interrupted."""
         try:
-            self._request(self._backend.name)
-        except BaseException:
-            self._inspecting.end()
-            raise
-        try:
             status, findings = self._confined()
         except Refusal as refusal:
-            self._record("sandbox.denied", self._denied(refusal))
+            self._record_denial(refusal)
             raise
         except BaseException as problem:
-            self._record("sandbox.exited", {"status": None, "findings": [], "lost": type(problem).__name__})
+            if self._requested:
+                self._record("sandbox.exited", {"status": None, "findings": [], "lost": type(problem).__name__})
             raise
         try:
             self._record("sandbox.exited", {"status": status, "findings": first(findings), "lost": ""})
@@ -172,14 +168,15 @@ class Launch:
                 self._is_built = True
                 self._inspecting.begun(pid)
                 limited(pid)
-                self._place_copies(pid)
+                if self._replaceable and not self._replaceable.place(pid):
+                    _say("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
 
             status = self._backend.run(self._plan, self._meanwhile, built, self._begun)
         finally:
             for folder in held.end() if held else ():
                 _say(f"the cgroup {folder} is still there: something in it has not ended")
-            if self._replaceable.is_placed:
-                self._inspecting.ended(self._written)
+            if self._replaceable and self._replaceable.is_placed:
+                self._inspecting.ended(self._replaceable.content)
                 self._replaceable.close()
             for layout in self._plan.layouts.values():
                 self._end_of_git(layout)
@@ -198,19 +195,6 @@ class Launch:
         elif layout.skipped_hooks and (line := layout.skipped_hooks.told()):
             _say(line)
 
-    def _place_copies(self, pid: int) -> None:
-        """Let git change copies of its settings, in the sandbox of this process."""
-        copies = [copy for layout in self._plan.layouts.values() for copy in layout.copies if not copy.place]
-        self._replaceable = Replaceable({copy.path: copy.before or b"" for copy in copies})
-        if self._backend.name == "bubblewrap" and not self._replaceable.place(pid):
-            _say("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
-
-    def _written(self, path: str) -> bytes | None:
-        """What the sandbox's copy of a file of settings holds."""
-        from omac.adapters.git.pointers import CONFIG_BYTES_MAX
-
-        return self._replaceable.content(path, CONFIG_BYTES_MAX)
-
     def _added_markers(self) -> list[str]:
         from omac.tools.sandbox_hidden import added
 
@@ -223,17 +207,17 @@ class Launch:
 
         return begin(self._plan.enforcement, self._id)
 
-    def _request(self, backend: str) -> None:
+    def _request(self) -> dict[str, object]:
         from omac.adapters.linux import birth
         from omac.domain.redaction import redacted
         from omac.tools.sandbox_explain import digest
 
         policy = self._plan.policy
         pid = os.getpid()
-        fields = {
+        return {
             "workdir": policy.workdir,
             "harness": self._plan.harness,
-            "backend": backend,
+            "backend": self._backend.name,
             "policy": digest(self._plan),
             "argv": list(redacted(self._plan.argv)),
             "network": policy.network,
@@ -242,15 +226,15 @@ class Launch:
             "boot_id": birth.boot_id(),
             "run": self._part_of,
         }
-        self._requested = self._record("sandbox.launch-requested", fields, durable=False)
 
     def _meanwhile(self) -> None:
-        """Have the request on disk, unshare objects, and note what is there, while bubblewrap builds. Raises Refusal,
-        OSError."""
+        """While the sandbox is built, and held back: record the request, note what is there, and load what the rest of
+        the launch takes. Raises Refusal, OSError."""
         from omac.adapters.linux.background import Background
 
+        self._requested = requested = self._record("sandbox.launch-requested", self._request(), durable=False)
         spool = self._open_spool()
-        self._flushing = Background(lambda: spool.flush(self._requested))
+        self._flushing = Background(lambda: spool.flush(requested))
         if any(layout.objects for layout in self._plan.layouts.values()):
             from omac.adapters.git.shared_objects import unshare
 
@@ -258,21 +242,32 @@ class Launch:
                 for line in unshare(folder):
                     _say(line)
         self._inspecting.note()
+        copies = [copy for layout in self._plan.layouts.values() for copy in layout.copies if not copy.place]
+        if copies and self._backend.name == "bubblewrap":
+            from omac.adapters.git.pointers import CONFIG_BYTES_MAX
+            from omac.adapters.sandbox.replaceable import Replaceable
+
+            self._replaceable = Replaceable({copy.path: copy.before or b"" for copy in copies}, CONFIG_BYTES_MAX)
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
         self._inspecting.watch()
 
-    def _denied(self, refusal: Refusal) -> dict[str, object]:
+    def _record_denial(self, refusal: Refusal) -> None:
         from omac.domain.redaction import redacted
 
-        return {
+        fields: dict[str, object] = {
             "workdir": self._plan.policy.workdir,
             "harness": self._plan.harness,
             "argv": list(redacted(self._plan.argv)),
             "reason": refusal.reason,
             "message": refusal.message,
         }
+        try:
+            self._record("sandbox.denied", fields)
+        except Refusal as unrecorded:
+            if unrecorded.message != refusal.message:
+                _say(f"that it was refused is not on record: {unrecorded.message}")
 
     def _record(self, kind: str, fields: dict[str, object], *, durable: bool = True) -> str:
         self._version += 1

@@ -8,7 +8,6 @@ Python literal: that is written with nothing loaded, and paths need not be UTF-8
 from __future__ import annotations
 
 from omac.adapters.git.config_copies import ConfigCopy
-from omac.adapters.git.inspection import Baseline
 from omac.adapters.git.layout import Layout, Narrowed
 from omac.adapters.git.refs import Session
 from omac.domain.confinement import below
@@ -18,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+    from omac.adapters.git.inspection import Baseline
 
 _VERSION = 1
 
@@ -134,6 +135,8 @@ def parsed(name: str, lines: list[bytes]) -> Record:
 
 def merged(records: list[Record]) -> Record:
     """Return one record for all: what was there is what was there before the first launch that could write it."""
+    from omac.adapters.git.inspection import Baseline
+
     records = sorted((one for one in records if one.baseline is not None), key=lambda one: one.began_ns)
     whole = Record("", records[0].began_ns if records else 0)
     whole.baseline = Baseline(whole.began_ns)
@@ -173,6 +176,8 @@ def _baseline_written(baseline: Baseline) -> dict[str, object]:
 
 
 def _baseline_of(written: dict[str, Any]) -> Baseline:
+    from omac.adapters.git.inspection import Baseline
+
     baseline = Baseline(written["since_ns"])
     baseline.strays = written["strays"]
     baseline.obeyed = written["obeyed"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 def boot_id() -> str:
     """The kernel's random id of this boot. Raises OSError without /proc."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+        return file.read().strip().decode()
 
 
 def start_ticks(pid: int) -> int | None:

@@ -17,7 +17,7 @@ from omac.domain.refusal import Refusal, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omac.domain.confinement import Policy
+    from omac.domain.confinement import Entry, Policy
 
 LOCK = "placeholders.lock"  # in the state directory
 LIST = "placeholders"  # beside it: lines of a path in hexadecimal, the content that a file was given, device and inode
@@ -45,23 +45,23 @@ class Placeholders:
 
     def make(self, policy: Policy) -> None:
         """Make what is missing. Raises Refusal (path-changed, state-unusable)."""
-        for entry in policy.entries:
-            if not entry.made or os.path.lexists(entry.path):
-                continue  # another sandbox was first
-            content = entry.content if entry.made == "file" else None
-            try:
-                self._list(entry.path, content, (0, 0))
-                if content is None:
-                    os.mkdir(entry.path, 0o700)
-                else:
-                    _write(entry.path, content)
-                made = os.lstat(entry.path)
-                self._list(entry.path, content, (made.st_dev, made.st_ino))
-            except FileExistsError:
-                continue
-            except OSError as problem:
-                message = f"{entry.path} cannot be made, which keeps a place from being used: {problem.strerror}"
-                raise Refusal("path-changed", message, fix=[look_at(os.path.dirname(entry.path))]) from problem
+        missing = [entry for entry in policy.entries if entry.made and not os.path.lexists(entry.path)]
+        if not missing:
+            return
+        made = []
+        at = f"{self._state}/{LIST}"
+        try:
+            self._list([_line(entry, (0, 0)) for entry in missing])
+            for entry in missing:
+                at = entry.path
+                try:
+                    made.append(_line(entry, _make(entry)))
+                except FileExistsError:
+                    continue  # another sandbox was first
+            self._list(made)
+        except OSError as problem:
+            message = f"{at} cannot be made, which keeps a place from being used: {problem.strerror}"
+            raise Refusal("path-changed", message, fix=[look_at(os.path.dirname(at))]) from problem
 
     def end(self) -> None:
         """Let go; whoever is last removes all that were made and are still as they were made."""
@@ -76,20 +76,32 @@ class Placeholders:
         os.close(self._lock)
         self._lock = -1
 
-    def _list(self, path: str, content: bytes | None, node: tuple[int, int]) -> None:
-        kept = "-" if content is None else content.hex() + "."
-        line = f"{os.fsencode(path).hex()} {kept} {node[0]} {node[1]}\n".encode()
+    def _list(self, lines: list[str]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(f"{self._state}/{LIST}", flags, 0o600)
         try:
-            os.write(descriptor, line)
+            os.write(descriptor, "".join(lines).encode())
         finally:
             os.close(descriptor)
 
 
+def _line(entry: Entry, node: tuple[int, int]) -> str:
+    kept = f"{entry.content.hex()}." if entry.made == "file" else "-"
+    return f"{os.fsencode(entry.path).hex()} {kept} {node[0]} {node[1]}\n"
+
+
+def _make(entry: Entry) -> tuple[int, int]:
+    """Make one; its device and inode. Raises OSError."""
+    if entry.made == "file":
+        return _write(entry.path, entry.content)
+    os.mkdir(entry.path, 0o700)
+    made = os.lstat(entry.path)
+    return (made.st_dev, made.st_ino)
+
+
 def _remove_listed(path: str) -> None:
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
     except (OSError, ValueError):
         return  # none was made
@@ -130,10 +142,13 @@ def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:
         os.close(parent)
 
 
-def _write(path: str, content: bytes) -> None:
+def _write(path: str, content: bytes) -> tuple[int, int]:
+    """Make a file; its device and inode. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, content)
+        made = os.fstat(descriptor)
+        return (made.st_dev, made.st_ino)
     finally:
         os.close(descriptor)
 

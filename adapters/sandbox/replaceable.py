@@ -18,12 +18,12 @@ import stat
 
 from omac.adapters.linux.syscall import call, words
 from omac.adapters.linux.without_links import RESOLVE_NO_SYMLINKS
+from omac.domain.confinement import REPLACEABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FOLDER = "/run/omac/replaceable"  # inside: a private folder, which the policy has where there is such a file
 _NAME = "file"
 _LINK = "link"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,10 +38,11 @@ _NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
 
 
 class Replaceable:
-    """The files of one launch: their content at its beginning, by path."""
+    """The files of one launch: their content at its beginning, by path; none may become longer than `bytes_max`."""
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes], bytes_max: int) -> None:
         self._files = dict(files)
+        self._bytes_max = bytes_max
         self._numbers = {path: str(number) for number, path in enumerate(files)}
         self._folder = -1
 
@@ -55,9 +56,7 @@ class Replaceable:
 
         Returns False where the kernel cannot do it. Raises OSError.
         """
-        if not self._files:
-            return True
-        self._folder = os.open(f"/proc/{init}/root{FOLDER}", _FOLDER)
+        self._folder = os.open(f"/proc/{init}/root{REPLACEABLE}", _FOLDER)
         for path, content in self._files.items():
             self._copy(self._numbers[path], content)
         child = os.fork()
@@ -72,8 +71,8 @@ class Replaceable:
             raise OSError(failed, os.strerror(failed))
         return True
 
-    def content(self, path: str, bytes_max: int) -> bytes | None:
-        """Return what the copy of a file holds now; None where it is gone, no file, or longer than `bytes_max`."""
+    def content(self, path: str) -> bytes | None:
+        """Return what the copy of a file holds now; None where it is gone, no file, or too long."""
         folder = descriptor = -1
         try:
             folder = os.open(self._numbers[path], _FOLDER, dir_fd=self._folder)
@@ -81,9 +80,9 @@ class Replaceable:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
             content = b""
-            while len(content) <= bytes_max and (more := os.read(descriptor, bytes_max + 1 - len(content))):
+            while (left := self._bytes_max + 1 - len(content)) and (more := os.read(descriptor, left)):
                 content += more
-            return content if len(content) <= bytes_max else None
+            return content if left else None
         except OSError:
             return None
         finally:
@@ -101,7 +100,7 @@ class Replaceable:
         os.mkdir(number, 0o700, dir_fd=self._folder)
         folder = os.open(number, _FOLDER, dir_fd=self._folder)
         try:
-            os.symlink(f"{FOLDER}/{number}/{_NAME}", _LINK, dir_fd=folder)
+            os.symlink(f"{REPLACEABLE}/{number}/{_NAME}", _LINK, dir_fd=folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(_NAME, flags, 0o644, dir_fd=folder)
             try:
@@ -125,7 +124,7 @@ def _mount_links(init: int, numbers: Mapping[str, str]) -> None:
         call(setns, users, _NEW_USERS)
         call(setns, mounts, _NEW_MOUNTS)
         for path, number in numbers.items():
-            link = call(_OPEN_TREE, root, f"{FOLDER[1:]}/{number}/{_LINK}".encode() + b"\0", _CLONE_LINK)
+            link = call(_OPEN_TREE, root, f"{REPLACEABLE[1:]}/{number}/{_LINK}".encode() + b"\0", _CLONE_LINK)
             there = call(_OPENAT2, root, os.fsencode(path[1:]) + b"\0", _HOW, len(_HOW))
             call(_MOVE_MOUNT, link, b"\0", there, b"\0", _TO_AND_FROM_DESCRIPTORS)
         code = 0

@@ -46,6 +46,7 @@ class _Toolchains:
         self._writable = [trail(folder)[1] for folder in writable]
         self._entries = entries
         self._found: dict[str, Entry] = {}
+        self._seen: dict[str, bool] = {}  # by a toolchain's root: whether it is shown
         self._roots = {one.root: self._root(one, environment) for one in TOOLCHAINS}  # of those that are there
 
     def of(self, folders: Sequence[str]) -> list[Entry]:
@@ -68,7 +69,13 @@ class _Toolchains:
         return trail(root)[1] if os.path.lexists(root) else ""
 
     def _shown(self, one: Toolchain, reason: str) -> bool:
-        """Note a toolchain and its companions; whether anything of it can be shown."""
+        """Note a toolchain and its companions, once; whether anything of it can be shown."""
+        if one.root not in self._seen:
+            self._seen[one.root] = False  # while its companions are noted, which may have it for one of theirs
+            self._seen[one.root] = self._note(one, reason)
+        return self._seen[one.root]
+
+    def _note(self, one: Toolchain, reason: str) -> bool:
         root = self._roots[one.root]
         if not root:
             return False
