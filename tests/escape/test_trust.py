@@ -240,6 +240,33 @@ for action in reload deactivate activate nosuch; do {call}/$action -d "$body"; d
     assert "LATE" not in done.stderr, done.stderr
 
 
+LEFT = """\
+echo . >> "$1"
+git init -q nested && git -C nested config core.fsmonitor ./x && git init -q --bare bare.git && ln -s /etc link
+git config user.name Else; git branch side; git config alias.x '!true'; echo x > .npmrc
+mkdir .vscode; echo > .vscode/tasks.json
+printf DIRC > .git/index; mkdir -p .git/odd .git/rebase-merge; echo 'exec true' > .git/rebase-merge/git-rebase-todo
+ln -s /etc .git/refs/heads/etc; echo '* x' > .git/packed-refs; mkfifo .git/HEAD.lock; sleep 0.3
+"""
+
+
+@pytest.mark.parametrize("tree", [".", "../linked"])
+def test_a_launch_has_loaded_everything_when_its_program_begins(tree: str) -> None:
+    """`omac sandbox run` imports nothing once its program runs, whatever that leaves, where it could write what would
+    be imported."""
+    with box() as world:
+        host(world, "git init -q . && git commit -q --allow-empty -m first && git worktree add -q ../linked -b feature")
+        mark = world.workdir / "begun"
+        mark.touch()
+        package = readable_package()
+        line = [sys.executable, "-I", "-c", LATE.replace("PACKAGE", repr(package)), "sandbox", "run"]
+        grants = ["--workdir", str(world.workdir / tree), "--allow", package, "--allow", str(world.workdir)]
+        done = world.host(*line, *grants, "--", "sh", "-c", LEFT, "sh", str(mark))
+    assert "set aside" in done.err, done
+    assert "is part of omac, and the program may change it" in done.err
+    assert "LATE" not in done.err, done.err
+
+
 FAKE = """\
 #!/bin/sh
 [ "$OMAC_SANDBOX" = 1 ] || env > {mark}
