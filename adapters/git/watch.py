@@ -46,6 +46,7 @@ _OF_A_WORKTREE = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
 _OF_GIT = _OF_A_WORKTREE | _IN_CLOSE_WRITE
 _HEAD_BYTES = 16  # of struct inotify_event before its name: wd, mask, cookie, len
 _READ_BYTES = 1 << 16
+READS_MAX = 16  # before what they brought is judged
 OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
 
@@ -64,6 +65,7 @@ class Watch:
         self._add_watch = 0
         self._inotify = -1
         self._stop, self._stopped = -1, -1
+        self._is_stopped = False
         self._ended = _thread.allocate_lock()
 
     def start(self) -> None:
@@ -74,6 +76,7 @@ class Watch:
 
     def end(self) -> list[Finding]:
         """Stop, and return what was set aside."""
+        self._is_stopped = True
         if self._stop >= 0:
             os.close(self._stop)
             self._stop = -1
@@ -114,7 +117,7 @@ class Watch:
     def _watch(self, path: str) -> None:
         """Watch a folder and all in it, and judge what is there; git's own before the rest."""
         waiting = [path]
-        while waiting and len(self._watched) < WATCHES_MAX and not self._is_stopped():
+        while waiting and len(self._watched) < WATCHES_MAX and not self._is_stopped:
             folder = waiting.pop(0)
             root = outermost(folder, self._folders)
             if root and folder[len(root) + 1 :].partition("/")[0] in _UNWATCHED:
@@ -123,19 +126,20 @@ class Watch:
                 mask = _OF_GIT if root else _OF_A_WORKTREE
                 watch = call(self._add_watch, self._inotify, os.fsencode(folder) + b"\0", mask)
                 self._watched[watch] = folder
-                with os.scandir(folder) as scan:
-                    found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+                self._judge_in(folder, waiting)
             except OSError:
                 continue  # gone, or too many are watched
-            for name, is_folder in found:
-                self._judge(folder, name)
-                if is_folder and not (name == ".git" and folder in self._projects):
-                    waiting.insert(0 if name == ".git" else len(waiting), f"{folder}/{name}")
 
-    def _is_stopped(self) -> bool:
-        asked = select.poll()
-        asked.register(self._stopped, select.POLLIN)
-        return bool(asked.poll(0))
+    def _judge_in(self, folder: str, waiting: list[str]) -> None:
+        """Judge what is in a folder; its folders are to be watched too, as many as can be. Raises OSError."""
+        with os.scandir(folder) as scan:
+            for entry in scan:
+                if self._is_stopped:
+                    return
+                name, is_folder = entry.name, entry.is_dir(follow_symlinks=False)
+                self._judge(folder, name)
+                if is_folder and len(waiting) < WATCHES_MAX and not (name == ".git" and folder in self._projects):
+                    waiting.insert(0 if name == ".git" else len(waiting), f"{folder}/{name}")
 
     def _judge_all(self) -> None:
         changed: dict[tuple[str, str], bool] = {}
@@ -147,17 +151,19 @@ class Watch:
                 key = self._watched[watch], os.fsdecode(raw)
                 changed[key] = changed.get(key, False) or bool(mask & _IN_ISDIR)
         for (folder, name), is_folder in changed.items():
+            if self._is_stopped:
+                return
             self._judge(folder, name)
             if is_folder:
                 self._watch(f"{folder}/{name}")
 
     def _events(self) -> list[tuple[int, int, bytes]]:
         found: list[tuple[int, int, bytes]] = []
-        while True:
+        for _ in range(READS_MAX):
             try:
                 events = os.read(self._inotify, _READ_BYTES)
             except OSError:  # there are no more
-                return found
+                break
             at = 0
             while at < len(events):
                 watch = int.from_bytes(events[at : at + 4], sys.byteorder, signed=True)
@@ -166,6 +172,7 @@ class Watch:
                 name = events[at + _HEAD_BYTES : at + _HEAD_BYTES + length].rstrip(b"\0")
                 found.append((watch, mask, name))
                 at += _HEAD_BYTES + length
+        return found
 
     def _judge(self, folder: str, name: str) -> None:
         """Judge one entry, by what it is now."""
