@@ -90,24 +90,31 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
         GitFolder(inspection, path, folder).inspect(opened)
     except Exhausted:
         inspection.is_cut = True
-        if not inspection.is_first:
-            _set_unjudged_aside(inspection, path, folder, opened)
+        _set_aside(inspection, path, folder, opened, UNJUDGED)
     except OSError as error:
-        inspection.report(path, f"could not be inspected as a whole: {error.strerror}")
+        inspection.is_cut = True
+        _set_aside(inspection, path, folder, opened, f"could not be inspected as a whole: {error.strerror}")
     finally:
         os.close(opened)
 
 
-def _set_unjudged_aside(inspection: Inspection, path: str, folder: Folder, opened: int) -> None:
-    """The budget was spent in a git folder that the launch knew."""
-    what = UNJUDGED
+def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, what: str) -> None:
+    """What was not inspected in a git folder that the launch knew."""
+    if inspection.is_first:
+        return
     if folder.only:
         for name in folder.only:
             inspection.set_aside(opened, name, f"{path}/{name}", what)
         return
-    parent = os.open(os.path.dirname(path), DIRECTORY)
+    try:
+        parent = os.open(os.path.dirname(path), DIRECTORY)
+    except OSError:
+        inspection.report(path, f"{what}. It is still there: remove it before you run git there")
+        return
     try:
         if inspection.set_aside(parent, os.path.basename(path), path, what) and path.endswith("/.git"):
             put(parent, ".git", NO_REPOSITORY)
+    except OSError as error:
+        inspection.report(path, f"nothing could be put in its place: {error.strerror}")
     finally:
         os.close(parent)

@@ -76,16 +76,35 @@ class WorktreeScan:
                 level.close()
 
     def _step(self, level: _Level) -> None:
-        entry = next(level.scan, None)
+        entry = self._next(level)
         if entry is None:
             self._leave(level)
-        else:
+            return
+        try:
             self._entry(level, entry)
-            self._inspection.budget.spend()
+        except OSError as error:  # what else is there is inspected
+            self._tell_unread(f"{level.path}/{entry.name}", error)
+        self._inspection.budget.spend()
+
+    def _next(self, level: _Level) -> os.DirEntry[str] | None:
+        try:
+            return next(level.scan, None)
+        except OSError as error:
+            self._tell_unread(level.path, error)
+            level.marks = _ALL_MARKS  # it may have what was not listed
+            return None
+
+    def _tell_unread(self, path: str, error: OSError) -> None:
+        if not self._inspection.is_first:
+            self._inspection.report(path, f"cannot be inspected: {error.strerror}")
 
     def _leave(self, level: _Level) -> None:
         if level.marks == _ALL_MARKS and level.path not in self._known:
-            judge_bare(self._inspection, level.folder, level.path)
+            try:
+                judge_bare(self._inspection, level.folder, level.path)
+            except OSError:
+                if not self._inspection.is_first:
+                    self._inspection.set_aside(level.folder, "HEAD", f"{level.path}/HEAD", UNJUDGED)
         self._levels.pop()
         level.close()
 
