@@ -60,7 +60,7 @@ committer: email name
 core: abbrev autocrlf bare bigfilethreshold checkstat commentchar commitgraph compression createobject
   deltabasecachelimit eol filemode fscache hidedotfiles ignorecase logallrefupdates longpaths loosecompression
   maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex
-  quotepath repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex
+  quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone splitindex
   symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace
 diff: algorithm autorefreshindex colormoved colormovedws context dirstat ignoresubmodules indentheuristic
   interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth submodule
@@ -130,6 +130,7 @@ _VALUES: dict[str, Allowed] = {
     "core.fsmonitor": _one_of("false", "no", "off", "0", ""),  # else git starts a process that stays
     "core.protecthfs": _one_of("true", "1"),
     "core.protectntfs": _one_of("true", "1"),
+    "core.sharedrepository": _one_of("false", "umask", "0", "true", "group", "1", "0640", "0660"),  # not everybody
     "extensions.refstorage": _one_of("files", "reftable"),
     "filter.lfs.clean": _one_of("git-lfs clean -- %f"),
     "filter.lfs.process": _one_of("git-lfs filter-process"),

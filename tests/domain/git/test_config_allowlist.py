@@ -1,0 +1,36 @@
+"""domain/git/config_allowlist.py: a setting is allowed by its name, some by their value, and nothing else is."""
+
+import pytest
+
+from omac.domain.git.config_allowlist import allowed, problems
+
+ALLOWED = (
+    "user.name=Ada", "core.autocrlf=input", "core.sharedrepository=group", "core.sharedrepository=1",
+    "branch.x.merge=refs/heads/main", "branch.x.remote=origin", "remote.origin.url=https://example.org/x.git",
+    "alias.st=status -sb", "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff.new=green",
+    "receive.fsck.baddate=ignore", "maintenance.gc.enabled=true", "core.fsmonitor=false",
+)  # fmt: skip
+REFUSED = (
+    "core.fsmonitor=true", "core.fsmonitor=./x", "core.hookspath=.husky", "core.sharedrepository=all",
+    "core.sharedrepository=world", "core.sharedrepository=0777", "core.sharedrepository=0664", "core.pager=x",
+    "alias.st=!x", "alias.st=log --output=x", "remote.origin.url=ext::x", "remote.origin.vcs=x",
+    "remote.origin.promisor=true", "extensions.partialclone=origin", "include.path=x", "filter.x.clean=x",
+    "branch.x.remote=ext::x", "diff.x.textconv=x", "http.proxy=x", "credential.helper=x", "nosuch.thing=1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", ALLOWED)
+def test_what_names_no_program_and_no_place_is_allowed(setting: str) -> None:
+    key, _, value = setting.partition("=")
+    assert allowed(key, value)
+
+
+@pytest.mark.parametrize("setting", REFUSED)
+def test_nothing_else_is(setting: str) -> None:
+    key, _, value = setting.partition("=")
+    assert not allowed(key, value)
+
+
+def test_what_was_there_before_may_stay() -> None:
+    before = b"[core]\n\thooksPath = .husky\n"
+    assert problems(before + b"[core]\n\tpager = x\n", before) == ["core.pager"]
