@@ -61,8 +61,9 @@ class Inspecting:
         return True
 
     def note(self) -> None:
-        """Record what is there, and load what is needed from here on. Raises OSError."""
-        _load(everything=self._exposed)
+        """Record what is there. Raises OSError."""
+        if self._exposed:
+            _load()
         from omac.adapters.git import look
         from omac.adapters.linux.background import Background
 
@@ -89,6 +90,8 @@ class Inspecting:
 
     def watch(self) -> None:
         """Set aside what must not wait for the end, from now on."""
+        import resource  # noqa: F401  # the end takes it, and the program is at work now
+
         from omac.adapters.git.quarantine import Quarantine
         from omac.adapters.git.watch import Watch
 
@@ -133,19 +136,15 @@ def _records(plan: Plan, name: str) -> list[Record]:
     return records + ([record_of(f"{name}-agents", kept, now, fence=fence)] if kept else [])
 
 
-def _load(*, everything: bool) -> None:
-    """Import what every end of a launch takes, and `everything` that one may take, before a program runs that can write
-    where it is."""
+def _load() -> None:
+    """Import all that the end of a launch takes, before a program runs that can write where it is."""
     import resource  # noqa: F401
+    import shlex  # noqa: F401
+    import shutil  # noqa: F401
+    import subprocess  # noqa: F401
 
     from omac.adapters.git import look, watch  # noqa: F401
-
-    if everything:
-        import shlex  # noqa: F401
-        import shutil  # noqa: F401
-        import subprocess  # noqa: F401
-
-        from omac.domain.git import config_allowlist, config_changes, judges  # noqa: F401
+    from omac.domain.git import config_allowlist, config_changes, judges  # noqa: F401
 
 
 def inspect_due(state: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:

@@ -228,8 +228,8 @@ class Launch:
         }
 
     def _meanwhile(self) -> None:
-        """While the sandbox is built, and held back: record the request, note what is there, and load what the rest of
-        the launch takes. Raises Refusal, OSError."""
+        """While the sandbox is built, and held back: record the request, and note what is there. Raises Refusal,
+        OSError."""
         from omac.adapters.linux.background import Background
 
         self._requested = requested = self._record("sandbox.launch-requested", self._request(), durable=False)
