@@ -100,19 +100,23 @@ class Plan:
             self.enforcement = limits.plan(self.choices.limits, namespaced=namespaced(backend))
 
 
-def plan(asked: Asked, host: Mapping[str, str]) -> Plan:
-    """The policy for what was asked, and what goes with it. Raises Refusal.
+def plan(asked: Asked, host: Mapping[str, str], listing: ConfigList | None = None) -> Plan:
+    """The policy for what was asked, and what goes with it; `listing`, if any, is of git's settings in the working
+    directory. Raises Refusal.
 
     Makes the tool cache and takes locks, unless this is only to be explained; nothing else is changed.
     """
     home = os.path.realpath(home_of(host))
-    trees = _trees(asked, home)
-    begun = {one: ConfigList(one, host) for one in trees if not _within(one, trees)}  # git works meanwhile
+    begun: dict[str, ConfigList] = {listing.folder: listing} if listing else {}
     try:
+        trees = _trees(asked, home)
+        for one in trees:
+            if one not in begun and not _within(one, trees):
+                begun[one] = ConfigList(one, host)  # git works meanwhile
         return _planned(asked, host, home, trees, begun)
     finally:
-        for one in begun.values():
-            one.discard()
+        for early in begun.values():
+            early.discard()
 
 
 def _planned(asked: Asked, host: Mapping[str, str], home: str, trees: list[str], begun: dict[str, ConfigList]) -> Plan:

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 
+from omac.adapters.git.program import ConfigList
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
 from omac.tools.sandbox_inspection import Inspecting, first
@@ -67,6 +68,8 @@ def _open_standard() -> None:
 
 
 def _run(asked: Asked) -> int:
+    host = dict(os.environ)
+    listing: ConfigList | None = ConfigList(os.path.realpath(asked.workdir or "."), host)  # git works meanwhile
     from omac.tools.sandbox_policy import plan
 
     if asked.run:
@@ -74,14 +77,13 @@ def _run(asked: Asked) -> int:
         from omac.adapters.sandbox.terminal import ORPHANED
 
         die_with_parent(ORPHANED)  # the program ends, what it left is inspected
-    host = dict(os.environ)
     if asked.explain:
         from omac.tools.sandbox_explain import explain
 
-        planned = plan(asked, host)
+        planned = plan(asked, host, listing)
         return _told(lambda: explain(planned, asked.json))
     while True:
-        planned = plan(asked, host)
+        planned, listing = plan(asked, host, listing), None
         launch = Launch(planned, asked.run)
         if launch.begin():
             break

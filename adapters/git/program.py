@@ -51,10 +51,10 @@ def complaint(*words: str, stdin: bytes = b"", seconds: float = 60.0) -> str:
 class ConfigList:
     """`git config --list` in a folder, begun when this is made, and read later: it works meanwhile."""
 
-    __slots__ = ("_folder", "_listing", "_output", "_pid")
+    __slots__ = ("_listing", "_output", "_pid", "folder")
 
     def __init__(self, folder: str, host: Mapping[str, str]) -> None:
-        self._folder = folder
+        self.folder = folder
         self._pid = self._output = -1
         self._listing = b""
         git = host_programs.find("git")
@@ -91,9 +91,9 @@ class ConfigList:
             os.kill(pid, 9)
         _, status = os.waitpid(pid, 0)
         if listing is None or status:
-            why = "it does not end" if listing is None else complaint("-C", self._folder, *_LIST, seconds=LIST_WITHIN_S)
-            fix = f"git -C {quoted(self._folder)} config --list --show-origin"
-            raise unsafe(f"git cannot list its settings in {self._folder}: {why[:300]}", fix)
+            why = "it does not end" if listing is None else complaint("-C", self.folder, *_LIST, seconds=LIST_WITHIN_S)
+            fix = f"git -C {quoted(self.folder)} config --list --show-origin"
+            raise unsafe(f"git cannot list its settings in {self.folder}: {why[:300]}", fix)
         self._listing = listing
         return listing
 
