@@ -99,11 +99,22 @@ class Search:
                     hidden[real] = Entry(real, DENY, "--deny-name", content=MARKER)
                 elif real not in hidden and not _kept(real, repositories):
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
+            self._hide_unread(found, entries, hidden)
         if len(hidden) > FILES_MAX:
             first = next(iter(hidden))
             message = f"{len(hidden)} files are to be hidden by their name, {first} among them; {FILES_MAX} can be"
             raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
         return list(hidden.values())
+
+    def _hide_unread(self, found: Found, entries: Sequence[Entry], hidden: dict[str, Entry]) -> None:
+        """What its owner cannot list now, a program that runs as the owner can list as soon as it likes."""
+        for path in found.unread:
+            around = governing(entries, path)
+            if path in self.found:
+                message = f"{path} cannot be listed, so what is to be hidden in it cannot be found"
+                raise Refusal("path-changed", message, fix=[f"chmod u+rx {quoted(path)}"])
+            if around is not None and around.access in (READ, WRITE) and _is_users(path):
+                hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")
 
     def warnings(self) -> list[str]:
         """What was not looked through to its end."""
@@ -112,6 +123,13 @@ class Search:
             for folder, found in self.found.items()
             if not found.complete and self._names.env_files
         ]
+
+
+def _is_users(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _led_to(path: str, folder: str) -> str:

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+PACKED_BYTES_MAX = 8 << 20  # of refs whose names are held in memory
 UNREADABLE = "the copy of the settings in the sandbox cannot be read; the host's are as they were"
 
 
@@ -93,11 +94,12 @@ class ConfigCopy:
 
 
 def branches_of(common: str) -> frozenset[str] | None:
-    """Return the names of a repository's branches, without refs/heads/; None where git alone can list them.
+    """Return the names of a repository's branches, without refs/heads/; None where git alone can list them, or there
+    are too many.
 
     Raises Refusal.
     """
-    if is_folder(f"{common}/reftable"):
+    if is_folder(f"{common}/reftable") or _size(f"{common}/packed-refs") > PACKED_BYTES_MAX:
         return None
     packed = refs.parsed(pointers.read(f"{common}/packed-refs", refs.BYTES_MAX) or b"")
     names = [name[11:] for name in packed if name.startswith("refs/heads/")]
@@ -110,6 +112,13 @@ def branches_of(common: str) -> frozenset[str] | None:
             else:
                 names.append(folder + entry.name)
     return frozenset(names)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def _set(path: str, key: str, values: list[str]) -> str:

@@ -6,6 +6,7 @@ import os
 
 from omac.adapters.git import pointers
 from omac.adapters.git.git_folder import DIRECTORY, GitFolder, content_of, make_listable, try_to_put
+from omac.adapters.git.git_place import led_to
 from omac.adapters.git.inspection import Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
@@ -80,11 +81,14 @@ class DotJudge:
         if content_of(parent, entry.name, len(NO_REPOSITORY)) == NO_REPOSITORY:
             return  # this inspection has put it there, or the watch before it
         try:
-            target = os.path.realpath(pointers.target(path))
+            named = pointers.target(path)
         except Refusal:
             self._disable(parent, entry, path, "is new, and names no git folder in a way that git writes")
             return
-        if not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
+        target = os.path.realpath(named)
+        if not self._inspection.while_running and led_to(named) != named:
+            self._disable(parent, entry, path, f"is new, and leads to {named}, which is not there, or past a link")
+        elif not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
             self._disable(parent, entry, path, f"is new, and leads out of the project: {target}")
         elif not self._inspection.while_running and not self._is_gits(target):
             self._disable(parent, entry, path, f"is new, and leads to {target}, where git keeps no repository")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git import pointers
+from omac.adapters.git.entry import FoundEntry
+from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
-from omac.domain.confinement import below
+from omac.adapters.linux.without_links import opened_without_links
 from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Place, Rule
-from omac.domain.refusal import Refusal
+from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,39 +25,7 @@ SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each l
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
 _CHUNK_BYTES = 1 << 20
-
-
-class GitPlace(Place):
-    """A git folder on disk, for the judges of its files."""
-
-    def __init__(self, git: str, worktree: str, common: str, projects: tuple[str, ...], oid_bytes: int) -> None:
-        self.git = git
-        self.worktree = worktree
-        self.common = common
-        self.projects = projects
-        self.oid_bytes = oid_bytes
-
-    def holds(self, path: str, *, beside: str = "") -> bool:
-        """As in Place."""
-        real = os.path.realpath(os.path.join(self.git, beside, path)) if "\0" not in path else "/"
-        return any(below(real, project) for project in self.projects)
-
-    def worktree_holds(self, path: str) -> bool:
-        """As in Place."""
-        if not self.worktree or "\0" in path:
-            return False
-        return below(os.path.realpath(os.path.join(self.worktree, path)), os.path.realpath(self.worktree))
-
-    def is_named_by(self, path: str) -> bool:
-        """As in Place: of a worktree that the host adds meanwhile, its own pointer says so."""
-        try:
-            return not self.holds(path) and pointers.target(os.path.join(self.git, path)) == self.git
-        except (Refusal, ValueError):
-            return False
-
-    def is_common(self, path: str) -> bool:
-        """As in Place."""
-        return "\0" not in path and os.path.realpath(os.path.join(self.git, path)) == self.common
+_LISTABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
 class GitFolder:
@@ -72,14 +40,27 @@ class GitFolder:
         self._only = folder.only
         self._has_others = has_others
         self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, SHA1_BYTES)
+        self._place.pinned = folder.pinned
+        self._place.written_before = inspection.baseline.written.get(git, {})
+        self._is_config_judged = False
 
     def inspect(self, folder: int) -> None:
         """Judge everything in the open git folder. Raises Exhausted, OSError."""
         node = node_of(os.fstat(folder))
         if self._inspection.is_first:
             self._baseline.nodes[self._git] = node
+        self._judge_config(folder)
         self._place.oid_bytes = self._oid_bytes(folder)
+        if self._inspection.is_first and self._place.worktree:
+            self._inspection.places.append(self._place)
         self._folder(folder, self._git, "", GRAMMAR[self._role], 0)
+
+    def _judge_config(self, folder: int) -> None:
+        """The settings come first: they say how the other files are to be read."""
+        if self._role == WHOLE and is_there(folder, "config"):
+            entry = FoundEntry("config", os.lstat("config", dir_fd=folder))
+            self._entry(folder, entry, self._git, "", GRAMMAR[self._role], 0)
+        self._is_config_judged = True
 
     def judge(self, folder: int, entry: Entry, path: str, within: str, node: Node) -> None:
         """Judge one entry of an open folder in the git folder, and nothing in it. Raises Exhausted, OSError."""
@@ -87,13 +68,15 @@ class GitFolder:
             self._entry(folder, entry, path, within, node, 0)
 
     def _oid_bytes(self, folder: int) -> int:
-        """By the settings of the common folder, which for an admin folder were judged before."""
+        """By the settings of the common folder, which were judged before; 0 where nobody can read them."""
         content = content_of(folder, "config", 1 << 20) if self._role == WHOLE else _content_of(self._place.common)
+        if content is None and self._role == WHOLE and is_there(folder, "config"):
+            return 0
         self._inspection.budget.spend_read(content)
         try:
             pairs = dict(parse((content or b"").decode(errors="surrogateescape")))
         except ValueError:
-            return SHA1_BYTES
+            return 0
         return SHA256_BYTES if pairs.get("extensions.objectformat", "").lower() == "sha256" else SHA1_BYTES
 
     def _folder(self, folder: int, path: str, within: str, node: Node, depth: int) -> None:
@@ -107,6 +90,8 @@ class GitFolder:
         name = entry.name
         here = f"{within}/{name}" if within else name
         if self._only and not within and name not in self._only:
+            return
+        if here == "config" and self._is_config_judged and not self._inspection.while_running:
             return
         child = node.child(name)
         if entry.is_dir(follow_symlinks=False):
@@ -308,14 +293,33 @@ def put(folder: int, name: str, content: bytes) -> None:
 
 
 def make_listable(name: str, parent: int) -> None:
-    """Give a folder of the user's own its owner's permissions back: git passes through what it cannot list."""
+    """Give the owner of a folder the right to list it, where that is the user: git passes through what it cannot
+    list. Raises OSError."""
     folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        found = os.fstat(folder)
-        if found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
-            os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | 0o700)
+        _let_owner_list(folder)
     finally:
         os.close(folder)
+
+
+def opened_root(path: str) -> int:
+    """Open a folder that an inspection begins with, for listing it; no link is followed on the way. Raises OSError."""
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = opened_without_links(path, root)
+    finally:
+        os.close(root)
+    try:
+        _let_owner_list(found)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+    finally:
+        os.close(found)
+
+
+def _let_owner_list(folder: int) -> None:
+    found = os.fstat(folder)
+    if found.st_uid == os.geteuid() and found.st_mode & _LISTABLE != _LISTABLE and stat.S_ISDIR(found.st_mode):
+        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | _LISTABLE)
 
 
 def _worktree(folder: int) -> str:
@@ -335,7 +339,7 @@ def is_there(folder: int, name: str) -> bool:
 
 def _content_of(common: str) -> bytes | None:
     try:
-        folder = os.open(common, DIRECTORY)
+        folder = opened_root(common)
     except OSError:
         return None
     try:

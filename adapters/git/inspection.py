@@ -13,12 +13,14 @@ Rules
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omac.adapters.git.git_place import GitPlace
     from omac.adapters.git.quarantine import Quarantine
     from omac.adapters.git.stamp import Stamp
 
@@ -76,12 +78,12 @@ class Budget:
 class Baseline:
     """What was there at launch, by path: stamps of what the grammar does not allow or the end need not read again, and
     of files that programs obey; contents of what only the host may change; nodes of repositories; open operations; the
-    commits that worktrees were at.
+    commits that worktrees were at; by git folder, the entries of its index that a checkout writes where git obeys them.
     """
 
     __slots__ = (
         "_hosts_room", "_room", "commits", "contents", "is_whole", "nodes", "obeyed", "operations", "since_ns",
-        "strays",
+        "strays", "written",
     )  # fmt: skip
 
     def __init__(self, since_ns: int) -> None:
@@ -92,6 +94,7 @@ class Baseline:
         self.commits: dict[str, str] = {}
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
+        self.written: dict[str, dict[bytes, bytes]] = {}
         self.is_whole = True  # whether all was noted
         self._room = NOTED_BYTES_MAX
         self._hosts_room = NOTED_BYTES_MAX
@@ -103,6 +106,7 @@ class Baseline:
         self.commits.update((path, commit) for path, commit in other.commits.items() if not is_covered(path))
         self.contents.update((path, content) for path, content in other.contents.items() if not is_covered(path))
         self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
+        self.written.update((path, found) for path, found in other.written.items() if not is_covered(path))
         self.operations |= {path for path in other.operations if not is_covered(path)}
 
     def keep(self, path: str, content: bytes, *, is_hosts: bool = False) -> None:
@@ -182,6 +186,7 @@ class Inspection:
         self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []
+        self.places: list[GitPlace] = []  # of git folders with a worktree, at launch
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
         self._disarmed: set[tuple[int, int]] = set()
@@ -216,9 +221,10 @@ class Inspection:
 
     def set_aside(self, parent: int, name: str, path: str, what: str) -> bool:
         """Move an entry of an open folder away, or at least out of its name, and report it; whether it is gone."""
-        assert self.quarantine is not None
+        quarantine = self.quarantine
+        assert quarantine is not None
         try:
-            moved = self.quarantine.take(parent, name)
+            moved = _writable(parent, lambda: quarantine.take(parent, name))
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -237,7 +243,7 @@ class Inspection:
             if (seen.st_dev, seen.st_ino) in self._disarmed:
                 return False  # met again, under its new name
             self._disarmed.add((seen.st_dev, seen.st_ino))
-            done = disarmed(parent, name)
+            done = _writable(parent, lambda: disarmed(parent, name))
         except OSError:
             self.report(
                 path, f"{what}. It is still there: remove it before you run anything in {os.path.dirname(path)}"
@@ -245,3 +251,19 @@ class Inspection:
             return False
         self.report(path, f"{what}; {done}")
         return True
+
+
+def _writable(folder: int, act: Callable[[], str]) -> str:
+    """Do something in an open folder; where its owner, the user, may not write in it, let them for so long. Raises
+    OSError."""
+    try:
+        return act()
+    except PermissionError:
+        found = os.fstat(folder)
+        if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWUSR:
+            raise
+    os.fchmod(folder, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+    try:
+        return act()
+    finally:
+        os.fchmod(folder, stat.S_IMODE(found.st_mode))

@@ -72,7 +72,9 @@ class Record:
             fenced=self.fenced,
             projects=self.projects,
             kept=self.kept,
-            folders={path: [one.role, one.worktree, one.common, one.only] for path, one in self.folders.items()},
+            folders={
+                path: [one.role, one.worktree, one.common, one.only, one.pinned] for path, one in self.folders.items()
+            },
             narrowed={git: [one.refs, one.own] for git, one in self.narrowed.items()},
         )
 
@@ -115,8 +117,8 @@ def parsed(name: str, lines: list[bytes]) -> Record:
         raise ValueError(head["version"])
     record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
     record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
-    for path, (role, worktree, common, only) in head["folders"].items():
-        record.folders[path] = Folder(role, worktree, common, tuple(only))
+    for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # without pins before 0.2
+        record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
     record.narrowed = {git: Narrowed(found, own) for git, (found, own) in head["narrowed"].items()}
     if len(lines) > 1:
         noted = literal_eval(lines[1].decode())
@@ -172,6 +174,7 @@ def _baseline_written(baseline: Baseline) -> dict[str, object]:
         "contents": baseline.contents,
         "nodes": baseline.nodes,
         "operations": baseline.operations,
+        "written": baseline.written,
     }
 
 
@@ -185,4 +188,5 @@ def _baseline_of(written: dict[str, Any]) -> Baseline:
     baseline.contents = written["contents"]
     baseline.nodes = written["nodes"]
     baseline.operations = written["operations"]
+    baseline.written = written.get("written", {})
     return baseline

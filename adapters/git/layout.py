@@ -17,19 +17,22 @@ from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identi
 from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import ENTRIES_MAX, Found, walk
 from omac.adapters.linux import host_programs
-from omac.domain.confinement import Entry, below
+from omac.domain.confinement import WRITE, Entry, below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.refusal import Refusal, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 HOOKS = ("deny", "read")
 REFS = ("all", "branch")
 OBJECTS = ("shared",)
 REPOSITORIES_MAX = 100  # nested ones whose files are pinned; all are inspected at the end
 REFTABLE_GIT = (2, 45)  # the first git that reads the format
+
+
+BEHIND_A_LINK = "is behind a link that was not there"
 
 
 class GitChoices:
@@ -152,7 +155,7 @@ def look(
             held = f"{root}/.git" if mode_of(f"{root}/.git") else root
             if not os.path.islink(held):
                 pins.pin(held, "git: what it says cannot be trusted")
-    _inspected(layout, folders)
+    _inspected(layout, folders, [entry.path for entry in pins.entries.values() if entry.access != WRITE])
     _narrow(layout, folders, choices)
     layout.entries = tuple(pins.entries.values())
     layout.fence = tuple(folders.fence)
@@ -196,15 +199,21 @@ def discard(layout: Layout) -> None:
 
 
 def bring_home(
-    sessions: Iterable[refs.Session], narrowed: Mapping[str, Narrowed], copies: Iterable[ConfigCopy] = ()
+    sessions: Sequence[refs.Session], narrowed: Mapping[str, Narrowed], copies: Sequence[ConfigCopy] = ()
 ) -> list[tuple[str, str]]:
     """After the inspection: do on the host what was done to copies of settings and refs, and set back what was not to
     be changed.
 
     Returns (ref or setting, what was not done or not allowed).
     """
+    from omac.adapters.git.git_place import led_to
+
     told: list[tuple[str, str]] = []
-    copies = tuple(copies)
+    gits = {*(one.common for one in sessions), *narrowed, *(one.git for one in copies)}
+    if behind_links := sorted(git for git in gits if led_to(git) != git):
+        return [
+            (git, f"{BEHIND_A_LINK}: what was done to its refs and settings is not done there") for git in behind_links
+        ]
     for copy in copies:
         copy.collect()  # it goes with the session's folder
     for session in sessions:
@@ -305,11 +314,21 @@ def _skip_hooks(layout: Layout, own: Repository, named: str, choices: GitChoices
         layout.skipped_hooks = SkippedHooks(f"{own.common}/hooks", own)
 
 
-def _inspected(layout: Layout, folders: Folders) -> None:
-    """The git folders that are inspected by themselves: those in another one are by way of it."""
-    roots = {one.git: one.root for one in layout.repositories}
+def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:
+    """The git folders that are inspected by themselves: those in another one are by way of it. `pinned` are the paths
+    that were pinned."""
+    roots: dict[str, str] = {}
+    for one in layout.repositories:
+        roots.setdefault(one.git, one.root)  # a git folder in its own worktree is found a second time, as a bare one
+    gits = (*folders.whole, *folders.admins, *(session.common for session in layout.sessions))
+    obeyed = [path for path in pinned if not path.endswith("/.git") and not any(below(path, git) for git in gits)]
+
+    def within(root: str) -> tuple[str, ...]:
+        return tuple(path[len(root) + 1 :] for path in obeyed if path.startswith(f"{root}/"))
+
     for git in folders.whole:
-        layout.folders[git] = Folder(WHOLE, roots.get(git, os.path.dirname(git)), git)
+        root = roots.get(git, os.path.dirname(git))
+        layout.folders[git] = Folder(WHOLE, root, git, pinned=within(root))
     for session in layout.sessions:
         layout.folders[session.common] = Folder(
             WHOLE, "", session.common, only=(*SHARED, "objects", "logs", "refs", "worktrees")
@@ -317,7 +336,7 @@ def _inspected(layout: Layout, folders: Folders) -> None:
     for git in folders.admins:
         common = next((one.common for one in layout.repositories if one.git == git), "")
         if common:
-            layout.folders[git] = Folder(ADMIN, roots[git], common)
+            layout.folders[git] = Folder(ADMIN, roots[git], common, pinned=within(roots[git]))
 
 
 def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:

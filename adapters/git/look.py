@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from omac.adapters.git import tracked
 from omac.adapters.git.dot_git import NO_REPOSITORY, UNJUDGED
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, put
+from omac.adapters.git.git_folder import GitFolder, opened_root, put
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.layout import BEHIND_A_LINK
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.stamp import node_of
 from omac.adapters.git.worktree_scan import WorktreeScan
@@ -32,8 +34,20 @@ def note(
             baseline.commits[folder.worktree] = commit
     inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept)
     _inspect(inspection, folders)
+    _note_written(inspection)
     baseline.is_whole = baseline.is_whole and not inspection.is_cut
     return baseline
+
+
+def _note_written(inspection: Inspection) -> None:
+    """Note what a checkout writes into git folders of other names than `.git`, and into what settings name."""
+    baseline = inspection.baseline
+    others = [path for path in baseline.nodes if "/.git/" not in path and not path.endswith("/.git")]
+    for place in inspection.places:
+        within = len(place.worktree) + 1
+        places = {path[within:] for path in others if path.startswith(f"{place.worktree}/")}
+        if places or place.pinned:
+            baseline.written[place.git] = place.note(frozenset((*places, *place.pinned)))
 
 
 def act(
@@ -72,16 +86,23 @@ def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
             inspection.is_cut = True
             inspection.report(project, "was not inspected as a whole: there is too much in it")
         except OSError as error:
-            inspection.report(project, f"cannot be inspected: {error.strerror}")
+            _tell_unread(inspection, project, error)
+
+
+def _tell_unread(inspection: Inspection, path: str, error: OSError) -> None:
+    """What an inspection begins with cannot be opened."""
+    if error.errno == errno.ELOOP:
+        inspection.report(path, f"{BEHIND_A_LINK}: nothing there was inspected, or changed")
+    elif os.path.lexists(path):
+        inspection.report(path, f"cannot be inspected: {error.strerror}")
 
 
 def _known(inspection: Inspection, path: str, folder: Folder) -> None:
     """One git folder that the launch knew."""
     try:
-        opened = os.open(path, DIRECTORY)
+        opened = opened_root(path)
     except OSError as error:
-        if os.path.lexists(path):
-            inspection.report(path, f"cannot be inspected: {error.strerror}")
+        _tell_unread(inspection, path, error)
         return
     try:
         before = inspection.baseline.nodes.get(path)
@@ -107,7 +128,7 @@ def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, w
             inspection.set_aside(opened, name, f"{path}/{name}", what)
         return
     try:
-        parent = os.open(os.path.dirname(path), DIRECTORY)
+        parent = opened_root(os.path.dirname(path))
     except OSError:
         inspection.report(path, f"{what}. It is still there: remove it before you run git there")
         return

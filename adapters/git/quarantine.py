@@ -14,6 +14,8 @@ import stat
 FOLDER = "set-aside"  # in the state directory, with one folder for each launch
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ENTRIES_MAX = 1_000_000  # of all that a launch has set aside, looked at one by one
+COPIED_BYTES_MAX = 256 << 20  # of all that a launch has set aside on another file system, holes included
+_ENTRY_BYTES = 4096  # that one is counted for
 _NAME_CHARACTERS_MAX = 40
 _DEPTH_MAX = 100
 _CHUNK_BYTES = 1 << 20
@@ -28,6 +30,7 @@ class Quarantine:
         self._folder = -1
         self._number = 0
         self._entries_left = ENTRIES_MAX
+        self._copied_left = COPIED_BYTES_MAX
 
     def close(self) -> None:
         """Close the folder."""
@@ -46,7 +49,7 @@ class Quarantine:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                _carry(parent, name, target, kept, 0)
+                self._copied_left = _carry(parent, name, target, kept, 0, self._copied_left)
             else:
                 self._defuse(target, kept)
         else:
@@ -149,36 +152,44 @@ def _set_mode(parent: int, name: str, mode: int) -> None:
         os.close(opened)
 
 
-def _carry(parent: int, name: str, target: int, kept: str, depth: int) -> None:
-    """Move to another file system, entry by entry."""
+def _carry(parent: int, name: str, target: int, kept: str, depth: int, left: int) -> int:
+    """Move to another file system, entry by entry, `left` bytes at most; how many are left then. Raises OSError."""
     seen = os.lstat(name, dir_fd=parent)
+    left -= _ENTRY_BYTES + (seen.st_size if stat.S_ISREG(seen.st_mode) else 0)
+    if left < 0:
+        raise OSError(errno.EFBIG, "it is too large to be moved to another file system", name)
     if not stat.S_ISDIR(seen.st_mode):
         if stat.S_ISREG(seen.st_mode):
-            _copy(parent, name, target, kept)
+            _copy(parent, name, target, kept, seen.st_size)
         else:
             _describe(parent, name, seen.st_mode, target, kept)
         os.unlink(name, dir_fd=parent)
-        return
+        return left
     if depth > _DEPTH_MAX:
         raise OSError(errno.ELOOP, "a folder is too deep to be moved to another file system", name)
     os.mkdir(kept, 0o700, dir_fd=target)
     source, copy = os.open(name, _DIRECTORY, dir_fd=parent), os.open(kept, _DIRECTORY, dir_fd=target)
     try:
         for entry in os.listdir(source):
-            _carry(source, entry, copy, f"was-{entry.lstrip('.')}" if entry in _GITS else entry, depth + 1)
+            theirs = f"was-{entry.lstrip('.')}" if entry in _GITS else entry
+            left = _carry(source, entry, copy, theirs, depth + 1, left)
     finally:
         os.close(source)
         os.close(copy)
     os.rmdir(name, dir_fd=parent)
+    return left
 
 
-def _copy(parent: int, name: str, target: int, kept: str) -> None:
+def _copy(parent: int, name: str, target: int, kept: str, size: int) -> None:
     source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     try:
         copy = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
         try:
-            while os.sendfile(copy, source, None, _CHUNK_BYTES):
-                pass
+            while size > 0 and (count := os.sendfile(copy, source, None, min(size, _CHUNK_BYTES))):
+                size -= count
+        except OSError:
+            os.unlink(kept, dir_fd=target)
+            raise
         finally:
             os.close(copy)
     finally:

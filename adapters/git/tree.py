@@ -1,10 +1,12 @@
 """What lies in a folder and matters before a launch: repositories, and files whose name is to be hidden.
 
-A bounded walk, parents first, that follows no link and goes into no git folder.
+A bounded walk, parents first, that follows no link. Of git folders only those parts are walked in which files may have
+any name; in what merely looks like one, everything is.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
 from omac.domain.hidden_names import is_env_file
@@ -16,21 +18,25 @@ if TYPE_CHECKING:
     from omac.domain.hidden_names import HiddenNames
 
 ENTRIES_MAX = 200_000
+_OF_ANY_NAME = ("lfs", "annex")  # in a git folder
+_OF_A_BARE_ONE = ("objects", "refs", "logs", "hooks", "info")  # of these git's grammar says what is in them
 
 
 class Found:
     """`worktrees`: folders below the first that have a `.git`; `bare`: folders that are git folders themselves.
 
-    `env_files` and `named`, which match a person's pattern, are the paths of what is to be hidden.
+    `env_files` and `named`, which match a person's pattern, are the paths of what is to be hidden; `unread` are folders
+    that cannot be listed, but can be passed through.
     """
 
-    __slots__ = ("bare", "complete", "env_files", "named", "worktrees")
+    __slots__ = ("bare", "complete", "env_files", "named", "unread", "worktrees")
 
     def __init__(self) -> None:
         self.worktrees: list[str] = []
         self.bare: list[str] = []
         self.env_files: list[str] = []
         self.named: list[str] = []
+        self.unread: list[str] = []
         self.complete = True
 
 
@@ -49,8 +55,10 @@ def walk(
     for path in waiting:  # which grows meanwhile
         try:
             scan = os.scandir(path)
-        except OSError:
-            continue  # what cannot be listed by its owner is not listed inside either
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM):
+                found.unread.append(path)
+            continue
         below: list[str] = []
         marks = 0
         with scan:
@@ -60,6 +68,8 @@ def walk(
                 if name == ".git":
                     if path != workdir:
                         found.worktrees.append(path)
+                    if names is not None:
+                        below += [f"{entry.path}/{part}" for part in _OF_ANY_NAME]
                 elif matches is not None and matches(name):
                     found.named.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
@@ -73,7 +83,7 @@ def walk(
         if marks == 3:
             if path != workdir:
                 found.bare.append(path)
-            continue
+            below = [folder for folder in below if folder[len(path) + 1 :] not in _OF_A_BARE_ONE] if names else []
         if seen > entries_max:
             found.complete = False
             return found

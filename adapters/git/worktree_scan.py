@@ -11,7 +11,7 @@ import os
 import stat
 
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, is_there, make_listable
+from omac.adapters.git.git_folder import DIRECTORY, GitFolder, is_there, make_listable, opened_root
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
@@ -59,7 +59,7 @@ class WorktreeScan:
     def run(self) -> None:
         """Walk. Raises Exhausted, when what was not reached has been set aside; OSError for the project itself."""
         is_others = self._project in self._inspection.kept
-        self._levels = [_Level(os.open(self._project, DIRECTORY), self._project, self._since_ns, is_others=is_others)]
+        self._levels = [_Level(opened_root(self._project), self._project, self._since_ns, is_others=is_others)]
         try:
             while self._levels:
                 try:

@@ -8,12 +8,16 @@ ADMIN = "admin folder of a worktree"
 
 class Folder:
     """A git folder that is judged by itself: its `role` (WHOLE or ADMIN), its worktree, its common folder; canonical
-    paths. `only` are the names in it that the program could write, empty for all."""
+    paths. `only` are the names in it that the program could write, empty for all; `pinned` are the paths, relative to
+    the worktree, of what settings have git run or read there."""
 
-    __slots__ = ("common", "only", "role", "worktree")
+    __slots__ = ("common", "only", "pinned", "role", "worktree")
 
-    def __init__(self, role: str, worktree: str, common: str, only: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, role: str, worktree: str, common: str, only: tuple[str, ...] = (), pinned: tuple[str, ...] = ()
+    ) -> None:
         self.role = role
         self.worktree = worktree
         self.common = common
         self.only = only
+        self.pinned = pinned

@@ -34,15 +34,19 @@ LIST_BYTES_MAX = 64 << 20  # of refs, and of their logs
 class Place:
     """What a judge asks about the folder that a file lies in; paths as git reads them there."""
 
-    oid_bytes = SHA1_BYTES
+    oid_bytes = SHA1_BYTES  # 0: nobody knows
 
-    def holds(self, path: str, *, beside: str = "") -> bool:
-        """Return whether a path leads into the project, as git follows it; relative: to the git folder, or to
-        `beside` in it."""
+    def holds(self, path: str) -> bool:
+        """Return whether a path, of which not all need be there, leads into the project, as git follows it now."""
         raise NotImplementedError
 
-    def worktree_holds(self, path: str) -> bool:
-        """Return whether a path that is relative to the worktree stays in it, as git follows it."""
+    def reaches(self, path: str, *, beside: str) -> bool:
+        """Return whether a path that is relative to `beside` in the git folder leads into the project, to what is
+        there, past no link."""
+        raise NotImplementedError
+
+    def is_own_worktree(self, path: str) -> bool:
+        """Return whether a path leads to a folder of the project whose `.git` is, or names, this git folder."""
         raise NotImplementedError
 
     def is_named_by(self, path: str) -> bool:
@@ -51,6 +55,15 @@ class Place:
 
     def is_common(self, path: str) -> bool:
         """Return whether a path leads to the common folder of this admin folder."""
+        raise NotImplementedError
+
+    def has_entries(self, paths: frozenset[bytes]) -> bool:
+        """Return whether the index has all these paths: then no link lies on the way to one, nor can be checked out
+        there."""
+        raise NotImplementedError
+
+    def checkout_problem(self, content: bytes) -> str:
+        """Return why an index must not be checked out, or an empty text: it would write what git obeys."""
         raise NotImplementedError
 
 
@@ -111,6 +124,8 @@ _OF_A_WORKTREE = [
     Rule("logs", kind=FOLDER),
     Rule("logs/**", "log", bytes_max=LIST_BYTES_MAX, named="ref_path"),
     Rule("config.worktree", "config", NOBODY, RESTORE, mend="without_problems"),
+    Rule("reftable/tables.list", "tables"),
+    Rule("reftable/{table}"),
     Rule("modules", kind=FOLDER),
     Rule("rebase-merge", kind=FOLDER),
     *(
@@ -163,10 +178,10 @@ _OF_OBJECTS = [
     Rule("objects/pack", kind=FOLDER),
     Rule("objects/pack/{pack}"),
     Rule("objects/pack/{tmp}"),
-    Rule("objects/pack/multi-pack-index"),
+    Rule("objects/pack/multi-pack-index", "pack_names", bytes_max=LIST_BYTES_MAX),
     Rule("objects/pack/multi-pack-index-{oid.map}"),
     Rule("objects/pack/multi-pack-index.d/multi-pack-index-chain", "oids"),
-    Rule("objects/pack/multi-pack-index.d/multi-pack-index-{oid.map}"),
+    Rule("objects/pack/multi-pack-index.d/multi-pack-index-{oid.map}", "pack_names", bytes_max=LIST_BYTES_MAX),
     Rule("objects/info", kind=FOLDER),
     *_texts("objects/info/", "packs commit-graph"),
     Rule("objects/info/{tmp}"),
@@ -201,8 +216,6 @@ _OF_A_REPOSITORY = [
     Rule("rr-cache/{oid}/{image}"),
     Rule("lfs/**"),
     Rule("annex/**"),
-    Rule("reftable/tables.list"),
-    Rule("reftable/{table}"),
     *_OF_OBJECTS,
 ]
 _OF_AN_ADMIN_FOLDER = [
@@ -276,7 +289,8 @@ def _is_unfinished(text: str) -> bool:
     return begins and len(start) > 1 and start[0] in "-_" and _NAME.issuperset(start)
 
 
-def _is_pack(text: str) -> bool:
+def is_pack(text: str) -> bool:
+    """Return whether a name is that of a pack, or of what belongs to one."""
     oid, _, end = text.removeprefix("pack-").partition(".")
     return text.startswith("pack-") and _is_oid(oid) and end in _PACKS
 
@@ -291,7 +305,8 @@ def _is_image(text: str) -> bool:
     return kind in ("preimage", "postimage", "thisimage") and (not dot or _is_number(number))
 
 
-def _is_table(text: str) -> bool:
+def is_table(text: str) -> bool:
+    """Return whether a name is that of a table of refs (gitrepository-layout(5), reftable)."""
     name, _, end = text.partition(".")
     parts = name.split("-")
     are_hex = len(parts) == 3 and all(_HEX.issuperset(part.removeprefix("0x")) and part for part in parts)
@@ -304,12 +319,12 @@ _KINDS: dict[str, Callable[[str], bool]] = {
     "{oid2}": lambda text: _is_hex(text, 2),
     "{rest}": lambda text: _is_hex(text, 38, 62),
     "{number}": _is_number,
-    "{pack}": _is_pack,
+    "{pack}": is_pack,
     "{oid.map}": _is_map,
     "{tmp}": _is_unfinished,
     "{sample}": lambda text: text.endswith(".sample") and _NAME.issuperset(text),
     "{image}": _is_image,
-    "{table}": _is_table,
+    "{table}": is_table,
     "{omac}": lambda text: text.startswith("omac-refs-") and _is_number(text[10:]),
 }
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _HEADER_BYTES = 12
 _STAT_BYTES = 40  # ctime, mtime, dev, ino, mode, uid, gid, size
+_MODE_AT = 24
 _NAME_MASK = 0x0FFF
 _EXTENDED = 0x4000
 _LINK, _GITLINK, _FOLDER = 0xA000, 0xE000, 0x4000
@@ -106,7 +107,7 @@ class _Entries:
             if min(len(name), _NAME_MASK) != flags & _NAME_MASK:
                 raise _Broken("the length of a name is not what its flags say")
             self.whole.append(kept == 0)
-            self._judge(name, content[at + 24 : at + 28])
+            self._judge(name, content[at + _MODE_AT : at + _MODE_AT + 4])
             at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
         if at > last:
             raise _Broken("it ends before its last entry")
@@ -146,6 +147,29 @@ class _Entries:
                 if hash(above) in self._links:
                     raise _Broken(f"the path {name[:200].decode(errors='replace')!r} lies below a link or a submodule")
                 above = above.rpartition(b"/")[0]
+
+
+def entries(content: bytes, oid_bytes: int = SHA1_BYTES) -> Iterator[tuple[bytes, bytes]]:
+    """Yield name, and mode with object id, of each entry of an index in which `index_problem` finds none; an entry of a
+    shared index that is only changed here has an empty name."""
+    try:
+        starts = _Entries(content, oid_bytes).starts
+    except (_Broken, IndexError):
+        return
+    for at, name in zip(starts, _names(content, starts, oid_bytes, packed=content[7] == 4), strict=True):
+        oid = content[at + _STAT_BYTES : at + _STAT_BYTES + oid_bytes]
+        yield name, content[at + _MODE_AT : at + _MODE_AT + 4] + oid
+
+
+def shared_index(content: bytes, oid_bytes: int) -> str:
+    """Return the name of the file with the rest of an index (extension `link`); empty: all is in this one."""
+    if b"link" not in content:
+        return ""
+    try:
+        link = _extensions(content, _Entries(content, oid_bytes).end, oid_bytes).get(b"link", b"")
+    except (_Broken, IndexError):
+        return ""
+    return f"sharedindex.{link[:oid_bytes].hex()}" if link[:oid_bytes].strip(b"\0") else ""
 
 
 def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from omac.domain.git import config_allowlist, operations, refs
+from omac.domain.git import config_allowlist, multi_pack_index, operations, refs
 from omac.domain.git.config import parse, render
 from omac.domain.git.grammar import Place
 from omac.domain.git.index import index_problem
@@ -22,8 +22,8 @@ def config(content: bytes, before: bytes, place: Place) -> str:
     """A configuration: settings by name, of those that name no program and no place."""
     keys = [key for key in config_allowlist.problems(content, before) if key != "core.worktree"]
     worktree = config_allowlist.worktree_of(content)
-    if worktree and worktree != config_allowlist.worktree_of(before) and not place.holds(worktree):
-        keys.append("core.worktree, outside the project")
+    if worktree and worktree != config_allowlist.worktree_of(before) and not place.is_own_worktree(worktree):
+        keys.append("core.worktree, to a folder that is not the repository's own")
     if not keys:
         return ""
     is_partial = any(key.startswith("remote.") and key.endswith(".promisor") for key in keys)
@@ -32,12 +32,11 @@ def config(content: bytes, before: bytes, place: Place) -> str:
 
 def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
     """Return the settings that are allowed, and those that were there."""
-    """The settings that are allowed, and those that were there."""
     try:
         had = set(parse(before.decode(errors="surrogateescape")))
         kept = []
         for key, value in parse(content.decode(errors="surrogateescape")):
-            leads = key == "core.worktree" and place.holds(value)
+            leads = key == "core.worktree" and place.is_own_worktree(value)
             if (key, value) in had or leads or config_allowlist.allowed(key, value):
                 kept.append((key, value))
         return render(kept).encode(errors="surrogateescape")
@@ -47,7 +46,9 @@ def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
 
 def index(content: bytes, _before: bytes, place: Place) -> str:
     """An index."""
-    return index_problem(content, place.oid_bytes)
+    if not place.oid_bytes:
+        return "cannot be read: the settings do not say how long an object id is"
+    return index_problem(content, place.oid_bytes) or place.checkout_problem(content)
 
 
 def empty(content: bytes, before: bytes, _place: Place) -> str:
@@ -81,7 +82,8 @@ def alternates(content: bytes, before: bytes, place: Place) -> str:
     for line in lines:
         path = line.decode(errors="surrogateescape")
         is_quoted = line.startswith(b'"')  # then git ends it at the closing quote, and takes the rest for another one
-        if line not in had and (is_quoted or not path.endswith("/objects") or not place.holds(path, beside="objects")):
+        fine = not is_quoted and path.endswith("/objects") and place.reaches(path, beside="objects")
+        if line not in had and not fine:
             return f"takes objects from {path[:200]!r}"
     return ""
 
@@ -90,10 +92,8 @@ def conflicts(content: bytes, before: bytes, place: Place) -> str:
     """`MERGE_RR`: conflicts, and files of the worktree."""
     if problem := operations.conflicts_problem(content, before):
         return problem
-    for path in operations.conflict_paths(content):
-        if not place.worktree_holds(path.decode(errors="surrogateescape")):
-            return "names a file outside the worktree"
-    return ""
+    paths = operations.conflict_paths(content)
+    return "" if place.has_entries(frozenset(paths)) else "names a file that is not in the index"
 
 
 def todo_without_commands(content: bytes, before: bytes, _place: Place) -> bytes:
@@ -141,12 +141,14 @@ JUDGES: dict[str, Judge] = {
     "oids": _plain(refs.oids_problem),
     "options": _changing(operations.options_problem),
     "own_common": own_common,
+    "pack_names": _plain(multi_pack_index.problem),
     "packed": _plain(refs.packed_problem),
     "quoted": _changing(operations.quoted_problem),
     "ref": _plain(refs.ref_problem),
     "signing": _changing(operations.signing_problem),
     "strategy": _changing(operations.strategy_problem),
     "strategy_options": _changing(operations.strategy_options_problem),
+    "tables": _plain(refs.tables_problem),
     "terms": _changing(operations.terms_problem),
     "todo": _changing(operations.todo_problem),
 }

@@ -6,6 +6,7 @@ have written it, or an empty text.
 
 Rules
 
+0. No pattern backtracks over what it has passed: a file of a megabyte is judged in milliseconds, whatever is in it.
 1. A step is one of git's own. A command (`exec`) counts only if the file had it at launch.
 2. A strategy is one of git's own: of another name, git runs the program `git-merge-NAME`, also one in the worktree.
 3. Options for a strategy, for `git apply` and for signing are those that name no program and no place.
@@ -43,12 +44,13 @@ _STRATEGY_OPTION = (  # of ort and recursive, but for `subtree=`, which names a 
     rb"|rename-threshold=\d{1,3}%?|diff-algorithm=(?:patience|minimal|histogram|myers)"
     rb"|ignore-(?:space-change|all-space|space-at-eol|cr-at-eol)"
 )
+_STRATEGY_WORD = rb"'?(?:--)?(?:%s)'?" % _STRATEGY_OPTION
 _QUOTED = rb"\"(?:[^\"$`\\]|\\n)*\""
 _LFS_HOOK = (  # that `git lfs install` writes
     rb"#!/bin/sh\ncommand -v git-lfs >/dev/null 2>&1 \|\| \{ (?:echo|printf) >&2 %s(?: %s)?; exit 2; \}\n"
     rb"git lfs (?:pre-push|post-checkout|post-commit|post-merge) \"\$@\"\n?"
 ) % (_QUOTED, _QUOTED)
-_CONFLICT = rb"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[0-9]{1,4})?\t([^\0]+)\0"
+_CONFLICT = rb"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[0-9]{1,4})?\t([^\0]+)"
 _BISECT_TERMS = rb"[a-z0-9-]+\n[a-z0-9-]+\n?"
 _QUOTED_WORDS = rb"(?:[ \t]*'(?:[^']|'\\''|'\\!')*')*\s*"
 _REF_LINE = rb"%s\n?" % _REF
@@ -86,8 +88,8 @@ def strategy_problem(content: bytes, before: bytes) -> str:
 
 def strategy_options_problem(content: bytes, before: bytes) -> str:
     """Options for a strategy, as words of a shell: those of git's own strategies, or what was there."""
-    fine = re.fullmatch(rb"(?:[ \t]*'?(?:--)?(?:%s)'?)*\s*" % _STRATEGY_OPTION, content)
-    return "" if fine or content == before else "has other options for a strategy"
+    fine = content == before or all(re.fullmatch(_STRATEGY_WORD, word) for word in content.split())
+    return "" if fine else "has other options for a strategy"
 
 
 def author_problem(content: bytes, before: bytes) -> str:
@@ -134,14 +136,14 @@ def hook_problem(content: bytes, before: bytes) -> str:
 
 def conflicts_problem(content: bytes, before: bytes) -> str:
     """`MERGE_RR`: conflicts by number, and the file of each; where the files lie is for a judge with a worktree."""
-    if content == before or b"".join(match[0] for match in re.finditer(_CONFLICT, content)) == content:
-        return ""
-    return "is not a record of conflicts that git writes"
+    records = content.split(b"\0")
+    fine = content == before or (not records.pop() and all(re.fullmatch(_CONFLICT, record) for record in records))
+    return "" if fine else "is not a record of conflicts that git writes"
 
 
 def conflict_paths(content: bytes) -> list[bytes]:
     """The paths that `MERGE_RR` names, relative to the worktree."""
-    return [match[1] for match in re.finditer(_CONFLICT, content)]
+    return [record.partition(b"\t")[2] for record in content.split(b"\0") if record]
 
 
 def terms_problem(content: bytes, before: bytes) -> str:

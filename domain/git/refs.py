@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 
+from omac.domain.git.grammar import is_table
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _OID_LINE = rb"%s\n?" % _OID
-_OID_LINES = rb"(?:%s\n?)*" % _OID
 _SYMBOLIC = rb"ref:[ \t]*([^\s]+)\s*"
 _PACKED_LINE = rb"(%s) ([^\n]+)|\^%s|#[^\n]*" % (_OID, _OID)
 _LOG_LINE = rb"%s %s [^\n]*" % (_OID, _OID)
 _FETCHED_LINE = rb"%s\t(?:not-for-merge)?\t[^\n]*" % _OID
+_REFTABLE_STUB = b"this repository uses the reftable format\n"
 _FORBIDDEN = r"[\x00-\x20~^:?*\[\\\x7f]|\.\.|//|@\{|/\.|\./|\.lock/"
 REPLACEMENTS = "refs/replace/"
 
@@ -33,8 +35,8 @@ def head_problem(content: bytes) -> str:
 
 
 def ref_problem(content: bytes) -> str:
-    """A file below `refs`: an object id, or the name of another ref."""
-    return _value_problem(content)
+    """A file below `refs`: an object id, or the name of another ref; or what stands where refs are kept as tables."""
+    return "" if content == _REFTABLE_STUB else _value_problem(content)
 
 
 def oid_problem(content: bytes) -> str:
@@ -44,7 +46,8 @@ def oid_problem(content: bytes) -> str:
 
 def oids_problem(content: bytes) -> str:
     """A file that holds object ids, one a line, like `MERGE_HEAD` and `shallow`."""
-    return "" if re.fullmatch(_OID_LINES, content) else "does not hold object ids alone"
+    fine = all(re.fullmatch(_OID, line) for line in _lines(content))
+    return "" if fine else "does not hold object ids alone"
 
 
 def fetched_problem(content: bytes) -> str:
@@ -68,6 +71,12 @@ def packed_problem(content: bytes) -> str:
         if match[2] is not None and not is_ref_name(name := match[2].decode(errors="surrogateescape")):
             return f"has the name {name[:100]!r}"
     return ""
+
+
+def tables_problem(content: bytes) -> str:
+    """`reftable/tables.list`: names of tables in the same folder, one a line."""
+    fine = all(is_table(line.decode(errors="replace")) for line in _lines(content))
+    return "" if fine else "names more than tables of refs"
 
 
 def packed_replacements(content: bytes) -> bool:
