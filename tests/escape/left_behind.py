@@ -319,6 +319,24 @@ def _everything(ground: Ground) -> None:
     )
 
 
+def _apart_inside(ground: Ground) -> None:
+    _plain(ground)
+    ground.person("mv .git gitdir; echo gitdir: $PWD/gitdir > .git; git config core.worktree $PWD", check=True)
+
+
+def _bare_inside(ground: Ground) -> None:
+    _plain(ground)
+    ground.person(
+        "git init -q --bare mirror.git; echo mirror.git > .gitignore; git add .; git commit -qm i", check=True
+    )
+
+
+def _hooks_inside(ground: Ground) -> None:
+    _plain(ground)
+    script = "mkdir .githooks; printf '#!/bin/sh\\n' > .githooks/post-checkout; chmod +x .githooks/post-checkout"
+    ground.person(f"{script}; git add .; git commit -qm hooks; git config core.hooksPath .githooks", check=True)
+
+
 LAYOUTS: dict[str, Callable[[Ground], None]] = {
     "plain": _plain,
     "linked": _linked,
@@ -328,4 +346,7 @@ LAYOUTS: dict[str, Callable[[Ground], None]] = {
     "folder of a harness in git": _helper_in_git,
     "nested": _nested,
     "everything": _everything,
+    "git folder in its worktree": _apart_inside,
+    "bare one inside": _bare_inside,
+    "hooks in the worktree": _hooks_inside,
 }

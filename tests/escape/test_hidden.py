@@ -3,6 +3,7 @@
 Each case has its twin: the same files, shown because a person asked for it, or because they are no secrets.
 """
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -155,3 +156,30 @@ def test_with_landlock_alone_it_is_refused(world: Box) -> None:
     assert done.status == 7, done
     assert "--allow-env-files" in done.err
     assert world.run("true", options=("--backend", "landlock", "--allow-env-files")).status == 0
+
+
+def test_what_looks_like_a_git_folder_is_looked_through(world: Box) -> None:
+    """A launch makes a folder look like a bare repository, or puts one among git's files: the next one hides it too."""
+    give(world, "conf/prod/.env", "moved/.env")
+    world.run("sh", "-c", "mkdir conf/objects conf/refs; echo ref: refs/heads/main > conf/HEAD")
+    world.run("sh", "-c", "git init -q x; mkdir -p x/.git/lfs; mv moved x/.git/lfs/moved")
+    done = world.run("sh", "-c", "cat conf/prod/.env x/.git/lfs/moved/.env moved/.env")
+    assert "omac hides this file" in done.out
+    assert SECRET.strip() not in done.out
+
+
+def test_what_cannot_be_listed_is_hidden(world: Box) -> None:
+    """A program takes the right to list a folder away, for another one at the same time, or for the next."""
+    give(world, "conf/.env")
+    world.run("sh", "-c", "chmod 0333 conf")
+    if world.uid:
+        os.chmod(world.workdir / "conf", 0o333)  # as it is while the first one runs
+        done = world.run("sh", "-c", "chmod 0755 conf; cat conf/.env")
+        assert SECRET.strip() not in done.out
+        os.chmod(world.workdir, 0o333)
+        done = world.run("sh", "-c", "chmod 0755 .; cat conf/.env")
+        os.chmod(world.workdir, 0o755)
+        assert done.status != 0, done
+        assert f"chmod u+rx {world.workdir}" in done.err
+    os.chmod(world.workdir / "conf", 0o755)
+    assert "omac hides this file" in world.run("cat", "conf/.env").out

@@ -113,6 +113,31 @@ def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> No
     assert ground.outside() == before
 
 
+@pytest.mark.parametrize("is_repository", [True, False])
+def test_a_launch_around_it_puts_a_link_in_its_way(ground: Ground, is_repository: bool) -> None:
+    """A launch in a folder ends and leaves its inspection to one in a folder above, which leads that folder elsewhere:
+    nothing is inspected, or changed, where it leads."""
+    ground.renew("plain")
+    ground.give_folder(ground.home / "elsewhere" / "p")
+    ground.repository(ground.home / "elsewhere" / "p" / ("" if is_repository else "nested"))
+    ground.give_folder(ground.project / "x")
+    inner_project = ground.give_folder(ground.project / "x" / "p")
+    before = ground.outside()
+    wait = f"touch up; while [ ! -e go ]; do sleep 0.01; done; mv x y; ln -s {ground.home}/elsewhere x"
+    above = begun(ground, "sh", "-c", wait, stderr=subprocess.PIPE)
+    eventually(lambda: (ground.project / "up").exists(), WITHIN_S, "the other program is ready")
+    if is_repository:
+        ground.repository(inner_project)
+    inner = begun(ground, "sh", "-c", "touch left", workdir=inner_project)
+    _, said = inner.communicate(timeout=WITHIN_S)
+    assert "another launch still runs there" in said
+    ground.world.give(ground.project / "go")
+    _, said = above.communicate(timeout=WITHIN_S)
+    assert f"{inner_project}: is behind a link that was not there: nothing there was inspected" in said
+    assert (ground.project / "y/p/left").exists()
+    assert ground.outside() == before
+
+
 def test_two_at_once_are_told_nothing(ground: Ground) -> None:
     """The twin: two launches commit in one project at once; all commits are there, nothing is found or set aside."""
     ground.renew("plain")

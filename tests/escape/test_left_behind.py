@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from escape.checkout_deeds import CHECKOUTS
 from escape.deeds import DEEDS, SETTINGS
 from escape.left_behind import OFTEN, Ground, ground_of, judged
 from real_sandbox import FEWER_USERS
+
+ALL = DEEDS | CHECKOUTS
 
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
@@ -16,20 +19,20 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         yield made
 
 
-@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.parametrize("name", ALL)
 def test_nothing_comes_of_it(ground: Ground, name: str) -> None:
     """The host runs nothing, nothing outside changes, and git goes on with what is no part of the attack."""
-    outcome = judged(ground, DEEDS[name], guarded=True)
+    outcome = judged(ground, ALL[name], guarded=True)
     assert not outcome.succeeded, outcome
     assert not outcome.missing, outcome
     assert "Traceback" not in outcome.output
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.parametrize("name", ALL)
 def test_without_a_sandbox_it_succeeds(ground: Ground, name: str) -> None:
     """The twin: the same deed, done on the host, is an attack."""
-    outcome = judged(ground, DEEDS[name], guarded=False)
+    outcome = judged(ground, ALL[name], guarded=False)
     assert outcome.succeeded, outcome
 
 

