@@ -68,9 +68,11 @@ class GitPlace(Place):
         """As in Place."""
         if not paths:
             return True
-        from omac.domain.git.index import entries
+        from omac.domain.git.index import entries, index_problem
 
         content = self._file("index")
+        if index_problem(content, self.oid_bytes):
+            return False
         return paths <= {name for name, _what in entries(content, self.oid_bytes) if name in paths}
 
     def checkout_problem(self, content: bytes) -> str:

@@ -151,14 +151,27 @@ class _Entries:
 
 def entries(content: bytes, oid_bytes: int = SHA1_BYTES) -> Iterator[tuple[bytes, bytes]]:
     """Yield name, and mode with object id, of each entry of an index in which `index_problem` finds none; an entry of a
-    shared index that is only changed here has an empty name."""
-    try:
-        starts = _Entries(content, oid_bytes).starts
-    except (_Broken, IndexError):
-        return
-    for at, name in zip(starts, _names(content, starts, oid_bytes, packed=content[7] == 4), strict=True):
-        oid = content[at + _STAT_BYTES : at + _STAT_BYTES + oid_bytes]
-        yield name, content[at + _MODE_AT : at + _MODE_AT + 4] + oid
+    shared index that is only changed here has an empty name. Of another file they mean nothing."""
+    at, name, fixed = _HEADER_BYTES, b"", _STAT_BYTES + oid_bytes + 2
+    packed = content[7:8] == b"\4"
+    for _ in range(int.from_bytes(content[8:12], "big")):
+        flags = at + fixed - 2
+        if flags >= len(content):
+            return
+        start = flags + (4 if content[flags] & (_EXTENDED >> 8) else 2)
+        kept = 0
+        if packed:
+            try:
+                stripped, start = _varint(content, start)
+            except (_Broken, IndexError):
+                return
+            kept = len(name) - stripped
+        end = content.find(b"\0", start)
+        if end < 0:
+            return
+        name = name[:kept] + content[start:end] if packed else content[start:end]
+        yield name, content[at + _MODE_AT : at + _MODE_AT + 4] + content[at + _STAT_BYTES : flags]
+        at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
 
 
 def shared_index(content: bytes, oid_bytes: int) -> str:
