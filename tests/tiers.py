@@ -26,6 +26,12 @@ def examples(count: int) -> int:
     return count if everything() else max(EXAMPLES_USUALLY_MIN, count // 10)
 
 
+def some(values: Iterable[Any], of: int) -> list[ParameterSet]:
+    """Return `values` as parameters; a run without `--all` has one of each `of` that follow each other."""
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=pytest.mark.full if at % of else ()) for at, row in enumerate(rows)]
+
+
 def spread(*axes: Mapping[str, Any] | Iterable[Any]) -> list[ParameterSet]:
     """Return the product of `axes` as parameters; those that no run without `--all` needs are marked `full`.
 

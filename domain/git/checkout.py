@@ -13,6 +13,7 @@ from itertools import chain
 from omac.domain.git.index import entries
 
 FOLDERS_MAX = 1_000
+SEEN_MAX = 1_000_000  # folders of an index, those around them included
 ENTRIES_MAX = 10_000
 _HEAD, _OBJECTS, _REFS = 1, 2, 4
 _WHOLE = _HEAD | _OBJECTS | _REFS
@@ -21,7 +22,7 @@ Exists = Callable[[bytes], bool]
 
 
 class TooMany(Exception):
-    """There are more than FOLDERS_MAX git folders, or more than ENTRIES_MAX entries in them."""
+    """There are more than SEEN_MAX folders, FOLDERS_MAX git folders, or ENTRIES_MAX entries in them."""
 
 
 def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set[bytes]:
@@ -61,7 +62,7 @@ def _marks(found: Iterable[tuple[bytes, bytes]], exists: Exists) -> dict[bytes, 
             if above and name in _MARKS:
                 marks[above] = marks.get(above, 0) | _MARKS[name]
             folder = above
-        if len(marks) > FOLDERS_MAX * 100:
+        if len(seen) > SEEN_MAX or len(marks) > FOLDERS_MAX * 100:
             raise TooMany
     return marks
 

@@ -14,7 +14,7 @@ from adapters.git.dangers import TABLES
 from adapters.git.hosting import COMMANDS, Host
 from adapters.git.test_random_git_folders import PATTERNS, removed, repositories
 from real_sandbox import FEWER_USERS, Box, box
-from tiers import examples
+from tiers import examples, some
 
 from adapters.git import layouts, plants
 from omac.adapters.git.layout import GitChoices, look
@@ -94,14 +94,14 @@ def test_what_a_launch_left(world: Box, name: str) -> None:
     assert not any(stories), "\n\n".join(stories)
 
 
-@pytest.mark.parametrize("name", ["plain", "linked"])
+@pytest.mark.parametrize("name", some(["plain", "linked"], of=2))
 def test_what_two_launches_left(world: Box, name: str) -> None:
     """Two programs plant at once in one project: the last launch to end inspects for both."""
     stories = [Scene(world, name).example([str(seed), f"{seed}+"]) for seed in TOGETHER]
     assert not any(stories), "\n\n".join(stories)
 
 
-@pytest.mark.parametrize("name", ["plain", "linked"])
+@pytest.mark.parametrize("name", some(["linked", "plain"], of=2))
 def test_what_a_program_left_that_exchanges_folders(world: Box, name: str) -> None:
     """While one launch ends, the program of another exchanges folders, links and files in the same project."""
     stories = [Scene(world, name).example([str(seed), f"{seed}+"], SWAP_SECONDS) for seed in SWAPPED]

@@ -81,3 +81,6 @@ def test_more_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         written(version_2("a/1", "a/2", "a/3"), 20, [b"a"])
     with pytest.raises(checkout.TooMany):
         git_folders([version_2(*(f"{n}/{name}" for n in range(3) for name in BARE))], 20, lambda _: False)
+    monkeypatch.setattr(checkout, "SEEN_MAX", 3)
+    with pytest.raises(checkout.TooMany):
+        git_folders([version_2("a/b/c/d/e")], 20, lambda _: False)

@@ -194,8 +194,11 @@ def _packed(count: int, length: int, mode: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("count", "length", "mode"),
-    [(3000, 1 << 19, 0o100644), (60_000, 4000, 0o100644), (60_000, 4000, 0o120000)],
-    ids=["long names", "many names", "many links"],
+    [
+        pytest.param(3000, 1 << 19, 0o100644, id="long names"),
+        pytest.param(60_000, 4000, 0o100644, id="many names", marks=pytest.mark.full),
+        pytest.param(60_000, 4000, 0o120000, id="many links", marks=pytest.mark.full),
+    ],
 )
 def test_names_that_a_few_bytes_stand_for(count: int, length: int, mode: int) -> None:
     """Judging takes neither time nor memory beyond what a file of that size is worth."""
