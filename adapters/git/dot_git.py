@@ -73,27 +73,47 @@ class DotJudge:
     def _pointer(self, parent: int, entry: Entry, path: str) -> None:
         """A `.git` file: it leads to a git folder that is judged by itself, or nowhere."""
         stamp = stamp_of(entry.stat(follow_symlinks=False))
+        content = content_of(parent, entry.name, pointers.BYTES_MAX) or b""
+        if content == NO_REPOSITORY:
+            return  # this inspection has put it there, or the watch before it
+        named = _named(path, content)
+        is_straight = named != "" and led_to(named) == named
+        if is_straight:
+            self._inspection.traversed.add(named)
+            self._inspection.worktrees.setdefault(named, set()).add(os.path.dirname(path))
         if self._inspection.is_first:
             self._baseline.note(path, stamp)
+            if is_straight:
+                self._baseline.straight.add(path)
             return
         if self._baseline.strays.get(path) == stamp:
+            if path in self._baseline.straight and not is_straight and named and os.path.exists(named):
+                self._disable(parent, entry, path, f"leads past a link to {named}, and did not before", is_known=True)
             return
-        if content_of(parent, entry.name, len(NO_REPOSITORY)) == NO_REPOSITORY:
-            return  # this inspection has put it there, or the watch before it
-        try:
-            named = pointers.target(path)
-        except Refusal:
+        if not named:
             self._disable(parent, entry, path, "is new, and names no git folder in a way that git writes")
             return
         target = os.path.realpath(named)
-        if not self._inspection.while_running and led_to(named) != named:
+        if not self._inspection.while_running and not is_straight:
             self._disable(parent, entry, path, f"is new, and leads to {named}, which is not there, or past a link")
+        elif not self._inspection.while_running and not self._is_own(target, os.path.dirname(path)):
+            self._disable(parent, entry, path, f"is new, and leads to {target}, whose worktree is another folder")
         elif not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
             self._disable(parent, entry, path, f"is new, and leads out of the project: {target}")
         elif not self._inspection.while_running and not self._is_gits(target):
             self._disable(parent, entry, path, f"is new, and leads to {target}, where git keeps no repository")
         else:
             self._inspection.report(path, f"is new, and leads to {target}")
+
+    def _is_own(self, git: str, worktree: str) -> bool:
+        """Whether the settings of a git folder name this worktree, or none."""
+        from omac.domain.git.config_allowlist import worktree_of
+
+        try:
+            named = worktree_of(pointers.read(f"{git}/config", pointers.CONFIG_BYTES_MAX) or b"")
+        except Refusal:
+            return False
+        return not named or led_to(os.path.join(git, named)) == worktree
 
     def _is_gits(self, target: str) -> bool:
         """Whether a folder is judged as one of git's, and cannot become another one by a checkout: not any folder in
@@ -111,13 +131,26 @@ class DotJudge:
             above = os.path.dirname(above)
         return True
 
-    def _disable(self, parent: int, entry: Entry, path: str, what: str) -> None:
+    def _disable(self, parent: int, entry: Entry, path: str, what: str, *, is_known: bool = False) -> None:
         """Set a `.git` aside and leave one that leads nowhere, so that git there finds no repository around it."""
         stamp = stamp_of(entry.stat(follow_symlinks=False))
         if self._inspection.is_first:
             self._baseline.note(path, stamp)
-        elif self._baseline.strays.get(path) != stamp and self._inspection.set_aside(parent, entry.name, path, what):
+            return
+        is_new = is_known or self._baseline.strays.get(path) != stamp
+        if is_new and self._inspection.set_aside(parent, entry.name, path, what):
             try_to_put(self._inspection, parent, entry.name, path, NO_REPOSITORY)
+
+
+def _named(path: str, content: bytes) -> str:
+    """The git folder that a `.git` file names, as git takes it; empty where git would not have written it so."""
+    written = content.removeprefix(b"gitdir: ").rstrip(b"\r\n")
+    if written == content or not pointers.is_plain(os.fsdecode(written)):
+        return ""
+    try:
+        return pointers.target(path)
+    except Refusal:
+        return ""
 
 
 def outermost(path: str, known: Iterable[str]) -> str:

@@ -39,9 +39,7 @@ class GitFolder:
         self._role = folder.role
         self._only = folder.only
         self._has_others = has_others
-        self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, SHA1_BYTES)
-        self._place.pinned = folder.pinned
-        self._place.written_before = inspection.baseline.written.get(git, {})
+        self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, inspection.traversed)
         self._is_config_judged = False
 
     def inspect(self, folder: int) -> None:
@@ -51,8 +49,8 @@ class GitFolder:
             self._baseline.nodes[self._git] = node
         self._judge_config(folder)
         self._place.oid_bytes = self._oid_bytes(folder)
-        if self._inspection.is_first and self._place.worktree:
-            self._inspection.places.append(self._place)
+        self._inspection.places.append(self._place)
+        self._inspection.gits.add(self._git)
         self._folder(folder, self._git, "", GRAMMAR[self._role], 0)
 
     def _judge_config(self, folder: int) -> None:
@@ -216,6 +214,17 @@ class GitFolder:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
             self._changed(folder, entry, path, here, rule, content)
+        elif rule.judge == "config" and self._is_led_astray(content):
+            self._act(folder, entry, path, rule, content, content, "has core.worktree lead past a link")
+
+    def _is_led_astray(self, content: bytes) -> bool:
+        """Whether settings that nobody has changed lead elsewhere now."""
+        if b"worktree" not in content.lower():
+            return False
+        from omac.domain.git.config_allowlist import worktree_of
+
+        worktree = worktree_of(content)
+        return worktree != "" and not self._place.is_own_worktree(worktree) and self._place.leads_past_link(worktree)
 
     def _changed(self, folder: int, entry: Entry, path: str, here: str, rule: Rule, content: bytes) -> None:
         """Judge what is not as it was."""
@@ -226,6 +235,8 @@ class GitFolder:
             return
         before = self._baseline.contents.get(path)
         problem = JUDGES[rule.judge](content, before or b"", self._place) if rule.judge else "is new or changed"
+        if rule.judge == "index":
+            self._inspection.changed.add(self._git)
         if problem:
             self._act(folder, entry, path, rule, content, before, problem)
         elif rule.writer != AGENT and before is not None and content.strip() != b"":

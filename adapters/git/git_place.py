@@ -16,17 +16,15 @@ _MARKS = ("HEAD", "objects", "refs")
 
 
 class GitPlace(Place):
-    """The git folder `git`, whose worktree is `worktree`, empty for none. `pinned` are paths in that which settings
-    name, and `written_before` is what an index would have written there and into git folders at launch."""
+    """The git folder `git`, whose worktree is `worktree`, empty for none. What its files lead through in the projects
+    is added to `traversed`: no checkout may put a link there."""
 
-    def __init__(self, git: str, worktree: str, common: str, projects: tuple[str, ...], oid_bytes: int) -> None:
+    def __init__(self, git: str, worktree: str, common: str, projects: tuple[str, ...], traversed: set[str]) -> None:
         self.git = git
         self.worktree = worktree
         self.common = common
         self.projects = projects
-        self.oid_bytes = oid_bytes
-        self.pinned: tuple[str, ...] = ()
-        self.written_before: dict[bytes, bytes] = {}
+        self.traversed = traversed
 
     def holds(self, path: str) -> bool:
         """As in Place."""
@@ -35,12 +33,11 @@ class GitPlace(Place):
 
     def reaches(self, path: str, *, beside: str) -> bool:
         """As in Place."""
-        real = led_to(os.path.join(self.git, beside, path))
-        return real != "" and self._is_ours(real)
+        return self._is_ours(self._led_to(path, beside))
 
     def is_own_worktree(self, path: str) -> bool:
         """As in Place."""
-        real = led_to(os.path.join(self.git, path))
+        real = self._led_to(path)
         project = next((one for one in self.projects if below(real, one)), "")
         within = real[len(project) + 1 :].lower().split("/")
         if not real or not project or ".git" in within:
@@ -53,6 +50,10 @@ class GitPlace(Place):
         except (OSError, Refusal):
             return False
 
+    def leads_past_link(self, path: str) -> bool:
+        """Return whether a path leads to something, but not straight."""
+        return not self._led_to(path) and os.path.exists(os.path.join(self.git, path))
+
     def is_named_by(self, path: str) -> bool:
         """As in Place: of a worktree that the host adds meanwhile, its own pointer says so."""
         try:
@@ -62,7 +63,7 @@ class GitPlace(Place):
 
     def is_common(self, path: str) -> bool:
         """As in Place."""
-        return "\0" not in path and os.path.realpath(os.path.join(self.git, path)) == self.common
+        return self._led_to(path) == self.common
 
     def has_entries(self, paths: frozenset[bytes]) -> bool:
         """As in Place."""
@@ -70,47 +71,19 @@ class GitPlace(Place):
             return True
         from omac.domain.git.index import entries, index_problem
 
-        content = self._file("index")
-        if index_problem(content, self.oid_bytes):
+        content = self.content("index")
+        if not self.worktree or index_problem(content, self.oid_bytes):
             return False
-        return paths <= {name for name, _what in entries(content, self.oid_bytes) if name in paths}
+        found = {name for name, _what in entries(content, self.oid_bytes) if name in paths}
+        files = [f"{self.worktree}/{os.fsdecode(path)}" for path in paths]
+        return paths <= found and all(not os.path.exists(path) or led_to(path) for path in files)
 
-    def checkout_problem(self, content: bytes) -> str:
+    def has(self, name: str) -> bool:
         """As in Place."""
-        if not self.worktree:
-            return ""
-        from omac.domain.git.checkout import TooMany, git_folders, written
+        return os.path.lexists(f"{self.git}/{name}")
 
-        top = os.fsencode(self.worktree)
-        try:
-            whole = self._with_other_parts(content)
-            places = git_folders(whole, self.oid_bytes, lambda path: os.path.lexists(top + b"/" + path))
-            found = written(content, self.oid_bytes, {*places, *map(os.fsencode, self.pinned)})
-        except TooMany:
-            return "would have git checkout write more into git folders than can be looked at"
-        new = [name for name, what in found.items() if self.written_before.get(name) != what]
-        return f"would have git checkout write {os.fsdecode(new[0])[:200]!r}, which git obeys" if new else ""
-
-    def note(self, places: frozenset[str]) -> dict[bytes, bytes]:
-        """Return what the index would have written at or below these paths of the worktree, at launch."""
-        from omac.domain.git.checkout import TooMany, written
-
-        content = self._file("index")
-        try:
-            return written(content, self.oid_bytes, map(os.fsencode, places)) if content else {}
-        except TooMany:
-            return {}
-
-    def _with_other_parts(self, content: bytes) -> list[bytes]:
-        """A split index is two files, and either may be the one that has changed."""
-        from omac.domain.git.index import shared_index
-
-        index = self._file("index")
-        shared = shared_index(index, self.oid_bytes)
-        others = [index, self._file(shared) if shared else b""]
-        return [content, *(one for one in others if one and one != content)]
-
-    def _file(self, name: str) -> bytes:
+    def content(self, name: str) -> bytes:
+        """Return what a file of the git folder holds; empty where it is none."""
         try:
             folder = opened_folder(self.git)
         except OSError:
@@ -122,8 +95,17 @@ class GitPlace(Place):
         finally:
             os.close(folder)
 
+    def _led_to(self, path: str, beside: str = "") -> str:
+        """Where a plain path leads past no link; empty: nowhere."""
+        if not pointers.is_plain(path):
+            return ""
+        real = led_to(os.path.join(self.git, beside, path))
+        if real:
+            self.traversed.add(real)
+        return real
+
     def _is_ours(self, real: str) -> bool:
-        return any(below(real, project) for project in self.projects)
+        return real != "" and any(below(real, project) for project in self.projects)
 
 
 def led_to(path: str) -> str:

@@ -83,7 +83,7 @@ class Baseline:
 
     __slots__ = (
         "_hosts_room", "_room", "commits", "contents", "is_whole", "nodes", "obeyed", "operations", "since_ns",
-        "strays", "written",
+        "straight", "strays", "written",
     )  # fmt: skip
 
     def __init__(self, since_ns: int) -> None:
@@ -94,7 +94,8 @@ class Baseline:
         self.commits: dict[str, str] = {}
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
-        self.written: dict[str, dict[bytes, bytes]] = {}
+        self.straight: set[str] = set()  # `.git` files that lead to a git folder past no link
+        self.written: dict[str, list[tuple[bytes, bytes]]] = {}
         self.is_whole = True  # whether all was noted
         self._room = NOTED_BYTES_MAX
         self._hosts_room = NOTED_BYTES_MAX
@@ -107,6 +108,7 @@ class Baseline:
         self.contents.update((path, content) for path, content in other.contents.items() if not is_covered(path))
         self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
         self.written.update((path, found) for path, found in other.written.items() if not is_covered(path))
+        self.straight |= {path for path in other.straight if not is_covered(path)}
         self.operations |= {path for path in other.operations if not is_covered(path)}
 
     def keep(self, path: str, content: bytes, *, is_hosts: bool = False) -> None:
@@ -186,7 +188,12 @@ class Inspection:
         self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []
-        self.places: list[GitPlace] = []  # of git folders with a worktree, at launch
+        self.places: list[GitPlace] = []  # of all git folders that were judged
+        self.gits: set[str] = set()  # their paths
+        self.changed: set[str] = set()  # of those whose index has changed
+        self.worktrees: dict[str, set[str]] = {}  # folders whose `.git` names a git folder, by that
+        self.pinned: frozenset[str] = frozenset()  # what settings name
+        self.traversed: set[str] = set()  # what git reaches by paths that its files name
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
         self._disarmed: set[tuple[int, int]] = set()

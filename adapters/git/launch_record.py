@@ -174,6 +174,7 @@ def _baseline_written(baseline: Baseline) -> dict[str, object]:
         "contents": baseline.contents,
         "nodes": baseline.nodes,
         "operations": baseline.operations,
+        "straight": baseline.straight,
         "written": baseline.written,
     }
 
@@ -188,5 +189,6 @@ def _baseline_of(written: dict[str, Any]) -> Baseline:
     baseline.contents = written["contents"]
     baseline.nodes = written["nodes"]
     baseline.operations = written["operations"]
+    baseline.straight = written.get("straight", set())
     baseline.written = written.get("written", {})
     return baseline

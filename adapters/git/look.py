@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from omac.adapters.git import tracked
+from omac.adapters.git import checkouts, tracked
 from omac.adapters.git.dot_git import NO_REPOSITORY, UNJUDGED
 from omac.adapters.git.git_folder import GitFolder, opened_root, put
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
@@ -34,20 +34,9 @@ def note(
             baseline.commits[folder.worktree] = commit
     inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept)
     _inspect(inspection, folders)
-    _note_written(inspection)
+    checkouts.note(inspection)
     baseline.is_whole = baseline.is_whole and not inspection.is_cut
     return baseline
-
-
-def _note_written(inspection: Inspection) -> None:
-    """Note what a checkout writes into git folders of other names than `.git`, and into what settings name."""
-    baseline = inspection.baseline
-    others = [path for path in baseline.nodes if "/.git/" not in path and not path.endswith("/.git")]
-    for place in inspection.places:
-        within = len(place.worktree) + 1
-        places = {path[within:] for path in others if path.startswith(f"{place.worktree}/")}
-        if places or place.pinned:
-            baseline.written[place.git] = place.note(frozenset((*places, *place.pinned)))
 
 
 def act(
@@ -62,6 +51,7 @@ def act(
     inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept)
     try:
         _inspect(inspection, folders)
+        _judge_checkouts(inspection)
     finally:
         quarantine.close()
     inspection.findings += tracked.described(inspection.obeyed, folders, baseline.commits)
@@ -71,8 +61,18 @@ def act(
     return inspection.findings
 
 
+def _judge_checkouts(inspection: Inspection) -> None:
+    """Judge what checkouts would write; where there is no time left, they are set aside unjudged."""
+    inspection.budget.renew(checkouts.SECONDS_MAX)
+    try:
+        checkouts.judge(inspection)
+    except Exhausted:
+        checkouts.set_all_aside(inspection)
+
+
 def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
     known = inspection.by_themselves = frozenset(folders)
+    inspection.pinned = frozenset(f"{folder.worktree}/{path}" for folder in folders.values() for path in folder.pinned)
     whole = tuple(f"{path}/" for path, folder in folders.items() if folder.role == WHOLE and not folder.only)
     for path, folder in sorted(folders.items(), key=lambda item: (item[1].role != WHOLE, item[0])):
         if not path.startswith(whole):  # else the walk through that one judges it

@@ -61,6 +61,15 @@ def read(path: str, bytes_max: int) -> bytes | None:
     return content
 
 
+def is_plain(path: str) -> bool:
+    """Return whether a path goes upwards at its beginning only, as those do that git writes: of another one a folder on
+    the way decides where it leads."""
+    parts = path.removeprefix("/").split("/")
+    names = [number for number, part in enumerate(parts) if part != ".."]
+    first = names[0] if names else len(parts)
+    return "\0" not in path and not (path.startswith("/") and first) and ".." not in parts[first:]
+
+
 def unsafe(message: str, *fix: str) -> Refusal:
     """What git's files say cannot be trusted, so nothing is granted on their word."""
     return Refusal("git-unsafe", message, fix=fix)

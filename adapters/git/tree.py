@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from omac.domain.hidden_names import HiddenNames
 
 ENTRIES_MAX = 200_000
-_OF_ANY_NAME = ("lfs", "annex")  # in a git folder
+_OF_ANY_NAME = ("lfs", "annex", "modules", "worktrees")  # in a git folder, or in folders of these
 _OF_A_BARE_ONE = ("objects", "refs", "logs", "hooks", "info")  # of these git's grammar says what is in them
 
 
@@ -66,7 +66,7 @@ def walk(
                 seen += 1
                 name = entry.name
                 if name == ".git":
-                    if path != workdir:
+                    if path != workdir and "/.git/" not in path:
                         found.worktrees.append(path)
                     if names is not None:
                         below += [f"{entry.path}/{part}" for part in _OF_ANY_NAME]
@@ -81,9 +81,11 @@ def walk(
                 elif env_files and name[0] == "." and is_env_file(name):
                     found.env_files.append(entry.path)
         if marks == 3:
-            if path != workdir:
+            if path != workdir and "/.git/" not in path:
                 found.bare.append(path)
-            below = [folder for folder in below if folder[len(path) + 1 :] not in _OF_A_BARE_ONE] if names else []
+            is_free = "/lfs/" in f"{path}/" or "/annex/" in f"{path}/"
+            if not is_free:
+                below = [folder for folder in below if folder[len(path) + 1 :] not in _OF_A_BARE_ONE] if names else []
         if seen > entries_max:
             found.complete = False
             return found

@@ -22,7 +22,7 @@ import sys
 
 from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
-from omac.adapters.git.git_folder import GitFolder
+from omac.adapters.git.git_folder import GitFolder, content_of
 from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.worktree_scan import MARKS, judge_bare
 from omac.adapters.linux.syscall import call
@@ -46,6 +46,7 @@ _OF_A_WORKTREE = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
 _OF_GIT = _OF_A_WORKTREE | _IN_CLOSE_WRITE
 _HEAD_BYTES = 16  # of struct inotify_event before its name: wd, mask, cookie, len
 _READ_BYTES = 1 << 16
+POINTER_BYTES_MAX = 8192
 READS_MAX = 16  # before what they brought is judged
 OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
@@ -62,6 +63,8 @@ class Watch:
             record.projects, record.baseline, Budget(float("inf")), quarantine, while_running=True
         )
         self._watched: dict[int, str] = {}
+        self._unfinished: dict[int, tuple[str, str]] = {}  # `.git` files that are being written
+        self._closed: set[tuple[str, str]] = set()  # of them
         self._add_watch = 0
         self._inotify = -1
         self._stop, self._stopped = -1, -1
@@ -147,6 +150,10 @@ class Watch:
             if mask & _IN_Q_OVERFLOW:
                 for path in (*self._folders, *self._projects):
                     self._watch(path)
+            elif watch in self._unfinished:
+                key = self._unfinished.pop(watch)
+                self._closed.add(key)
+                changed.setdefault(key, False)
             elif watch in self._watched and raw:
                 key = self._watched[watch], os.fsdecode(raw)
                 changed[key] = changed.get(key, False) or bool(mask & _IN_ISDIR)
@@ -190,12 +197,27 @@ class Watch:
                 self._judge_git(root, folder, opened, entry)
             elif not is_dot:
                 judge_bare(self._inspection, opened, folder)
-            else:
+            elif not (entry.is_file(follow_symlinks=False) and self._is_unfinished(opened, folder, name)):
                 DotJudge(self._inspection, frozenset(self._folders)).judge(opened, folder, entry)
         except (OSError, Exhausted):
             return  # it is gone, or something else is in its place: that has an event of its own
         finally:
             os.close(opened)
+
+    def _is_unfinished(self, opened: int, folder: str, name: str) -> bool:
+        """Whether a `.git` file has no whole line yet; it is judged when whoever writes it has closed it, then."""
+        if (folder, name) in self._closed or self._is_whole(opened, name):
+            self._closed.discard((folder, name))
+            return False
+        path = os.fsencode(f"{folder}/{name}") + b"\0"
+        watch = call(self._add_watch, self._inotify, path, _IN_CLOSE_WRITE | _IN_DONT_FOLLOW)
+        self._unfinished[watch] = (folder, name)
+        return not self._is_whole(opened, name)  # it may have been written before it was watched
+
+    @staticmethod
+    def _is_whole(opened: int, name: str) -> bool:
+        content = content_of(opened, name, POINTER_BYTES_MAX)
+        return content is None or content.endswith(b"\n")
 
     def _judge_git(self, root: str, folder: str, opened: int, entry: FoundEntry) -> None:
         git, known = innermost(root, folder, self._folders.get(root))

@@ -1,5 +1,5 @@
 """What a checkout of an index would write where git obeys it: into git folders in the worktree, whatever their names
-are, and into places that the settings of a repository name.
+are, into places that settings name, and in the place of folders through which git reaches one.
 
 git takes a folder for a repository that has `HEAD`, and `objects` and `refs`, or a `commondir` that leads to them
 (gitrepository-layout(5)). An index can bring what is missing of one, or all of it.
@@ -7,7 +7,7 @@ git takes a folder for a repository that has `HEAD`, and `objects` and `refs`, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from omac.domain.git.index import entries
@@ -18,11 +18,40 @@ ENTRIES_MAX = 10_000
 _HEAD, _OBJECTS, _REFS = 1, 2, 4
 _WHOLE = _HEAD | _OBJECTS | _REFS
 _MARKS = {b"HEAD": _HEAD, b"objects": _OBJECTS, b"refs": _REFS, b"commondir": _OBJECTS | _REFS}
+_LINK = b"\0\0\xa0\0"  # the mode of a symbolic link
 Exists = Callable[[bytes], bool]
+Written = tuple[bytes, bytes]  # the name of an entry, and its mode, object id and stage
 
 
 class TooMany(Exception):
     """There are more than SEEN_MAX folders, FOLDERS_MAX git folders, or ENTRIES_MAX entries in them."""
+
+
+class Places:
+    """Paths in one worktree, relative to it. git obeys what is at or below `obeyed`; through the folders `above` it
+    reaches something; `reached` is what it reaches, which is no link."""
+
+    def __init__(self, obeyed: Iterable[bytes], above: Iterable[bytes], reached: Iterable[bytes] = ()) -> None:
+        self.obeyed = frozenset(obeyed)
+        self.above = frozenset(above)
+        self.reached = frozenset(reached)
+        self._starts = tuple(name + b"/" for name in self.obeyed)
+
+    def __bool__(self) -> bool:
+        return bool(self.obeyed or self.above or self.reached)
+
+    def has(self, name: bytes, what: bytes) -> bool:
+        """Return whether an entry would be written in one of them, or in their place."""
+        name = name.rstrip(b"/")  # of a folder that a sparse index leaves out
+        if name in self.obeyed or name in self.above or name.startswith(self._starts):
+            return True
+        return name in self.reached and what.startswith(_LINK)
+
+    def may_be_in(self, content: bytes) -> bool:
+        """Return whether any entry of an index may be one: before version 4 each name stands there as a whole."""
+        names = (*self.obeyed, *self.above, *self.reached)
+        alone = any(name + end in content for name in names for end in (b"\0", b"/\0"))
+        return alone or content[7:8] == b"\4" or any(start in content for start in self._starts)
 
 
 def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set[bytes]:
@@ -42,7 +71,7 @@ def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set
     return found
 
 
-def _marks(found: Iterable[tuple[bytes, bytes]], exists: Exists) -> dict[bytes, int]:
+def _marks(found: Iterable[Written], exists: Exists) -> dict[bytes, int]:
     """What of a git folder there is in each folder that has any of it."""
     marks: dict[bytes, int] = {}
     seen: set[int] = set()  # hashes: there may be a million of folders
@@ -67,27 +96,15 @@ def _marks(found: Iterable[tuple[bytes, bytes]], exists: Exists) -> dict[bytes, 
     return marks
 
 
-def written(content: bytes, oid_bytes: int, places: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Return mode and object id of the entries at or below `places`, by name. Raises TooMany."""
-    names = frozenset(places)
-    if not names or not _may_have(content, names):
-        return {}
-    starts = tuple(name + b"/" for name in names)
-    return dict(_bounded(entries(content, oid_bytes), names, starts))
-
-
-def _bounded(
-    found: Iterable[tuple[bytes, bytes]], names: frozenset[bytes], starts: tuple[bytes, ...]
-) -> Iterator[tuple[bytes, bytes]]:
-    count = 0
-    for name, what in found:
-        if name in names or name.startswith(starts):
-            count += 1
-            if count > ENTRIES_MAX:
+def written(content: bytes, oid_bytes: int, places: Places) -> list[Written]:
+    """Return the entries that would be written in `places`, or in their place; of a part of an index also those of
+    which the other part has the names. Raises TooMany."""
+    found: list[Written] = []
+    if not places or not (b"link" in content or places.may_be_in(content)):
+        return found
+    for name, what in entries(content, oid_bytes):
+        if not name or places.has(name, what):
+            found.append((name, what))
+            if len(found) > ENTRIES_MAX:
                 raise TooMany
-            yield name, what
-
-
-def _may_have(content: bytes, names: frozenset[bytes]) -> bool:
-    """Whether any of these may be in an index: before version 4 each name stands there as a whole."""
-    return content[7:8] == b"\4" or any(name in content for name in names)
+    return found

@@ -7,7 +7,8 @@ makes is set aside until it stands here, and a danger that nobody has thought of
 
 Parts of a pattern: a name; `*` is one name of any form; `**` is any number of names; `{oid}`, `{oid2}`, `{rest}` are an
 object id and the two parts it is kept by; `{tmp}` is a name that git gives to a file it has not finished. `X.lock`
-stands beside every file X.
+stands beside every file X. After `**` may stand names in braces that none of these names is: where files may have any
+name, no repository may lie.
 
 Every launch needs the table, and seldom a judge, so it is written without the modules that judges need.
 """
@@ -58,12 +59,16 @@ class Place:
         raise NotImplementedError
 
     def has_entries(self, paths: frozenset[bytes]) -> bool:
-        """Return whether the index has all these paths: then no link lies on the way to one, nor can be checked out
-        there."""
+        """Return whether the index has all these paths, and no link lies on the way to one: then none can be checked
+        out there either."""
         raise NotImplementedError
 
-    def checkout_problem(self, content: bytes) -> str:
-        """Return why an index must not be checked out, or an empty text: it would write what git obeys."""
+    def leads_past_link(self, path: str) -> bool:
+        """Return whether a path leads to something, but past a link."""
+        raise NotImplementedError
+
+    def has(self, name: str) -> bool:
+        """Return whether the git folder has an entry of a name."""
         raise NotImplementedError
 
 
@@ -108,9 +113,10 @@ _OF_A_WORKTREE = [
     Rule("next-index-{number}"),
     *_texts("", "COMMIT_EDITMSG MERGE_MSG SQUASH_MSG TAG_EDITMSG EDIT_DESCRIPTION MERGE_MODE ADD_EDIT.patch"),
     *_texts("", "addp-hunk-edit.diff BISECT_LOG BISECT_RUN BISECT_ANCESTORS_OK BISECT_FIRST_PARENT BISECT_RESET_KEEP"),
-    *_texts("", "ORIG_HEAD AUTO_MERGE MERGE_AUTOSTASH NOTES_MERGE_PARTIAL BISECT_EXPECTED_REV", "oid"),
+    *_texts("", "ORIG_HEAD AUTO_MERGE NOTES_MERGE_PARTIAL BISECT_EXPECTED_REV", "oid"),
     *_texts("", "CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_HEAD NOTES_MERGE_REF", "ref"),
     *_texts("", "MERGE_HEAD", "oids"),
+    Rule("MERGE_AUTOSTASH", "autostash"),
     Rule("FETCH_HEAD", "fetched", bytes_max=LIST_BYTES_MAX),
     Rule("MERGE_RR", "conflicts"),
     Rule("BISECT_TERMS", "terms"),
@@ -214,15 +220,15 @@ _OF_A_REPOSITORY = [
     *_texts("", "description gc.log gc.pid gitk.cache"),
     Rule("worktrees", kind=FOLDER),
     Rule("rr-cache/{oid}/{image}"),
-    Rule("lfs/**"),
-    Rule("annex/**"),
+    Rule("lfs/**{HEAD .git}"),
+    Rule("annex/**{HEAD .git}"),
     *_OF_OBJECTS,
 ]
 _OF_AN_ADMIN_FOLDER = [
     Rule("commondir", "commondir", NOBODY, RESTORE),
     Rule("gitdir", "gitdir", HOST, RESTORE),
     Rule("locked"),
-    Rule("{omac}/**"),
+    Rule("{omac}/**{objects commondir .git}"),
 ]
 RULES: dict[str, tuple[Rule, ...]] = {
     WHOLE: (*_OF_A_WORKTREE, *_OF_A_REPOSITORY),
@@ -233,13 +239,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
 class Node:
     """A place in a git folder: what it may be, and what may be in it."""
 
-    __slots__ = ("below", "names", "patterns", "rule")
+    __slots__ = ("below", "names", "patterns", "refused", "rule")
 
     def __init__(self) -> None:
         self.rule: Rule | None = None  # of a file; a folder has none of its own
         self.names: dict[str, Node] = {}
         self.patterns: list[_Pattern] = []
-        self.below: Node | None = None  # for every name, at any depth
+        self.below: Node | None = None  # for every name, at any depth, but those
+        self.refused: frozenset[str] = frozenset()
 
     @property
     def is_folder(self) -> bool:
@@ -260,6 +267,8 @@ class Node:
             if pattern.matches(name):
                 return pattern.node
         if self.below is not None:
+            if name in self.refused or name.lower() in self.refused:
+                return None
             return _LOCK if name.endswith(".lock") else self.below
         known = self.child(name[:-5]) if name.endswith(".lock") else None
         return _LOCK if known is not None and known.is_file else None
@@ -357,10 +366,11 @@ def _compiled(rules: tuple[Rule, ...]) -> Node:
         node = root
         parts = rule.path.split("/")
         for part in parts:
-            if part == "**":
+            if part.startswith("**"):
                 if node.below is None:
                     node.below = Node()
                     node.below.below = node.below
+                    node.below.refused = node.refused = frozenset(part[2:].strip("{}").split())
                 node = node.below
             else:
                 node = _at(node, part)

@@ -52,6 +52,10 @@ def index_problem(content: bytes, oid_bytes: int = SHA1_BYTES) -> str:
         _require_known(entries, extensions)
         _require_blocks(content, entries, extensions, oid_bytes)
         _require_resolved(extensions.get(b"REUC", b""), oid_bytes)
+        if b"TREE" in extensions and b"link" not in extensions:
+            from omac.domain.git.cache_tree import tree_problem
+
+            return tree_problem(extensions[b"TREE"], content, oid_bytes)
     except _Broken as broken:
         return str(broken)
     except IndexError:
@@ -150,8 +154,8 @@ class _Entries:
 
 
 def entries(content: bytes, oid_bytes: int = SHA1_BYTES) -> Iterator[tuple[bytes, bytes]]:
-    """Yield name, and mode with object id, of each entry of an index in which `index_problem` finds none; an entry of a
-    shared index that is only changed here has an empty name. Of another file they mean nothing."""
+    """Yield name, and mode, object id and stage, of each entry of an index in which `index_problem` finds no problem.
+    An entry of a shared index that is only changed here has an empty name. Of another file they mean nothing."""
     at, name, fixed = _HEADER_BYTES, b"", _STAT_BYTES + oid_bytes + 2
     packed = content[7:8] == b"\4"
     for _ in range(int.from_bytes(content[8:12], "big")):
@@ -170,7 +174,8 @@ def entries(content: bytes, oid_bytes: int = SHA1_BYTES) -> Iterator[tuple[bytes
         if end < 0:
             return
         name = name[:kept] + content[start:end] if packed else content[start:end]
-        yield name, content[at + _MODE_AT : at + _MODE_AT + 4] + content[at + _STAT_BYTES : flags]
+        stage = bytes((content[flags] >> 4 & 3,))
+        yield name, content[at + _MODE_AT : at + _MODE_AT + 4] + content[at + _STAT_BYTES : flags] + stage
         at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
 
 

@@ -22,12 +22,18 @@ def config(content: bytes, before: bytes, place: Place) -> str:
     """A configuration: settings by name, of those that name no program and no place."""
     keys = [key for key in config_allowlist.problems(content, before) if key != "core.worktree"]
     worktree = config_allowlist.worktree_of(content)
-    if worktree and worktree != config_allowlist.worktree_of(before) and not place.is_own_worktree(worktree):
+    if worktree and not _may_stay(worktree, before, place):
         keys.append("core.worktree, to a folder that is not the repository's own")
     if not keys:
         return ""
     is_partial = any(key.startswith("remote.") and key.endswith(".promisor") for key in keys)
     return f"sets {', '.join(key[:100] for key in keys[:5])}{_PARTIAL if is_partial else ''}"
+
+
+def _may_stay(worktree: str, before: bytes, place: Place) -> bool:
+    """Whether `core.worktree` leads to the repository's own, or to where it led before, past no link."""
+    was_there = worktree == config_allowlist.worktree_of(before) and not place.leads_past_link(worktree)
+    return place.is_own_worktree(worktree) or was_there
 
 
 def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
@@ -36,8 +42,11 @@ def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
         had = set(parse(before.decode(errors="surrogateescape")))
         kept = []
         for key, value in parse(content.decode(errors="surrogateescape")):
-            leads = key == "core.worktree" and place.is_own_worktree(value)
-            if (key, value) in had or leads or config_allowlist.allowed(key, value):
+            if key == "core.worktree":
+                fine = _may_stay(value, before, place)
+            else:
+                fine = (key, value) in had or config_allowlist.allowed(key, value)
+            if fine:
                 kept.append((key, value))
         return render(kept).encode(errors="surrogateescape")
     except ValueError:
@@ -48,7 +57,14 @@ def index(content: bytes, _before: bytes, place: Place) -> str:
     """An index."""
     if not place.oid_bytes:
         return "cannot be read: the settings do not say how long an object id is"
-    return index_problem(content, place.oid_bytes) or place.checkout_problem(content)
+    return index_problem(content, place.oid_bytes)
+
+
+def autostash(content: bytes, _before: bytes, place: Place) -> str:
+    """`MERGE_AUTOSTASH`: changes that git applies when a merge is committed."""
+    if not place.has("MERGE_HEAD"):
+        return "would be applied by the next commit, without a merge"
+    return refs.oid_problem(content)
 
 
 def empty(content: bytes, before: bytes, _place: Place) -> str:
@@ -123,6 +139,7 @@ def _changing(judge: Callable[[bytes, bytes], str]) -> Judge:
 JUDGES: dict[str, Judge] = {
     "alternates": alternates,
     "apply": _changing(operations.apply_problem),
+    "autostash": autostash,
     "author": _changing(operations.author_problem),
     "commondir": commondir,
     "config": config,

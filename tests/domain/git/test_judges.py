@@ -44,8 +44,11 @@ class Nowhere(Place):
     def has_entries(self, paths: frozenset[bytes]) -> bool:
         return False
 
-    def checkout_problem(self, content: bytes) -> str:
-        return ""
+    def leads_past_link(self, path: str) -> bool:
+        return False
+
+    def has(self, name: str) -> bool:
+        return False
 
 
 @contextmanager

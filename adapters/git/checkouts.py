@@ -1,0 +1,145 @@
+"""The indexes of an inspection, held against the worktrees that a checkout would write: after everything else, when
+it is known which git folders there are, what settings name, and through which folders git reaches something.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.git.git_folder import opened_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omac.adapters.git.git_place import GitPlace
+    from omac.adapters.git.inspection import Inspection
+    from omac.domain.git.checkout import Places
+
+SECONDS_MAX = 20.0
+_INDEX = "index"
+
+
+def note(inspection: Inspection) -> None:
+    """Note what the indexes bring into such places at launch: the host may keep it there."""
+    known = _Known(inspection)
+    for place in inspection.places:
+        for worktree in known.worktrees(place):
+            if known.has_places(worktree):
+                inspection.baseline.written.setdefault(place.git, []).extend(_noted(known, place, worktree))
+
+
+def _noted(known: _Known, place: GitPlace, worktree: str) -> list[tuple[bytes, bytes]]:
+    from omac.domain.git.checkout import TooMany, written
+
+    places = known.places(worktree, ())
+    try:
+        return [one for content in _parts(place) for one in written(content, place.oid_bytes, places)]
+    except TooMany:
+        return []
+
+
+def judge(inspection: Inspection) -> None:
+    """Set each index aside that has changed, and brings something else there. Raises Exhausted."""
+    known = _Known(inspection) if inspection.changed else None
+    for place in inspection.places:
+        if known is None or place.git not in inspection.changed or not os.path.lexists(f"{place.git}/{_INDEX}"):
+            continue
+        inspection.budget.check()
+        before = set(inspection.baseline.written.get(place.git, ()))
+        for worktree in known.worktrees(place):
+            if problem := _problem(known, place, worktree, before):
+                _set_aside(inspection, place, problem)
+                break
+
+
+def set_all_aside(inspection: Inspection) -> None:
+    """Set each index aside that has changed, unjudged."""
+    for place in inspection.places:
+        if place.git in inspection.changed and os.path.lexists(f"{place.git}/{_INDEX}"):
+            _set_aside(inspection, place, "was not inspected: it takes too long")
+
+
+def _problem(known: _Known, place: GitPlace, worktree: str, before: set[tuple[bytes, bytes]]) -> str:
+    from omac.domain.git.checkout import TooMany, git_folders, written
+
+    parts = _parts(place)
+    top = os.fsencode(worktree)
+    try:
+        bare = git_folders(parts, place.oid_bytes, lambda path: os.path.lexists(top + b"/" + path))
+        places = known.places(worktree, bare)
+        found = [one for content in parts for one in written(content, place.oid_bytes, places)]
+    except TooMany:
+        return "would have git checkout write more where git obeys it than can be looked at"
+    new = sorted(one[0] for one in found if one not in before)
+    if not new:
+        return ""
+    what = os.fsdecode(new[-1])[:200]
+    return f"would have git checkout write {what!r}, which git obeys" if what else "brings entries without a name"
+
+
+class _Known:
+    """What an inspection knows of its projects when it has seen all of them; paths, sorted."""
+
+    def __init__(self, inspection: Inspection) -> None:
+        self._inspection = inspection
+        self._repositories = sorted(map(os.path.dirname, inspection.gits))
+        named = (git for git in inspection.gits if not git.endswith("/.git") and "/.git/" not in git)
+        self._obeyed = sorted((*named, *inspection.pinned))
+        self._reached = sorted(path for path in inspection.traversed if "/.git/" not in f"{path}/")
+
+    def worktrees(self, place: GitPlace) -> list[str]:
+        """Where a checkout of an index may write: the worktree by the settings, and every folder that names the git
+        folder."""
+        found = {place.worktree, *self._inspection.worktrees.get(place.git, ())}
+        return sorted(one for one in found if one)
+
+    def has_places(self, worktree: str) -> bool:
+        """Return whether anything that git obeys, or goes through, lies in a worktree."""
+        lists = (self._obeyed, self._reached, self._repositories)
+        return any(_below(worktree, paths) for paths in lists)
+
+    def places(self, worktree: str, bare: Iterable[bytes]) -> Places:
+        """Return all that there is of it in a worktree, and `bare`."""
+        from omac.domain.git.checkout import Places
+
+        obeyed, reached = _below(worktree, self._obeyed), _below(worktree, self._reached)
+        above: set[str] = set()
+        for path in (*obeyed, *reached, *_below(worktree, self._repositories)):
+            folder = os.path.dirname(path)
+            while len(folder) > len(worktree) and folder not in above:
+                above.add(folder)
+                folder = os.path.dirname(folder)
+
+        def within(paths: Iterable[str]) -> list[bytes]:
+            return [os.fsencode(path[len(worktree) + 1 :]) for path in paths]
+
+        return Places((*within(obeyed), *bare), within(above), within(reached))
+
+
+def _below(folder: str, paths: Sequence[str]) -> Sequence[str]:
+    """Return those of sorted paths that lie in a folder."""
+    from bisect import bisect_left
+
+    return paths[bisect_left(paths, f"{folder}/") : bisect_left(paths, f"{folder}0")]  # "0" comes after "/"
+
+
+def _parts(place: GitPlace) -> list[bytes]:
+    """The index, which may be two files."""
+    from omac.domain.git.index import shared_index
+
+    index = place.content(_INDEX)
+    shared = shared_index(index, place.oid_bytes) if index else ""
+    return [content for content in (index, place.content(shared) if shared else b"") if content]
+
+
+def _set_aside(inspection: Inspection, place: GitPlace, what: str) -> None:
+    try:
+        folder = opened_root(place.git)
+    except OSError as error:
+        inspection.report(f"{place.git}/{_INDEX}", f"{what}; it could not be set aside: {error.strerror}")
+        return
+    try:
+        inspection.set_aside(folder, _INDEX, f"{place.git}/{_INDEX}", what)
+    finally:
+        os.close(folder)
