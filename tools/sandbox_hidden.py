@@ -58,6 +58,30 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry]) -> list[str]:
     return found
 
 
+def tracked(layouts: Iterable[Layout], entries: Iterable[Entry]) -> set[str]:
+    """Return the paths of files that are hidden, and in the index of their worktree."""
+    hidden = {entry.path for entry in entries if entry.content == MARKER}
+    found: set[str] = set()
+    if hidden:
+        from omac.adapters.git.tracked import tracked_of
+
+        for git, folder in [pair for layout in layouts for pair in layout.folders.items()]:
+            start = f"{folder.worktree}/"
+            names = [path.removeprefix(start) for path in hidden if folder.worktree and path.startswith(start)]
+            found |= {start + name for name in tracked_of(git, names)}
+    return found
+
+
+def newly_tracked(before: set[str], now: set[str]) -> list[str]:
+    """A line for each file that is hidden, and that the program has put into an index."""
+    what = "is in git's index now: your next git stash or git commit -a would put what it holds among git's objects,"
+    return [
+        f"{path} {what} where programs can read it: "
+        f"git -C {quoted(os.path.dirname(path))} rm --cached -- {quoted(os.path.basename(path))}"
+        for path in sorted(now - before)[:NAMES_SHOWN]
+    ]
+
+
 class Search:
     """Looks through the granted folders, each once; `found` is by folder."""
 

@@ -126,6 +126,7 @@ class Launch:
         self._is_built = False
         self._inspecting: Inspecting
         self._requested = ""
+        self._tracked: set[str] | None = None  # hidden files that were in an index at launch
         self._flushing: Background
 
     def begin(self) -> bool:
@@ -198,9 +199,11 @@ class Launch:
             _say(line)
 
     def _added_markers(self) -> list[str]:
-        from omac.tools.sandbox_hidden import added
+        from omac.tools.sandbox_hidden import added, newly_tracked, tracked
 
-        return added(self._plan.layouts.values(), self._plan.policy.entries)
+        layouts, entries = self._plan.layouts.values(), self._plan.policy.entries
+        now = tracked(layouts, entries)
+        return [*added(layouts, entries), *newly_tracked(now if self._tracked is None else self._tracked, now)]
 
     def _limited(self) -> Held | None:
         if self._plan.enforcement is None:
@@ -233,6 +236,7 @@ class Launch:
         """While the sandbox is built, and held back: record the request, and note what is there. Raises Refusal,
         OSError."""
         from omac.adapters.linux.background import Background
+        from omac.tools.sandbox_hidden import tracked
 
         self._requested = requested = self._record("sandbox.launch-requested", self._request(), durable=False)
         spool = self._open_spool()
@@ -244,6 +248,7 @@ class Launch:
                 for line in unshare(folder):
                     _say(line)
         self._inspecting.note()
+        self._tracked = tracked(self._plan.layouts.values(), self._plan.policy.entries)
         copies = [copy for layout in self._plan.layouts.values() for copy in layout.copies if not copy.place]
         if copies and self._backend.name == "bubblewrap":
             from omac.adapters.git.pointers import CONFIG_BYTES_MAX

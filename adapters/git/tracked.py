@@ -55,6 +55,15 @@ def names_of(git: str, oid: str) -> list[str]:
     return found
 
 
+def tracked_of(git: str, names: Iterable[str]) -> set[str]:
+    """Return those names that the index of a git folder has; of an index of version 4 some may be missing."""
+    try:
+        index = pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b""
+    except Refusal:
+        return set()
+    return {name for name in names if _has(index, name)}
+
+
 def described(
     obeyed: Iterable[tuple[str, str, str]], folders: Mapping[str, Folder], commits: Mapping[str, str]
 ) -> list[Finding]:

@@ -12,6 +12,24 @@ _STEPS = (
     ' GIT_SEQUENCE_EDITOR="sed -i 1s/^pick/edit/" git rebase -q -i HEAD~2; evil x.sh;'
     " echo exec $PWD/x.sh > .git/rebase-merge/git-rebase-todo; "
 )
+# Has the index say that its entries make a tree with another hook.
+_OTHER_TREE = """
+import subprocess, sys
+def git(*words, **more): return subprocess.run(("git", *words), check=True, stdout=-1, **more).stdout.decode().strip()
+hooks = git("rev-parse", "HEAD:.githooks")
+blob = git("hash-object", "-w", sys.argv[1])
+other = git("mktree", input=f"100755 blob {blob}\\tpost-checkout\\n".encode())
+top = git("ls-tree", "HEAD").replace(hooks, other)
+tree = git("mktree", input=f"{top}\\n".encode())
+open("README", "a").write("more")
+git("read-tree", "HEAD")
+with open(".git/index", "r+b") as file:
+    content = file.read()
+    for one, another in ((git("rev-parse", "HEAD^{tree}"), tree), (hooks, other)):
+        content = content.replace(bytes.fromhex(one), bytes.fromhex(another))
+    import hashlib
+    file.seek(0); file.write(content[:-20] + hashlib.sha1(content[:-20]).digest())
+"""
 _OF_A_CHECKOUT = ("checkout", "commit", "status", "checkout")
 
 THROUGH_THE_INDEX = {
@@ -39,6 +57,26 @@ THROUGH_THE_INDEX = {
         " echo ref: refs/heads/main | stage 100644 docs/HEAD",
         where=(".", "docs"), commands=_OF_A_CHECKOUT,
     ),
+    "a hook, where the settings look for hooks, in a split index": Deed(
+        f"{_STAGE}git update-index --split-index; {_HOOK} | stage 100755 .githooks/post-checkout",
+        layout="hooks in the worktree", commands=_OF_A_CHECKOUT,
+    ),
+    "a hook, where the settings look for hooks, in a worktree": Deed(
+        f"{_STAGE}cd w; {_HOOK} | stage 100755 .githooks/post-checkout", layout="hooks in the worktree",
+        where=("w",), commands=_OF_A_CHECKOUT,
+    ),
+    "a hook, where the settings look for hooks, by a new repository around it": Deed(
+        f"{_STAGE}cd tools; git init -q .; {_HOOK} | stage 100755 hooks/post-index-change; touch ../README",
+        layout="hooks deep in the worktree", where=("tools", "."), commands=("status", "checkout"),
+    ),
+    "a link, in the place of a folder with hooks": Deed(
+        f"{_STAGE}evil other/hooks/post-checkout; git rm -rq --cached tools; printf other | stage 120000 tools",
+        layout="hooks deep in the worktree", commands=_OF_A_CHECKOUT,
+    ),
+    "a tree that is not that of its entries": Deed(
+        f"evil x.sh; python3 -I -c '{_OTHER_TREE}' $PWD/x.sh", layout="hooks in the worktree",
+        commands=("stash", "commit"),
+    ),
     "a hook, where the settings look for hooks": Deed(
         f"{_STAGE}{_HOOK} | stage 100755 .githooks/post-checkout", layout="hooks in the worktree",
         commands=_OF_A_CHECKOUT,
@@ -65,6 +103,64 @@ WORKTREES = {
         f"{_STAGE}git init -q n; cd n; echo mine > config; git add config; git commit -qm x; rm config;"
         ' git config core.worktree ../../link; cd ..; printf %s "$H/.ssh" | stage 120000 link',
         where=(".", "n"), commands=("checkout",),
+    ),
+}  # fmt: skip
+UPWARDS = {
+    "core.worktree, behind a link to come": Deed(
+        f"{_STAGE}git init -q .ssh; mkdir y; touch y/k; cd .ssh; echo mine > config; git add config; git commit -qm x;"
+        ' rm config; git config core.worktree ../../y/../.ssh; cd ..; printf %s "$H/victim" | stage 120000 y',
+        where=(".", ".ssh"), commands=("checkout",),
+    ),
+    "core.worktree, behind a link of the next launch": Deed(
+        (
+            "git init -q .ssh; mkdir y; touch y/k; cd .ssh; echo mine > config; git add config; git commit -qm x;"
+            " rm config; git config core.worktree ../../y/../.ssh",
+            'rm -r y; ln -s "$H/victim" y',
+        ),
+        where=(".ssh",), commands=("checkout",),
+    ),
+    "a pointer, behind a link of the next launch": Deed(
+        (
+            "git init -q x; evil x.sh; mkdir -p .git/modules .git/lfs/e/deep .git/lfs/e/.git/modules y; touch y/k;"
+            " cp -r x/.git .git/lfs/e/.git/modules/n; mv x/.git .git/modules/n; git config -f"
+            " .git/lfs/e/.git/modules/n/config core.fsmonitor $PWD/x.sh; echo gitdir: ../y/../.git/modules/n > x/.git",
+            "rm -r y; ln -s .git/lfs/e/deep y",
+        ),
+        where=("x",), commands=("status",),
+    ),
+    "a pointer to a repository whose worktree is elsewhere": Deed(
+        (
+            "git init -q y/package; cd y/package; echo mine > module.py; git add module.py; git commit -qm x; rm module.py; cd ../..;"
+            " mkdir -p .git/modules x; mv y/package/.git .git/modules/n; echo gitdir: ../../.git/modules/n > y/package/.git;"
+            " git --git-dir=.git/modules/n config core.worktree ../../../y/package; echo gitdir: ../.git/modules/n > x/.git",
+            'rm -rf y; mkdir y2; ln -s "$H/victim" y',
+        ),
+        where=("x",), commands=("checkout",),
+    ),
+}  # fmt: skip
+UNNAMED = {
+    "a repository among the files of git-lfs, behind a link": Deed(
+        "git init -q t; evil x.sh; mkdir -p .git/lfs; mv t .git/lfs/x; git -C .git/lfs/x config core.fsmonitor $PWD/x.sh;"
+        " ln -s .git/lfs/x x",
+        where=("x",), commands=("status",),
+    ),
+    "a submodule that names no worktree": Deed(
+        f"{_STAGE}git init -q n; evil x.sh; mkdir -p .git/modules; cd n; git commit -q --allow-empty -m x; mkdir -p"
+        " e/objects e/refs; cd ..; X=$PWD/x.sh; cd n; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+        "\tworktree = .\n\tfsmonitor = %s\n' $X | stage 100644 e/config; echo ref: refs/heads/main | stage 100644"
+        " e/HEAD; cd ..; mv n/.git .git/modules/n; echo gitdir: ../.git/modules/n > n/.git",
+        where=("n", "n/e"), commands=("checkout", "status"),
+    ),
+    "a stash, without a merge, for the next commit": Deed(
+        f"{_STAGE}{_HOOK} | stage 100755 .githooks/post-commit; echo more >> README;"
+        " git rev-parse HEAD >/dev/null; c=$(git stash create); git rm -q --cached .githooks/post-commit;"
+        " git checkout -q .; echo $c > .git/MERGE_AUTOSTASH",
+        layout="hooks in the worktree", commands=("commit",), wrong="test -e .githooks/post-commit",
+    ),
+    "a record of conflicts behind a link that is there": Deed(
+        f"{_STAGE}k={'a' * 40}; mkdir -p .git/rr-cache/$k; echo > .git/rr-cache/$k/preimage; ln -s $H/.ssh link;"
+        " printf '%s\\tlink/config\\0' $k > .git/MERGE_RR; echo x | stage 100644 link/config",
+        commands=("commit",), wrong="grep -q Host .git/rr-cache/*/postimage",
     ),
 }  # fmt: skip
 LINKS_TO_COME = {
@@ -113,6 +209,8 @@ CHECKOUTS = {
     for what, deeds in {
         "through the index": THROUGH_THE_INDEX,
         "a worktree": WORKTREES,
+        "upwards": UPWARDS,
+        "unnamed": UNNAMED,
         "behind a link to come": LINKS_TO_COME,
         "uninspected": UNINSPECTED,
     }.items()

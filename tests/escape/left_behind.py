@@ -334,7 +334,16 @@ def _bare_inside(ground: Ground) -> None:
 def _hooks_inside(ground: Ground) -> None:
     _plain(ground)
     script = "mkdir .githooks; printf '#!/bin/sh\\n' > .githooks/post-checkout; chmod +x .githooks/post-checkout"
-    ground.person(f"{script}; git add .; git commit -qm hooks; git config core.hooksPath .githooks", check=True)
+    script += "; git add .; git commit -qm hooks; git worktree add -q w -b w; git config core.hooksPath"
+    ground.person(f"{script} .githooks", check=True)
+
+
+def _hooks_deep_inside(ground: Ground) -> None:
+    _plain(ground)
+    script = (
+        "mkdir -p tools/hooks; printf '#!/bin/sh\\n' > tools/hooks/post-checkout; chmod +x tools/hooks/post-checkout"
+    )
+    ground.person(f"{script}; git add .; git commit -qm hooks; git config core.hooksPath tools/hooks", check=True)
 
 
 LAYOUTS: dict[str, Callable[[Ground], None]] = {
@@ -349,4 +358,5 @@ LAYOUTS: dict[str, Callable[[Ground], None]] = {
     "git folder in its worktree": _apart_inside,
     "bare one inside": _bare_inside,
     "hooks in the worktree": _hooks_inside,
+    "hooks deep in the worktree": _hooks_deep_inside,
 }

@@ -162,8 +162,8 @@ def test_what_looks_like_a_git_folder_is_looked_through(world: Box) -> None:
     """A launch makes a folder look like a bare repository, or puts one among git's files: the next one hides it too."""
     give(world, "conf/prod/.env", "moved/.env")
     world.run("sh", "-c", "mkdir conf/objects conf/refs; echo ref: refs/heads/main > conf/HEAD")
-    world.run("sh", "-c", "git init -q x; mkdir -p x/.git/lfs; mv moved x/.git/lfs/moved")
-    done = world.run("sh", "-c", "cat conf/prod/.env x/.git/lfs/moved/.env moved/.env")
+    world.run("sh", "-c", "git init -q x; mkdir -p x/.git/modules/m/lfs; mv moved x/.git/modules/m/lfs/moved")
+    done = world.run("sh", "-c", "cat conf/prod/.env x/.git/modules/m/lfs/moved/.env; find . -name .env | xargs cat")
     assert "omac hides this file" in done.out
     assert SECRET.strip() not in done.out
 
@@ -183,3 +183,15 @@ def test_what_cannot_be_listed_is_hidden(world: Box) -> None:
         assert f"chmod u+rx {world.workdir}" in done.err
     os.chmod(world.workdir / "conf", 0o755)
     assert "omac hides this file" in world.run("cat", "conf/.env").out
+
+
+def test_a_hidden_file_that_is_put_into_an_index_is_told(world: Box) -> None:
+    """The program cannot read it, but git would put it among its objects with the person's next commit of everything."""
+    give(world, ".env")
+    host = "git init -q . && echo .env > .gitignore && git add . && git commit -qm 1"
+    assert world.host("sh", "-ec", host).status == 0
+    stage = "git update-index --add --cacheinfo 100644,$(echo x | git hash-object -w --stdin),.env"
+    done = world.run("sh", "-ec", stage)
+    assert f"{world.workdir}/.env is in git's index now" in done.err
+    assert f"git -C {world.workdir} rm --cached -- .env" in done.err
+    assert "is in git's index now" not in world.run("true").err
