@@ -93,6 +93,8 @@ class Planter:
             "{image}": "preimage",
             "{table}": f"0x{oid[:12]}-0x{oid[:12]}-{oid[:8]}.ref",
             "{omac}": "omac-refs-7",
+            "**{HEAD .git}": self.chance.choice(("x", "HEAD", "a/.git/config", "a/HEAD", "objects/ab/cd/x")),
+            "**{objects commondir .git}": self.chance.choice(("packed-refs", "refs/heads/x", "objects/x", "commondir")),
             "**": self._pick("REF_NAMES").removeprefix("refs/"),
             "*": self.chance.choice(("x", "pre-commit", "origin", "a/b", "post-checkout", oid)),
         }
