@@ -138,13 +138,14 @@ def _records(plan: Plan, name: str) -> list[Record]:
 
 def _load() -> None:
     """Import all that the end of a launch takes, before a program runs that can write where it is."""
+    import bisect  # noqa: F401
     import resource  # noqa: F401
     import shlex  # noqa: F401
     import shutil  # noqa: F401
     import subprocess  # noqa: F401
 
     from omac.adapters.git import look, watch  # noqa: F401
-    from omac.domain.git import config_allowlist, config_changes, judges  # noqa: F401
+    from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401
 
 
 def inspect_due(state: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omac.domain.git.checkout import Places
 
 SECONDS_MAX = 20.0
+FEW = 16  # paths: finding those that lie in a folder costs less than loading what finds them among many
 _INDEX = "index"
 
 
@@ -119,6 +120,8 @@ class _Known:
 
 def _below(folder: str, paths: Sequence[str]) -> Sequence[str]:
     """Return those of sorted paths that lie in a folder."""
+    if len(paths) < FEW:
+        return [path for path in paths if path.startswith(f"{folder}/")]
     from bisect import bisect_left
 
     return paths[bisect_left(paths, f"{folder}/") : bisect_left(paths, f"{folder}0")]  # "0" comes after "/"

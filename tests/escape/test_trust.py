@@ -242,6 +242,8 @@ for action in reload deactivate activate nosuch; do {call}/$action -d "$body"; d
 
 LEFT = """\
 echo . >> "$1"
+git init -q more && touch more/x && git -C more add x && git -C more commit -qm x
+for n in $(seq 20); do git init -q r$n; done
 git init -q nested && git -C nested config core.fsmonitor ./x && git init -q --bare bare.git && ln -s /etc link
 git config user.name Else; git branch side; git config alias.x '!true'; echo x > .npmrc
 mkdir .vscode; echo > .vscode/tasks.json
