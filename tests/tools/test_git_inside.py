@@ -304,8 +304,9 @@ def test_what_is_left_with_landlock_alone(world: Box) -> None:
     workdir = repository(world, "plain")
     mark = world.home / "MARK"
     script = f"""
-        printf '#!/bin/sh\\ntouch {mark}\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit
-        git config core.fsmonitor 'touch {mark}; false'; git config user.name X; git branch -m renamed
+        git config user.name X; git branch -m renamed  # first: what comes next is set aside while it runs
+        printf '#!/bin/sh\\ntouch {mark}\\n' > hook; chmod +x hook; mv hook .git/hooks/pre-commit
+        git config core.fsmonitor 'touch {mark}; false'
     """
     done = inside(world, workdir, script, *ALONE, "--weaker-git")
     assert done.status == 0, done.err
