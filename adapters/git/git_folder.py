@@ -210,11 +210,13 @@ class GitFolder:
         self._inspection.budget.spend_read(content)
         if first and content is not None:
             self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
+            if rule.judge == "config" and self._is_led_astray(content):
+                self._baseline.astray.add(path)
         elif content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
             self._changed(folder, entry, path, here, rule, content)
-        elif rule.judge == "config" and self._is_led_astray(content):
+        elif rule.judge == "config" and path not in self._baseline.astray and self._is_led_astray(content):
             self._act(folder, entry, path, rule, content, content, "has core.worktree lead past a link")
 
     def _is_led_astray(self, content: bytes) -> bool:
@@ -230,6 +232,7 @@ class GitFolder:
         """Judge what is not as it was."""
         from omac.domain.git.judges import JUDGES, PATH_JUDGES, replaces_objects
 
+        self._place.was_straight = path not in self._baseline.astray
         if rule.named and (problem := PATH_JUDGES[rule.named](here)):
             self._stray(folder, entry, path, problem)
             return

@@ -17,7 +17,8 @@ _MARKS = ("HEAD", "objects", "refs")
 
 class GitPlace(Place):
     """The git folder `git`, whose worktree is `worktree`, empty for none. What its files lead through in the projects
-    is added to `traversed`: no checkout may put a link there."""
+    is added to `traversed`: no checkout may put a link there. `was_straight`: at launch its settings led to its
+    worktree past no link."""
 
     def __init__(self, git: str, worktree: str, common: str, projects: tuple[str, ...], traversed: set[str]) -> None:
         self.git = git
@@ -25,6 +26,7 @@ class GitPlace(Place):
         self.common = common
         self.projects = projects
         self.traversed = traversed
+        self.was_straight = True
 
     def holds(self, path: str) -> bool:
         """As in Place."""
@@ -51,8 +53,8 @@ class GitPlace(Place):
             return False
 
     def leads_past_link(self, path: str) -> bool:
-        """Return whether a path leads to something, but not straight."""
-        return not self._led_to(path) and os.path.exists(os.path.join(self.git, path))
+        """As in Place."""
+        return self.was_straight and not self._led_to(path) and os.path.exists(os.path.join(self.git, path))
 
     def is_named_by(self, path: str) -> bool:
         """As in Place: of a worktree that the host adds meanwhile, its own pointer says so."""

@@ -82,8 +82,8 @@ class Baseline:
     """
 
     __slots__ = (
-        "_hosts_room", "_room", "commits", "contents", "is_whole", "nodes", "obeyed", "operations", "since_ns",
-        "straight", "strays", "written",
+        "_hosts_room", "_room", "astray", "commits", "contents", "is_whole", "nodes", "obeyed", "operations",
+        "since_ns", "straight", "strays", "written",
     )  # fmt: skip
 
     def __init__(self, since_ns: int) -> None:
@@ -94,6 +94,7 @@ class Baseline:
         self.commits: dict[str, str] = {}
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
+        self.astray: set[str] = set()  # settings whose core.worktree leads past a link: the host has it so
         self.straight: set[str] = set()  # `.git` files that lead to a git folder past no link
         self.written: dict[str, list[tuple[bytes, bytes]]] = {}
         self.is_whole = True  # whether all was noted
@@ -108,6 +109,7 @@ class Baseline:
         self.contents.update((path, content) for path, content in other.contents.items() if not is_covered(path))
         self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
         self.written.update((path, found) for path, found in other.written.items() if not is_covered(path))
+        self.astray |= {path for path in other.astray if not is_covered(path)}
         self.straight |= {path for path in other.straight if not is_covered(path)}
         self.operations |= {path for path in other.operations if not is_covered(path)}
 

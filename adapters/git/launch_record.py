@@ -174,6 +174,7 @@ def _baseline_written(baseline: Baseline) -> dict[str, object]:
         "contents": baseline.contents,
         "nodes": baseline.nodes,
         "operations": baseline.operations,
+        "astray": baseline.astray,
         "straight": baseline.straight,
         "written": baseline.written,
     }
@@ -189,6 +190,7 @@ def _baseline_of(written: dict[str, Any]) -> Baseline:
     baseline.contents = written["contents"]
     baseline.nodes = written["nodes"]
     baseline.operations = written["operations"]
+    baseline.astray = written.get("astray", set())
     baseline.straight = written.get("straight", set())
     baseline.written = written.get("written", {})
     return baseline

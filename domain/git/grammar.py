@@ -64,7 +64,7 @@ class Place:
         raise NotImplementedError
 
     def leads_past_link(self, path: str) -> bool:
-        """Return whether a path leads to something, but past a link."""
+        """Return whether a path of the settings leads to something, but past a link, and did not at launch."""
         raise NotImplementedError
 
     def has(self, name: str) -> bool:

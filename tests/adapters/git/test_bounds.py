@@ -95,3 +95,21 @@ def test_an_index_is_read_as_the_settings_say_that_are_put_back(tmp_path: Path, 
     look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
     assert "sha256" in (project / ".git/config").read_text()
     assert (project / ".git/index").exists() == is_harmless
+
+
+def test_a_worktree_of_the_host_behind_a_link_stays(tmp_path: Path) -> None:
+    """core.worktree leads past a link that was there at launch: it is the host's, whatever else is set."""
+    real = tmp_path / "real"
+    project = real / "project"
+    (tmp_path / "link").symlink_to(real)
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    through = tmp_path / "link" / "project"
+    subprocess.run(["git", "config", "core.worktree", str(through)], cwd=project, check=True)
+    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
+    for setting in ("", "user.name"):
+        baseline = look.note((str(project),), folders, time.time_ns())
+        if setting:
+            subprocess.run(["git", "config", setting, "x"], cwd=project, check=True)
+        findings = look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+        assert [one for one in findings if one.moved] == []
+        assert str(through) in (project / ".git/config").read_text()
