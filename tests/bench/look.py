@@ -89,7 +89,8 @@ line = b"".join(b'\\tk%d = "a\\\\tb"\\n' % number for number in range(60_000))
 for number in range(1000):
     git(f"n{number}/.git", b"[core]\\n" + line[:1_000_000].rpartition(b"\\n")[0] + b"\\n")
 """,
-    "lists of refs of 60 MB": """
+    "lists of refs of 60 MB, and a setting": """
+os.system("git config user.name x")
 put(".git/packed-refs", b"".join(b"%040x refs/heads/%09d\\n" % (number, number) for number in range(1_000_000)))
 os.makedirs(".git/logs/refs/heads", exist_ok=True)
 put(".git/logs/refs/heads/x", b"".join(b"%040x %040x A <a> 1 +0000\\tx\\n" % (number, 1) for number in range(600_000)))
