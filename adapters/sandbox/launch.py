@@ -171,8 +171,8 @@ class Run:
         if not self.begun:
             return None
         try:
-            with open(f"/proc/{self.init}/task/{self.init}/children", encoding="ascii") as file:
-                return int((file.read().split() or ["0"])[0])
+            with open(f"/proc/{self.init}/task/{self.init}/children", "rb") as file:
+                return int((file.read().split() or [b"0"])[0])
         except OSError:
             return 0
 

@@ -53,7 +53,7 @@ def end_orphans(spared: list[int]) -> None:
     """Kill all children of this process, and the children they leave, until none is there but the `spared`."""
     own = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
     for _ in range(_ROUNDS_MAX):
-        with open(own, encoding="ascii") as file:
+        with open(own, "rb") as file:
             left = [int(pid) for pid in file.read().split() if int(pid) not in spared]
         if not left:
             return

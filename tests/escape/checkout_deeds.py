@@ -75,7 +75,7 @@ THROUGH_THE_INDEX = {
     ),
     "a tree that is not that of its entries": Deed(
         f"evil x.sh; python3 -I -c '{_OTHER_TREE}' $PWD/x.sh", layout="hooks in the worktree",
-        commands=("stash", "commit"),
+        commands=("stash",), wrong="grep -q x.sh .githooks/post-checkout || grep -q touch .githooks/post-checkout",
     ),
     "a hook, where the settings look for hooks": Deed(
         f"{_STAGE}{_HOOK} | stage 100755 .githooks/post-checkout", layout="hooks in the worktree",
