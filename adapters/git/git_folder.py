@@ -40,6 +40,7 @@ class GitFolder:
         self._only = folder.only
         self._has_others = has_others
         self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, inspection.traversed)
+        self._place.was_straight = git not in inspection.baseline.astray
         self._is_config_judged = False
 
     def inspect(self, folder: int) -> None:
@@ -58,7 +59,7 @@ class GitFolder:
         if self._role == WHOLE and is_there(folder, "config"):
             entry = FoundEntry("config", os.lstat("config", dir_fd=folder))
             self._entry(folder, entry, self._git, "", GRAMMAR[self._role], 0)
-        self._is_config_judged = True
+            self._is_config_judged = True
 
     def judge(self, folder: int, entry: Entry, path: str, within: str, node: Node) -> None:
         """Judge one entry of an open folder in the git folder, and nothing in it. Raises Exhausted, OSError."""
@@ -89,7 +90,7 @@ class GitFolder:
         here = f"{within}/{name}" if within else name
         if self._only and not within and name not in self._only:
             return
-        if here == "config" and self._is_config_judged and not self._inspection.while_running:
+        if here == "config" and self._is_config_judged:
             return
         child = node.child(name)
         if entry.is_dir(follow_symlinks=False):
@@ -211,12 +212,12 @@ class GitFolder:
         if first and content is not None:
             self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
             if rule.judge == "config" and self._is_led_astray(content):
-                self._baseline.astray.add(path)
+                self._baseline.astray.add(self._git)
         elif content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
             self._changed(folder, entry, path, here, rule, content)
-        elif rule.judge == "config" and path not in self._baseline.astray and self._is_led_astray(content):
+        elif rule.judge == "config" and self._is_led_astray(content):
             self._act(folder, entry, path, rule, content, content, "has core.worktree lead past a link")
 
     def _is_led_astray(self, content: bytes) -> bool:
@@ -232,7 +233,6 @@ class GitFolder:
         """Judge what is not as it was."""
         from omac.domain.git.judges import JUDGES, PATH_JUDGES, replaces_objects
 
-        self._place.was_straight = path not in self._baseline.astray
         if rule.named and (problem := PATH_JUDGES[rule.named](here)):
             self._stray(folder, entry, path, problem)
             return

@@ -94,7 +94,7 @@ class Baseline:
         self.commits: dict[str, str] = {}
         self.nodes: dict[str, tuple[int, int]] = {}
         self.operations: set[str] = set()
-        self.astray: set[str] = set()  # settings whose core.worktree leads past a link: the host has it so
+        self.astray: set[str] = set()  # git folders whose core.worktree leads past a link: the host has it so
         self.straight: set[str] = set()  # `.git` files that lead to a git folder past no link
         self.written: dict[str, list[tuple[bytes, bytes]]] = {}
         self.is_whole = True  # whether all was noted

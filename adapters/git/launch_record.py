@@ -117,7 +117,7 @@ def parsed(name: str, lines: list[bytes]) -> Record:
         raise ValueError(head["version"])
     record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
     record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
-    for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # without pins before 0.2
+    for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # an earlier omac wrote no pins
         record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
     record.narrowed = {git: Narrowed(found, own) for git, (found, own) in head["narrowed"].items()}
     if len(lines) > 1:

@@ -24,6 +24,7 @@ from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_folder import GitFolder, content_of
 from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.pointers import BYTES_MAX
 from omac.adapters.git.worktree_scan import MARKS, judge_bare
 from omac.adapters.linux.syscall import call
 from omac.adapters.linux.without_links import opened_folder
@@ -46,7 +47,6 @@ _OF_A_WORKTREE = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
 _OF_GIT = _OF_A_WORKTREE | _IN_CLOSE_WRITE
 _HEAD_BYTES = 16  # of struct inotify_event before its name: wd, mask, cookie, len
 _READ_BYTES = 1 << 16
-POINTER_BYTES_MAX = 8192
 READS_MAX = 16  # before what they brought is judged
 OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
@@ -206,7 +206,8 @@ class Watch:
 
     def _is_unfinished(self, opened: int, folder: str, name: str) -> bool:
         """Whether a `.git` file has no whole line yet; it is judged when whoever writes it has closed it, then."""
-        if (folder, name) in self._closed or self._is_whole(opened, name):
+        are_many = len(self._watched) + len(self._unfinished) >= WATCHES_MAX
+        if are_many or (folder, name) in self._closed or self._is_whole(opened, name):
             self._closed.discard((folder, name))
             return False
         path = os.fsencode(f"{folder}/{name}") + b"\0"
@@ -216,7 +217,7 @@ class Watch:
 
     @staticmethod
     def _is_whole(opened: int, name: str) -> bool:
-        content = content_of(opened, name, POINTER_BYTES_MAX)
+        content = content_of(opened, name, BYTES_MAX)
         return content is None or content.endswith(b"\n")
 
     def _judge_git(self, root: str, folder: str, opened: int, entry: FoundEntry) -> None:

@@ -113,3 +113,18 @@ def test_a_worktree_of_the_host_behind_a_link_stays(tmp_path: Path) -> None:
         findings = look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
         assert [one for one in findings if one.moved] == []
         assert str(through) in (project / ".git/config").read_text()
+
+
+def test_an_admin_folder_has_no_settings_of_that_name(tmp_path: Path) -> None:
+    """`config` belongs to the folder of the repository; one beside a worktree's own files is none of git's."""
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "1"], cwd=project, check=True)
+    subprocess.run(["git", "worktree", "add", "-q", "w"], cwd=project, check=True)
+    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
+    baseline = look.note((str(project),), folders, time.time_ns())
+    (project / ".git/worktrees/w/config").write_text("[core]\n\tfsmonitor = x\n")
+    look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    assert not (project / ".git/worktrees/w/config").exists()
+    assert (project / ".git/config").exists()
