@@ -10,7 +10,7 @@ from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
-from omac.adapters.linux.without_links import opened_without_links
+from omac.adapters.linux.without_links import opened_path
 from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Rule
@@ -318,11 +318,7 @@ def make_listable(name: str, parent: int) -> None:
 
 def opened_root(path: str) -> int:
     """Open a folder that an inspection begins with, for listing it; no link is followed on the way. Raises OSError."""
-    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        found = opened_without_links(path, root)
-    finally:
-        os.close(root)
+    found = opened_path(path)
     try:
         _let_owner_list(found)
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)

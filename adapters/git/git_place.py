@@ -7,12 +7,11 @@ import stat
 
 from omac.adapters.git import pointers
 from omac.adapters.git.stamp import node_of
-from omac.adapters.linux.without_links import opened_folder, opened_without_links
+from omac.adapters.linux.without_links import opened_folder, opened_path
 from omac.domain.confinement import below
+from omac.domain.git.folder import ALL_MARKS, MARKS
 from omac.domain.git.grammar import INDEX_BYTES_MAX, Place
 from omac.domain.refusal import Refusal
-
-_MARKS = ("HEAD", "objects", "refs")
 
 
 class GitPlace(Place):
@@ -44,7 +43,10 @@ class GitPlace(Place):
         within = real[len(project) + 1 :].lower().split("/")
         if not real or not project or ".git" in within:
             return False
-        if all(os.path.lexists(f"{real}/{name}") for name in _MARKS):
+        marks = 0
+        for name, bits in MARKS.items():
+            marks |= bits if os.path.lexists(f"{real}/{name}") else 0
+        if marks == ALL_MARKS:
             return False  # what is checked out there would be git's own files
         dot = f"{real}/.git"
         try:
@@ -115,13 +117,10 @@ def led_to(path: str) -> str:
     or a link stands in the way."""
     if "\0" in path:
         return ""
-    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = opened_without_links(path, root)
+        found = opened_path(path)
     except OSError:
         return ""
-    finally:
-        os.close(root)
     try:
         is_link = stat.S_ISLNK(os.fstat(found).st_mode)
         return "" if is_link else os.readlink(f"/proc/self/fd/{found}")

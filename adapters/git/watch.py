@@ -25,9 +25,10 @@ from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_folder import GitFolder, content_of
 from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.pointers import BYTES_MAX
-from omac.adapters.git.worktree_scan import MARKS, judge_bare
+from omac.adapters.git.worktree_scan import judge_bare
 from omac.adapters.linux.syscall import call
 from omac.adapters.linux.without_links import opened_folder
+from omac.domain.git.folder import MARKS
 from omac.domain.git.grammar import GRAMMAR
 
 TYPE_CHECKING = False

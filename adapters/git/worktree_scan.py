@@ -15,11 +15,9 @@ from omac.adapters.git.git_folder import DIRECTORY, GitFolder, is_there, make_li
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
-from omac.domain.git.folder import ADMIN, WHOLE, Folder
+from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.obeyed import OF_OTHERS, obeys
 
-MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}  # all three bits: git may take the folder for its own
-_ALL_MARKS = 7
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 
 _Listing = "os._ScandirIterator[str]"
@@ -91,7 +89,7 @@ class WorktreeScan:
             return next(level.scan, None)
         except OSError as error:
             self._tell_unread(level.path, error)
-            level.marks = _ALL_MARKS  # it may have what was not listed
+            level.marks = ALL_MARKS  # it may have what was not listed
             return None
 
     def _tell_unread(self, path: str, error: OSError) -> None:
@@ -99,7 +97,7 @@ class WorktreeScan:
             self._inspection.report(path, f"cannot be inspected: {error.strerror}")
 
     def _leave(self, level: _Level) -> None:
-        if level.marks == _ALL_MARKS and level.path not in self._known:
+        if level.marks == ALL_MARKS and level.path not in self._known:
             try:
                 judge_bare(self._inspection, level.folder, level.path)
             except OSError:
@@ -200,7 +198,7 @@ def judge_bare(inspection: Inspection, folder: int, path: str) -> None:
     marks = 0
     for name, bits in MARKS.items():
         marks |= bits if is_there(folder, name) else 0
-    if marks != _ALL_MARKS:
+    if marks != ALL_MARKS:
         return
     if inspection.is_hurried:
         inspection.set_aside(folder, "HEAD", f"{path}/HEAD", UNJUDGED)

@@ -48,13 +48,19 @@ def opened_without_links(path: str, root: int) -> int:
     return opened_by_steps(path, root)
 
 
-def opened_folder(path: str) -> int:
-    """Open a folder for listing it, and for what is relative to it; no link is followed on the way. Raises OSError."""
+def opened_path(path: str) -> int:
+    """Open an absolute path, by O_PATH; at its end a link itself. Raises OSError: ELOOP where a link stands in the
+    way."""
     root = os.open("/", _ROOT)
     try:
-        found = opened_without_links(path, root)
+        return opened_without_links(path, root)
     finally:
         os.close(root)
+
+
+def opened_folder(path: str) -> int:
+    """Open a folder for listing it, and for what is relative to it; no link is followed on the way. Raises OSError."""
+    found = opened_path(path)
     try:
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
     finally:

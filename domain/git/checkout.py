@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
+from omac.domain.git.folder import ALL_MARKS, MARKS
 from omac.domain.git.index import entries
 
 FOLDERS_MAX = 1_000
 SEEN_MAX = 1_000_000  # folders of an index, those around them included
 ENTRIES_MAX = 10_000
-_HEAD, _OBJECTS, _REFS = 1, 2, 4
-_WHOLE = _HEAD | _OBJECTS | _REFS
-_MARKS = {b"HEAD": _HEAD, b"objects": _OBJECTS, b"refs": _REFS, b"commondir": _OBJECTS | _REFS}
+_MARKS = {name.encode(): bits for name, bits in MARKS.items()}
+_HEAD = MARKS["HEAD"]
 _LINK = b"\0\0\xa0\0"  # the mode of a symbolic link
 Exists = Callable[[bytes], bool]
 Written = tuple[bytes, bytes]  # the name of an entry, and its mode, object id and stage
@@ -64,7 +64,7 @@ def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set
             continue
         for name, mark in _MARKS.items():
             seen |= mark if exists(folder + b"/" + name) else 0
-        if seen == _WHOLE:
+        if seen == ALL_MARKS:
             found.add(folder)
     if len(found) > FOLDERS_MAX:
         raise TooMany

@@ -5,6 +5,10 @@ from __future__ import annotations
 WHOLE = "git folder"
 ADMIN = "admin folder of a worktree"
 
+# What git takes a folder for its own by, whatever its name is: all three bits (gitrepository-layout(5)).
+MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}
+ALL_MARKS = 7
+
 
 class Folder:
     """A git folder that is judged by itself: its `role` (WHOLE or ADMIN), its worktree, its common folder; canonical

@@ -65,24 +65,6 @@ for number in range(200_000):
         os.makedirs(f".git/refs/heads/{number // 1000}")
     put(f".git/refs/heads/{number // 1000}/{number}", b"0" * 40 + b"\\n")
 """,
-    "an index of 90 MB": """
-entry = bytes(24) + (0o100644).to_bytes(4, "big") + bytes(32)
-with open(".git/index", "r+b" if os.path.exists(".git/index") else "wb") as file:
-    count = 90_000_000 // 72
-    file.write(b"DIRC" + (2).to_bytes(4, "big") + count.to_bytes(4, "big"))
-    for number in range(count):
-        file.write(entry + (8).to_bytes(2, "big") + b"%08d" % number + bytes(2))
-    file.write(bytes(20))
-""",
-    "an index of 90 MB with links": """
-entry = bytes(24) + (0o120000).to_bytes(4, "big") + bytes(32)
-with open(".git/index", "r+b" if os.path.exists(".git/index") else "wb") as file:
-    count = 90_000_000 // 72
-    file.write(b"DIRC" + (2).to_bytes(4, "big") + count.to_bytes(4, "big"))
-    for number in range(count):
-        file.write(entry + (8).to_bytes(2, "big") + b"%08d" % number + bytes(2))
-    file.write(bytes(20))
-""",
     "500,000 links among git's files": "many('.git/refs/heads/l', 500_000, lambda name: os.symlink('/etc', name))",
     "1,000 settings of 1 MB": """
 line = b"".join(b'\\tk%d = "a\\\\tb"\\n' % number for number in range(60_000))
@@ -100,6 +82,17 @@ for number in range(200_000):
     os.makedirs(f"o/{number}/.vscode")
     put(f"o/{number}/.vscode/tasks.json")
 """,
+} | {
+    f"an index of 90 MB{what}": f"""
+entry = bytes(24) + (0o{kind}).to_bytes(4, "big") + bytes(32)
+with open(".git/index", "r+b" if os.path.exists(".git/index") else "wb") as file:
+    count = 90_000_000 // 72
+    file.write(b"DIRC" + (2).to_bytes(4, "big") + count.to_bytes(4, "big"))
+    for number in range(count):
+        file.write(entry + (8).to_bytes(2, "big") + b"%08d" % number + bytes(2))
+    file.write(bytes(20))
+"""
+    for what, kind in {"": "100644", " with links": "120000"}.items()
 }
 WINDOW = """
 import time
