@@ -184,7 +184,7 @@ class Launch:
             for layout in self._plan.layouts.values():
                 self._end_of_git(layout)
             findings = self._inspecting.end()
-            for line in self._added_markers():
+            for line in self._of_hidden_files():
                 _say(line)
             self._plan.placeholders.end()
         return status, findings
@@ -198,7 +198,7 @@ class Launch:
         elif layout.skipped_hooks and (line := layout.skipped_hooks.told()):
             _say(line)
 
-    def _added_markers(self) -> list[str]:
+    def _of_hidden_files(self) -> list[str]:
         from omac.tools.sandbox_hidden import added, newly_tracked, tracked
 
         layouts, entries = self._plan.layouts.values(), self._plan.policy.entries
