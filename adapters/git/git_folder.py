@@ -208,6 +208,8 @@ class GitFolder:
             if self._was_there(path, entry.stat(follow_symlinks=False)):
                 return
         content = content_of(folder, entry.name, rule.bytes_max)
+        if content == b"" and self._inspection.while_running and path not in self._baseline.contents:
+            return  # it was made, and is not written yet
         self._inspection.budget.spend_read(content)
         if first and content is not None:
             self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)

@@ -103,6 +103,21 @@ def test_set_aside_while_it_runs(name: str, scene: Scene) -> None:
     assert scene.end()
 
 
+def test_a_file_that_is_not_written_yet(scene: Scene) -> None:
+    """What was made a moment ago and is empty is judged when it is written, though nobody closes it."""
+    host("git", "worktree", "add", "-q", "w", cwd=scene.workdir, home=scene.home)
+    common = scene.workdir / ".git/worktrees/w/commondir"
+    common.unlink()
+    with common.open("wb", buffering=0) as being_written:
+        time.sleep(0.3)
+        assert common.exists()
+        being_written.write(b"../..\n")
+        time.sleep(0.3)
+        assert common.read_bytes() == b"../..\n"
+        being_written.write(b"../../../evil\n")
+        eventually(lambda: not common.exists(), WITHIN_S, "what was added is judged")
+
+
 def test_ordinary_work_is_let_alone(scene: Scene) -> None:
     """Commits, branches, a rebase, a clone, a worktree, a bare clone: nothing is moved."""
     scene.run(
