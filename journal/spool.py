@@ -200,6 +200,8 @@ def encoded(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, str):
+        if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
+            return f'"{value}"'  # most are so
         return f'"{_shown(value).translate(_ESCAPES)}"'
     if isinstance(value, list | tuple):
         return f"[{','.join([encoded(item) for item in value])}]"

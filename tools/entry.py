@@ -24,6 +24,9 @@ def main() -> None:
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
             gc.disable()
+            from omac.tools import code_cache
+
+            code_cache.load("options")
             from omac.tools import sandbox_run
 
             os._exit(sandbox_run.main(sys.argv[3:]))

@@ -16,7 +16,7 @@ import time
 from omac.adapters.git.program import ConfigList
 from omac.domain.printable import printable
 from omac.domain.refusal import Refusal
-from omac.tools.sandbox_inspection import Inspecting, first
+from omac.tools import code_cache
 from omac.tools.sandbox_options import HELP, parse
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from omac.adapters.sandbox.replaceable import Replaceable
     from omac.journal.spool import Spool
     from omac.tools.sandbox_backends import Backend
+    from omac.tools.sandbox_inspection import Inspecting
     from omac.tools.sandbox_options import Asked
     from omac.tools.sandbox_policy import Plan
 
@@ -70,6 +71,7 @@ def _open_standard() -> None:
 def _run(asked: Asked) -> int:
     host = dict(os.environ)
     listing: ConfigList | None = ConfigList(os.path.realpath(asked.workdir or "."), host)  # git works meanwhile
+    code_cache.load("launch")
     from omac.tools.sandbox_policy import plan
 
     if asked.run:
@@ -91,7 +93,10 @@ def _run(asked: Asked) -> int:
     for warning in planned.policy.warnings:
         _say(warning)
     try:
-        return launch.run()
+        status = launch.run()
+        if not asked.harness:  # which loads more, and takes its time anyway
+            code_cache.keep()
+        return status
     except Refusal as refusal:
         if refusal.reason != "sandbox-unavailable" or planned.backend != "auto":
             raise
@@ -135,6 +140,7 @@ class Launch:
         Raises Refusal.
         """
         from omac.tools import sandbox_backends
+        from omac.tools.sandbox_inspection import Inspecting
 
         self._backend = sandbox_backends.chosen(self._plan)
         self._inspecting = Inspecting(self._plan, self._id, _say, self._open_spool)
@@ -142,6 +148,8 @@ class Launch:
 
     def run(self) -> int:
         """Record, run, inspect, record; the program's exit status. Raises Refusal, Interrupted."""
+        from omac.tools.sandbox_inspection import first
+
         try:
             status, findings = self._confined()
         except Refusal as refusal:
@@ -235,6 +243,7 @@ class Launch:
     def _meanwhile(self) -> None:
         """While the sandbox is built, and held back: record the request, and note what is there. Raises Refusal,
         OSError."""
+        code_cache.load("inspection")
         from omac.adapters.linux.background import Background
         from omac.tools.sandbox_hidden import tracked
 
@@ -258,7 +267,9 @@ class Launch:
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
+        code_cache.load("watch")
         self._inspecting.watch()
+        code_cache.stop()
 
     def _record_denial(self, refusal: Refusal) -> None:
         from omac.domain.redaction import redacted

@@ -390,4 +390,12 @@ def _at(node: Node, part: str) -> Node:
     return node.patterns[-1].node
 
 
-GRAMMAR: dict[str, Node] = {role: _compiled(rules) for role, rules in RULES.items()}
+class _Grammar(dict[str, Node]):
+    """The place that is the top of a git folder, by the folder's role; made when it is first asked for."""
+
+    def __missing__(self, role: str) -> Node:
+        self[role] = top = _compiled(RULES[role])
+        return top
+
+
+GRAMMAR = _Grammar()
