@@ -16,6 +16,7 @@ from omac.domain.refusal import Refusal
 from omac.domain.registration import Code
 from omac.domain.sidecar import Exit
 from omac.domain.skill import Config, FoundSkill, Secret, SidecarMeta
+from omac.services import activation, directories
 from omac.services.credentials import Values
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
@@ -37,6 +38,13 @@ def shared(skill: FoundSkill) -> FoundSkill:
     """The same, as a skill that all directories share."""
     source = f"/home/u/.agents/skills/{skill.name}"
     return msgspec.structs.replace(skill, source=source, skills_dir="/home/u/.agents/skills", scope="global")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that stalls for a second is no reason for a manifest without what is shared."""
+    for module in (activation, directories):
+        monkeypatch.setattr(module, "SHARED_S", 15.0)
 
 
 async def test_a_secret_makes_a_pending_skill_ready_with_the_same_token(serving: Serving, skill: MakeSkill) -> None:
