@@ -74,7 +74,11 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
     try:
         deadline = time.monotonic() + WAIT_S
         while True:
-            lock = _awaited(root, identity, fcntl.LOCK_SH, deadline)
+            try:
+                lock = hold(root, identity, fcntl.LOCK_SH)
+            except BlockingIOError:
+                _pause(root, identity, deadline)
+                continue
             try:
                 if _verified(root, identity, workdir):
                     os.utime(lock)
@@ -83,7 +87,11 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
                 os.close(lock)
                 raise
             os.close(lock)
-            lock = _awaited(root, identity, fcntl.LOCK_EX, deadline)
+            try:
+                lock = hold(root, identity, fcntl.LOCK_EX)
+            except BlockingIOError:  # another launch makes it, or has made and uses it: what is there now?
+                _pause(root, identity, deadline)
+                continue
             try:
                 _make(root, identity, workdir)
             finally:
@@ -207,17 +215,13 @@ def _home(environment: Mapping[str, str]) -> tuple[str, str]:
     return os.path.realpath(above), name
 
 
-def _awaited(root: Root, identity: str, how: int, deadline: float) -> int:
-    """`hold`, waiting for others. Raises Refusal (contention), OSError."""
-    while True:
-        try:
-            return hold(root, identity, how)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                path = os.path.join(root.path, LOCKS, f"{identity}.lock")
-                message = f"another process has held {path} for {WAIT_S:g} s"
-                raise Refusal("contention", message, fix=[f"fuser {quoted(path)}", _WITHOUT]) from None
-            time.sleep(PAUSE_S)
+def _pause(root: Root, identity: str, deadline: float) -> None:
+    """Wait for others. Raises Refusal (contention) when that has taken too long."""
+    if time.monotonic() >= deadline:
+        path = os.path.join(root.path, LOCKS, f"{identity}.lock")
+        message = f"another process has held {path} for {WAIT_S:g} s"
+        raise Refusal("contention", message, fix=[f"fuser {quoted(path)}", _WITHOUT])
+    time.sleep(PAUSE_S)
 
 
 def _verified(root: Root, identity: str, workdir: str) -> bool:

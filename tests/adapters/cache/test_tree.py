@@ -348,6 +348,27 @@ def test_waiting_has_an_end(
     made(workdir, environment)
 
 
+def test_another_makes_it_first_and_goes_on_using_it(
+    workdir: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the lock: then it is there, and nobody waits for the other launch to end."""
+    others: list[tree.ToolCache] = []
+    hold = tree.hold
+
+    def held(root: tree.Root, identity: str, how: int) -> int:
+        if how == fcntl.LOCK_EX and not others:
+            monkeypatch.setattr(tree, "hold", hold)
+            others.append(open_cache(str(workdir), environment))
+        return hold(root, identity, how)
+
+    monkeypatch.setattr(tree, "hold", held)
+    monkeypatch.setattr(tree, "WAIT_S", 0.5)
+    mine = open_cache(str(workdir), environment)
+    assert mine.path == others[0].path
+    mine.end()
+    others[0].end()
+
+
 def test_many_first_launches_at_once(home: Path, workdir: Path) -> None:
     """All of them get the same cache, whoever makes it."""
     command = [sys.executable, "-c", ONE_OF_MANY, str(workdir), str(home)]
