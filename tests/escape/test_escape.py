@@ -53,6 +53,7 @@ def test_attack_fails_and_its_twin_succeeds(runner: Runner, prey: Victim, attack
     assert (twin.status, twin.out) == (0, "OK\n"), twin
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "attack", [one for one in ATTACKS if one.control], ids=lambda attack: attack.name.replace(" ", "-")
 )

@@ -96,7 +96,7 @@ def seen(world: Box, workdir: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", some(SCRIPTS, of=3))
+@pytest.mark.parametrize("name", some(SCRIPTS, of=5))
 def test_as_outside(world: Box, layout: str, name: str) -> None:
     """Status, output, settings, branches, worktrees and submodules are those of a run without a sandbox."""
     workdir = repository(world, layout)
@@ -213,7 +213,7 @@ ENVIRONMENTS = {
 }
 
 
-@pytest.mark.parametrize("way", ENVIRONMENTS)
+@pytest.mark.parametrize("way", some(ENVIRONMENTS, of=2))
 def test_settings_of_the_users_environment(world: Box, way: str) -> None:
     """Hooks lie where the user's environment says, so nothing can be left there for the host's git to run."""
     workdir = repository(world, "plain")

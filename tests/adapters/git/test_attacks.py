@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from adapters.git.boxed import host, run_inside
+from tiers import spread
 
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices
@@ -135,8 +136,7 @@ class Scene:
         return host("git", "rev-parse", what, cwd=self.workdir, home=self.home).strip()
 
 
-@pytest.mark.parametrize("layout", ["plain", "linked", *(pytest.param(name, marks=pytest.mark.full) for name in RARER)])
-@pytest.mark.parametrize("name", EXECUTING)
+@pytest.mark.parametrize(("name", "layout"), spread(EXECUTING, ["plain", "linked", *RARER]))
 def test_nothing_runs_on_the_host(name: str, layout: str, tmp_path: Path) -> None:
     """After the attack, the host's git is used everywhere, and the attacker's command was not run."""
     scene = Scene(tmp_path, LAYOUTS[layout])
@@ -146,6 +146,7 @@ def test_nothing_runs_on_the_host(name: str, layout: str, tmp_path: Path) -> Non
     assert "third" in scene.run("log", "--format=%s", cwd=scene.workdir)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", EXECUTING)
 def test_what_would_run_without(name: str, tmp_path: Path) -> None:
     """The same attacks where nothing protects: the command is run."""
@@ -180,6 +181,7 @@ def test_the_host_writes_through_no_link(name: str, layout: str, tmp_path: Path)
     assert not _harmed(scene, before)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", WRITING)
 def test_the_host_would_write_through_them(name: str, tmp_path: Path) -> None:
     """The same where nothing protects."""

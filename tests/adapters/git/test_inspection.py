@@ -119,7 +119,7 @@ SUBMODULES = {
 
 
 @pytest.mark.parametrize("name", SUBMODULES)
-@pytest.mark.parametrize("protected", [True, False])
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_submodules_and_worktrees(name: str, protected: bool, tmp_path: Path, home: Path) -> None:
     """Their git folders, pointers and the folders around these: what was planted is not run, and would be without."""
     workdir = layouts.with_submodule(tmp_path, home)
