@@ -9,7 +9,8 @@ each change only where the host's value is still the one that the session began 
 
 * A packed ref deleted inside (`branch -d`, `tag -d`) is deleted on the host then, not before. Where a loose ref hid
   an older packed one, the host sees the older value from the deletion until then.
-* Refs packed inside (`gc`, `pack-refs`) are made on the host again.
+* Refs packed inside (`pack-refs`; `gc` packs none there) are made on the host again, and what the host packs is put
+  into the copy, both while the program runs (packed_refs.py).
 * With `git.refs = branch`, only the worktree's own branch, `refs/stash` and names that are new count, and the host sees
   them at the end only. Any other change is set aside as `refs/omac/set-aside/...`, so no commit is lost, and reported.
 
@@ -38,6 +39,7 @@ LOGS_MAX = 500  # that are kept open meanwhile; what git adds to others stays
 COMMANDS_MAX = 10_000  # of changes to refs in one session: each may cost a start of git
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
+OWN_SETTINGS = b"\n[gc]\n\tpackRefs = false\n"  # of a copy: what gc packs would be gone for the host for a moment
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -123,7 +125,8 @@ def open_session(session: Session) -> None:
             _write(f"{session.folder}/{name}", target.encode(errors="surrogateescape"))
             session.base.pop(name, None)
     _write(f"{session.folder}/packed-refs", packed)
-    _write(f"{session.folder}/config", pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b"")
+    settings = pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b""
+    _write(f"{session.folder}/config", settings + OWN_SETTINGS)
 
 
 def discard(session: Session) -> None:
@@ -141,9 +144,10 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
         return [(session.folder, "the session's refs cannot be read; the host's are as they were, the copy is kept")]
     told: list[tuple[str, str]] = []
     commands: list[tuple[str, str]] = []
+    packed = {} if session.narrowed else parsed(pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b"")
     for name in sorted(session.base.keys() | ended.keys()):
         old, new = session.base.get(name, ""), ended.get(name, "")
-        if old == new:
+        if old == new or (new and packed.get(name) == new):
             continue
         if session.narrowed and old and name not in (session.own, OWN_ALWAYS):
             told.append((name, "was " + ("changed" if new else "deleted") + " inside; the host's is as it was"))
@@ -154,6 +158,11 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
     told += _applied(session.common, commands)
     _remove(session.folder)
     return told
+
+
+def make(common: str, wanted: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """Give refs of the host, each a name, its old value or "", and its new one; returns those that git did not make."""
+    return _applied(common, [(name, _command(name, old, new)) for name, old, new in wanted])
 
 
 def _ended(session: Session) -> dict[str, str] | None:

@@ -8,7 +8,8 @@ Rules
 2. The program is there and can undo or repeat what it did. So this shortens the time in which the host's programs can
    meet such a thing, and replaces nothing of the inspection at the end.
 3. Each thing is opened from the project downwards without following a link, and moved relative to its folder.
-4. Git's folders are watched first, then the worktree's, parents first, up to a bound; nothing waits for it.
+4. Packed refs of which the sandbox has a copy are kept in step (packed_refs.py).
+5. Git's folders are watched first, then the worktree's, parents first, up to a bound; nothing waits for it.
 
 Source: inotify(7).
 """
@@ -24,6 +25,7 @@ from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_folder import GitFolder, content_of
 from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.packed_refs import PackedRefs
 from omac.adapters.git.pointers import BYTES_MAX
 from omac.adapters.git.worktree_scan import judge_bare
 from omac.adapters.linux.syscall import call
@@ -63,6 +65,7 @@ class Watch:
         self._inspection = Inspection(
             record.projects, record.baseline, Budget(float("inf")), quarantine, while_running=True
         )
+        self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
         self._watched: dict[int, str] = {}
         self._unfinished: dict[int, tuple[str, str]] = {}  # `.git` files that are being written
         self._closed: set[tuple[str, str]] = set()  # of them
@@ -109,14 +112,22 @@ class Watch:
             waiting.register(self._stopped, select.POLLIN)
             for git in self._folders:
                 self._watch(git)
+            self._settle()
             for project in self._projects:
                 self._watch(project)
-            while not any(descriptor == self._stopped for descriptor, _ in waiting.poll(IDLE_S * 1000)):
+            while not any(descriptor == self._stopped for descriptor, _ in waiting.poll(self._settle() * 1000)):
+                self._settle()
                 if stopping.poll(GATHER_S * 1000):
                     return  # the end judges all of it
                 self._judge_all()
         finally:
             self._ended.release()
+
+    def _settle(self) -> float:
+        """Keep packed refs in step; how soon there may be more to do."""
+        for packed in self._packed:
+            packed.settle()
+        return min([IDLE_S, *(packed.again_s for packed in self._packed if packed.again_s is not None)])
 
     def _watch(self, path: str) -> None:
         """Watch a folder and all in it, and judge what is there; git's own before the rest."""

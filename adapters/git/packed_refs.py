@@ -1,0 +1,158 @@
+"""The packed refs of a linked worktree's repository, on the host and in the sandbox's copy: what one has, both have.
+
+`git pack-refs`, which `git gc` begins with, writes refs into `packed-refs` and then removes their files. The files are
+shared with the sandbox, `packed-refs` is not (refs.py): the other side would take the branches for ones without a
+commit, and begin them anew.
+
+Rules
+
+1. What the host packs is put into the copy at once, under git's own lock; what was packed inside stays in it.
+2. What was packed inside is made on the host again, with git's own `update-ref`, when the ref's file is gone.
+3. What was deleted inside is deleted on the host at the end (refs.py).
+
+The window is that of the watch (watch.py). Source: gitrepository-layout(5), git-pack-refs(1).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.git import refs
+from omac.adapters.git.git_folder import content_of, put
+from omac.adapters.git.repository import mode_of
+from omac.adapters.git.stamp import stamp_of
+from omac.adapters.linux.without_links import opened_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.adapters.git.refs import Session
+    from omac.adapters.git.stamp import Stamp
+
+NAME = "packed-refs"
+LOCK = f"{NAME}.lock"
+BYTES_MAX = 8 << 20  # of a file that is kept in step; a longer one is compared at the end only
+AGAIN_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # how soon to look again for refs whose files git is about to remove
+
+
+class PackedRefs:
+    """Keeps the copy of one session in step with the host. `again_s`: how soon to settle again though nothing happens;
+    None: never."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._stamps: list[Stamp | None] = []
+        self._base: dict[str, str] = {}
+        self._is_begun = False
+        self._looks = 0
+        self.again_s: float | None = None
+
+    def settle(self) -> None:
+        """Bring each to what the other has become."""
+        folders = (self._session.common, self._session.folder)
+        stamps = [_stamp(folder) for folder in folders]
+        if stamps != self._stamps:
+            self._looks = 0
+        elif self.again_s is None:
+            return
+        self.again_s = None
+        self._stamps = stamps
+        theirs, ours = (_content(folder) for folder in folders)
+        if theirs is None or ours is None:
+            return
+        if not self._is_begun:
+            self._is_begun, self._base = True, refs.parsed(self._session.packed)
+        before = dict(self._base)
+        ours = self._take_over(theirs, ours)
+        self._bring_out(refs.parsed(theirs), refs.parsed(ours))
+        if self._base != before:
+            self._session.packed = _written(self._base)
+
+    def _take_over(self, theirs: bytes, ours: bytes) -> bytes:
+        """Put into the copy what the host has packed or deleted; what the copy holds then."""
+        host, inside = refs.parsed(theirs), refs.parsed(ours)
+        changed = {
+            name: host.get(name, "")
+            for name in host.keys() | self._base.keys()
+            if host.get(name) != self._base.get(name) and inside.get(name) == self._base.get(name)
+        }
+        if not changed:
+            return ours
+        merged = {name: value for name, value in (inside | changed).items() if value}
+        content = theirs if merged == host else _written(merged)
+        if not self._replace(content):
+            self._look_again()
+            return ours
+        for name, value in changed.items():
+            self._agree(name, value)
+        return content
+
+    def _bring_out(self, host: dict[str, str], inside: dict[str, str]) -> None:
+        """Make refs on the host that were packed inside, and have no file any more."""
+        commands = []
+        common = self._session.common
+        for name, value in inside.items():
+            if value in (self._base.get(name), host.get(name)):
+                continue
+            if stat.S_ISREG(mode_of(f"{common}/{name}")):
+                self._look_again()  # git may be about to remove it
+            else:
+                commands.append((name, value))
+        if not commands or len(commands) > refs.COMMANDS_MAX:
+            return
+        failed = {
+            name for name, _ in refs.make(common, [(name, self._base.get(name, ""), new) for name, new in commands])
+        }
+        for name, value in commands:
+            if name not in failed:
+                self._agree(name, value)
+
+    def _agree(self, name: str, value: str) -> None:
+        if value:
+            self._base[name] = value
+        else:
+            self._base.pop(name, None)
+
+    def _look_again(self) -> None:
+        if self.again_s is None and self._looks < len(AGAIN_S):
+            self.again_s = AGAIN_S[self._looks]
+            self._looks += 1
+
+    def _replace(self, content: bytes) -> bool:
+        """Replace the copy as git does; False where git is at it, or it cannot be done."""
+        try:
+            folder = opened_folder(self._session.folder)
+        except OSError:
+            return False
+        try:
+            put(folder, LOCK, content)
+            os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            return False
+        finally:
+            os.close(folder)
+        return True
+
+
+def _written(found: dict[str, str]) -> bytes:
+    return "".join(f"{value} {name}\n" for name, value in sorted(found.items())).encode(errors="surrogateescape")
+
+
+def _stamp(folder: str) -> Stamp | None:
+    try:
+        return stamp_of(os.lstat(f"{folder}/{NAME}"))
+    except OSError:
+        return None
+
+
+def _content(path: str) -> bytes | None:
+    """What a folder's packed refs are; None where nobody can say, or they are too many."""
+    try:
+        folder = opened_folder(path)
+    except OSError:
+        return None
+    try:
+        content = content_of(folder, NAME, BYTES_MAX)
+        return content if content is not None or mode_of(f"{path}/{NAME}") else b""
+    finally:
+        os.close(folder)

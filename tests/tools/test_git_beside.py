@@ -1,0 +1,152 @@
+"""git on the host and git in sandboxes, in one repository at the same time: no branch is lost, or begun anew."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_omac import eventually
+from real_sandbox import FEWER_USERS, Box, box
+from tools.test_git_inside import DATES, git, repository
+
+WITHIN_S = 30.0
+BRANCHES = ("dev", "main", "other", "work")
+
+
+class Beside:
+    """A clone and its linked worktree, with an agent that waits in a sandbox."""
+
+    def __init__(self, world: Box) -> None:
+        self.world = world
+        self.linked = repository(world, "linked")
+        self.clone = self.linked.parent / "clone"
+        git(world, "branch", "-q", "dev", "origin/dev", cwd=self.clone)
+        self.agents: list[subprocess.Popen[str]] = []
+        self.before = self.heads()
+
+    def heads(self) -> dict[str, str]:
+        lines = git(self.world, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=self.clone)
+        return dict(line.split(" ") for line in lines.splitlines())
+
+    def agent(self, script: str, workdir: Path | None = None) -> subprocess.Popen[str]:
+        """Begin a script in a sandbox: `said NAME` says that it got there, `told NAME` waits until it is told so."""
+        begin = 'said() { touch "said-$1"; }; told() { while [ ! -e "told-$1" ]; do sleep 0.01; done; };'
+        named = [f"--env={name}={value}" for name, value in DATES.items()]
+        where = str(workdir or self.linked)
+        line = self.world.omac("sandbox", "run", "--workdir", where, *named, "--", "sh", "-e", "-c", begin + script)
+        process = subprocess.Popen(
+            line, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.world.environment,
+            user=self.world.uid or None, group=self.world.uid or None, extra_groups=[] if self.world.uid else None,
+            cwd="/",
+        )  # fmt: skip
+        self.agents.append(process)
+        return process
+
+    def said(self, name: str, workdir: Path | None = None) -> None:
+        path = (workdir or self.linked) / f"said-{name}"
+        eventually(path.exists, WITHIN_S, f"the agent says {name}")
+
+    def tell(self, name: str, workdir: Path | None = None) -> None:
+        self.world.give((workdir or self.linked) / f"told-{name}")
+
+    def ended(self, process: subprocess.Popen[str]) -> str:
+        out = process.communicate(timeout=WITHIN_S)[0]
+        assert process.returncode == 0, out
+        return out
+
+    def count(self, branch: str) -> int:
+        return int(git(self.world, "rev-list", "--count", branch, cwd=self.clone))
+
+
+@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+def beside(request: pytest.FixtureRequest) -> Iterator[Beside]:
+    with box(request.param) as world:
+        made = Beside(world)
+        yield made
+        for agent in made.agents:
+            if agent.poll() is None:
+                agent.kill()
+                agent.communicate()
+
+
+@pytest.mark.parametrize("how", ["pack-refs --all", "gc -q", "-c gc.auto=1 gc --auto -q"])
+def test_the_host_packs_while_an_agent_works(beside: Beside, how: str) -> None:
+    """The agent's next commit follows the last one, on every branch."""
+    commit = "git commit -q --allow-empty -m agent"
+    agent = beside.agent(f"said ready; told go; {commit}; git switch -q other; {commit}")
+    beside.said("ready")
+    beside.world.host("sh", "-c", f"git {how}", cwd=beside.clone)
+    assert not (beside.clone / ".git/refs/heads/other").exists() or "auto" in how
+    eventually(lambda: _is_in_copy(beside, "work"), WITHIN_S, "the copy has what was packed")
+    beside.tell("go")
+    assert beside.ended(agent) == ""
+    assert (beside.count("work"), beside.count("other"), beside.count("main")) == (2, 2, 1)
+
+
+def _is_in_copy(beside: Beside, branch: str) -> bool:
+    copies = list(beside.clone.glob(".git/worktrees/*/omac-refs-*/packed-refs"))
+    loose = (beside.clone / ".git/refs/heads" / branch).exists()
+    return loose or any(f"refs/heads/{branch}" in copy.read_text() for copy in copies)
+
+
+@pytest.mark.parametrize("how", ["git pack-refs --all", "git gc -q", "git gc -q; git pack-refs --all"])
+def test_an_agent_packs_while_the_host_works(beside: Beside, how: str) -> None:
+    """The host's branches are there while the agent goes on, and their objects stay whatever the host collects."""
+    agent = beside.agent(f"{how}; said packed; told go")
+    beside.said("packed")
+    eventually(lambda: beside.heads() == beside.before, WITHIN_S, "the host has its branches")
+    git(beside.world, "reflog", "expire", "--expire=now", "--all", cwd=beside.clone)
+    git(beside.world, "gc", "-q", "--prune=now", cwd=beside.clone)
+    git(beside.world, "commit", "-q", "--allow-empty", "-m", "host", cwd=beside.clone)
+    beside.tell("go")
+    assert beside.ended(agent) == ""
+    assert beside.count("main") == 2
+    assert beside.heads() | {"main": ""} == beside.before | {"main": ""}
+    git(beside.world, "fsck", "--strict", cwd=beside.clone)
+
+
+def test_two_agents_in_two_worktrees(beside: Beside) -> None:
+    """One packs, the other goes on."""
+    second = beside.linked.parent / "second"
+    git(beside.world, "worktree", "add", "-q", "-b", "side", str(second), cwd=beside.clone)
+    one = beside.agent("said ready; told go; git pack-refs --all; said packed; told end")
+    other = beside.agent("said ready; told go; git commit -q --allow-empty -m other", second)
+    beside.said("ready")
+    beside.said("ready", second)
+    beside.tell("go")
+    beside.said("packed")
+    eventually(lambda: beside.heads().keys() == {*BRANCHES, "side"}, WITHIN_S, "the branches are there")
+    beside.tell("go", second)
+    beside.ended(other)
+    beside.tell("end")
+    beside.ended(one)
+    assert beside.count("side") == 2
+
+
+def test_what_each_deletes_stays_deleted(beside: Beside) -> None:
+    """A packed branch that one of them deletes does not come back by way of the other's copy."""
+    git(beside.world, "pack-refs", "--all", cwd=beside.clone)
+    agent = beside.agent(
+        "git branch -q -D other; said deleted; told go; git pack-refs --all; ! git rev-parse -q --verify dev"
+    )
+    beside.said("deleted")
+    git(beside.world, "branch", "-q", "-D", "dev", cwd=beside.clone)
+    copies = list(beside.clone.glob(".git/worktrees/*/omac-refs-*/packed-refs"))
+    eventually(lambda: "heads/dev" not in copies[0].read_text(), WITHIN_S, "it is gone inside")
+    beside.tell("go")
+    assert beside.ended(agent) == ""
+    assert beside.heads().keys() == {"main", "work"}
+
+
+def test_killed_after_it_packed(beside: Beside) -> None:
+    """The branches are there at once, and nothing is said of what was packed."""
+    agent = beside.agent("git pack-refs --all; said packed; told never")
+    beside.said("packed")
+    eventually(lambda: beside.heads() == beside.before, WITHIN_S, "the host has its branches")
+    git(beside.world, "pack-refs", "--all", cwd=beside.clone)
+    os.kill(agent.pid, 9)
+    agent.communicate()
+    done = beside.world.host(*beside.world.omac("sandbox", "run", "--workdir", str(beside.linked), "--", "true"))
+    assert (done.status, done.err) == (0, "")
+    assert beside.heads() == beside.before
