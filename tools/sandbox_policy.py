@@ -182,7 +182,7 @@ def _entries(
     made.exposed = bool(exposed)
     warnings += [*told, *(found.warnings(entries) if found else ()), *exposed]
     trees_written = [*trees, *(one.path for one in granted if one.access == WRITE)]
-    warnings += _add_git(made, entries, trees_written, [one.path for one in kept if one.access == WRITE], home)
+    warnings += _add_git(made, entries, trees_written, kept, home)
     entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
     made.search.readable(entries, granted)
     warnings += [
@@ -291,9 +291,11 @@ def _granted(choices: Choices, home: str) -> list[Entry]:
     return found
 
 
-def _add_git(made: Plan, entries: list[Entry], trees: list[str], kept: list[str], home: str) -> list[str]:
+def _add_git(made: Plan, entries: list[Entry], trees: list[str], agents: list[Entry], home: str) -> list[str]:
     """git's own files in everything that can be written, in what an agent keeps as well. Returns what a person should
     know."""
+    kept = [one.path for one in agents if one.access == WRITE]
+    obeyed = [one.path for one in agents if one.access == READ]
     warnings: list[str] = []
     asked = layout.GitChoices(made.choices.git_hooks, made.choices.git_refs, "shared")
     for one in trees:
@@ -304,7 +306,7 @@ def _add_git(made: Plan, entries: list[Entry], trees: list[str], kept: list[str]
     for one in kept:
         if one not in made.layouts and not _within(one, [*kept, *trees]) and os.path.isdir(one):
             users = None if os.path.lexists(f"{one}/.git") else next(iter(made.config_lists.values()), None)
-            made.layouts[one] = layout.look(one, asked, home, config_list=users, is_agents=True)
+            made.layouts[one] = layout.look(one, asked, home, config_list=users, is_agents=True, obeyed=obeyed)
     for one, seen in made.layouts.items():
         for repository in seen.repositories:
             # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.

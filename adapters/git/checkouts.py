@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git.git_folder import opened_root
+from omac.domain.digest import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def note(inspection: Inspection) -> None:
     """Note what the indexes bring into such places at launch: the host may keep it there."""
     known = _Known(inspection)
     for place in inspection.places:
+        inspection.baseline.around[place.git] = known.around(place)
         for worktree in known.worktrees(place):
             if known.has_places(worktree):
                 inspection.baseline.written.setdefault(place.git, []).extend(_noted(known, place, worktree))
@@ -41,10 +43,14 @@ def _noted(known: _Known, place: GitPlace, worktree: str) -> list[tuple[bytes, b
 
 
 def judge(inspection: Inspection) -> None:
-    """Set each index aside that has changed, and brings something else there. Raises Exhausted."""
-    known = _Known(inspection) if inspection.changed else None
+    """Set each index aside that brings something else there, and has changed, or what is around has. Raises
+    Exhausted."""
+    known = _Known(inspection)
     for place in inspection.places:
-        if known is None or place.git not in inspection.changed or not os.path.lexists(f"{place.git}/{_INDEX}"):
+        is_as_before = known.around(place) == inspection.baseline.around.get(place.git, "")
+        if is_as_before and place.git not in inspection.changed:
+            continue
+        if not os.path.lexists(f"{place.git}/{_INDEX}"):
             continue
         inspection.budget.check()
         before = set(inspection.baseline.written.get(place.git, ()))
@@ -55,9 +61,11 @@ def judge(inspection: Inspection) -> None:
 
 
 def set_all_aside(inspection: Inspection) -> None:
-    """Set each index aside that has changed, unjudged."""
+    """Set each index aside, unjudged, that has changed, or around which something has."""
+    known = _Known(inspection)
     for place in inspection.places:
-        if place.git in inspection.changed and os.path.lexists(f"{place.git}/{_INDEX}"):
+        is_as_before = known.around(place) == inspection.baseline.around.get(place.git, "")
+        if (not is_as_before or place.git in inspection.changed) and os.path.lexists(f"{place.git}/{_INDEX}"):
             _set_aside(inspection, place, "was not inspected: it takes too long")
 
 
@@ -94,6 +102,12 @@ class _Known:
         folder."""
         found = {place.worktree, *self._inspection.worktrees.get(place.git, ())}
         return sorted(one for one in found if one)
+
+    def around(self, place: GitPlace) -> str:
+        """Return a digest of all in its worktrees that says what an index may bring there."""
+        lists = (self._obeyed, self._reached, self._repositories)
+        found = [(one, *(tuple(_below(one, paths)) for paths in lists)) for one in self.worktrees(place)]
+        return sha256_hex(ascii((self._inspection.marked, found)).encode())
 
     def has_places(self, worktree: str) -> bool:
         """Return whether anything that git obeys, or goes through, lies in a worktree."""

@@ -25,6 +25,7 @@ SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each l
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
 _CHUNK_BYTES = 1 << 20
+_OF_OTHERS = ("alternates", "autostash", "conflicts")  # judges whose verdict depends on what else there is
 _LISTABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
@@ -201,7 +202,9 @@ class GitFolder:
         first = self._inspection.is_first
         if rule.writer == AGENT and (not rule.judge or self._inspection.while_running):
             return
-        if rule.writer == AGENT and rule.otherwise != REPORT and here.partition("/")[0] not in _OPERATIONS:
+        of_others = rule.judge in _OF_OTHERS
+        can_wait = rule.otherwise != REPORT and here.partition("/")[0] not in _OPERATIONS and not of_others
+        if rule.writer == AGENT and can_wait:
             if first:
                 self._baseline.note(path, stamp_of(entry.stat(follow_symlinks=False)))
                 return
@@ -215,8 +218,13 @@ class GitFolder:
             self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
             if rule.judge == "config" and self._is_led_astray(content):
                 self._baseline.astray.add(self._git)
+            if of_others and not self._problem(rule, content, b""):
+                self._baseline.fine.add(path)
         elif content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
+        elif of_others and self._baseline.contents.get(path) == content:
+            if path in self._baseline.fine and (problem := self._problem(rule, content, b"")):
+                self._stray(folder, entry, path, problem)
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
             self._changed(folder, entry, path, here, rule, content)
         elif rule.judge == "config" and self._is_led_astray(content):
@@ -233,13 +241,13 @@ class GitFolder:
 
     def _changed(self, folder: int, entry: Entry, path: str, here: str, rule: Rule, content: bytes) -> None:
         """Judge what is not as it was."""
-        from omac.domain.git.judges import JUDGES, PATH_JUDGES, replaces_objects
+        from omac.domain.git.judges import PATH_JUDGES, replaces_objects
 
         if rule.named and (problem := PATH_JUDGES[rule.named](here)):
             self._stray(folder, entry, path, problem)
             return
         before = self._baseline.contents.get(path)
-        problem = JUDGES[rule.judge](content, before or b"", self._place) if rule.judge else "is new or changed"
+        problem = self._problem(rule, content, before or b"") if rule.judge else "is new or changed"
         if rule.judge == "index":
             self._inspection.changed.add(self._git)
         if problem:
@@ -251,6 +259,11 @@ class GitFolder:
         elif here == "packed-refs" and replaces_objects(content):
             what = "names replacements of objects: git log --no-replace-objects shows the real ones"
             self._inspection.report(path, what)
+
+    def _problem(self, rule: Rule, content: bytes, before: bytes) -> str:
+        from omac.domain.git.judges import JUDGES
+
+        return JUDGES[rule.judge](content, before, self._place)
 
     def _stray(self, folder: int, entry: Entry, path: str, what: str) -> None:
         """What the grammar does not allow: noted at launch, set aside at the end unless it was there."""

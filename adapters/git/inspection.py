@@ -16,6 +16,8 @@ import os
 import stat
 import time
 
+from omac.domain.digest import sha256_hex
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,11 +80,13 @@ class Budget:
 class Baseline:
     """What was there at launch, by path: stamps of what the grammar does not allow or the end need not read again, and
     of files that programs obey; contents of what only the host may change; nodes of repositories; open operations; the
-    commits that worktrees were at; by git folder, the entries of its index that a checkout writes where git obeys them.
+    commits that worktrees were at; by git folder, the entries of its index that a checkout writes where git obeys them,
+    and the digest of what that depends on.
     """
 
     __slots__ = (
-        "_hosts_room", "_room", "astray", "commits", "contents", "is_whole", "nodes", "obeyed", "operations",
+        "_hosts_room", "_room", "around", "astray", "commits", "contents", "fine", "is_whole", "nodes", "obeyed",
+        "operations",
         "since_ns", "straight", "strays", "written",
     )  # fmt: skip
 
@@ -96,7 +100,9 @@ class Baseline:
         self.operations: set[str] = set()
         self.astray: set[str] = set()  # git folders whose core.worktree leads past a link: the host has it so
         self.straight: set[str] = set()  # `.git` files that lead to a git folder past no link
+        self.fine: set[str] = set()  # files that were judged by what else there is, and may be there
         self.written: dict[str, list[tuple[bytes, bytes]]] = {}
+        self.around: dict[str, str] = {}
         self.is_whole = True  # whether all was noted
         self._room = NOTED_BYTES_MAX
         self._hosts_room = NOTED_BYTES_MAX
@@ -108,6 +114,8 @@ class Baseline:
         self.commits.update((path, commit) for path, commit in other.commits.items() if not is_covered(path))
         self.contents.update((path, content) for path, content in other.contents.items() if not is_covered(path))
         self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
+        self.around.update((path, digest) for path, digest in other.around.items() if not is_covered(path))
+        self.fine |= {path for path in other.fine if not is_covered(path)}
         self.written.update((path, found) for path, found in other.written.items() if not is_covered(path))
         self.astray |= {path for path in other.astray if not is_covered(path)}
         self.straight |= {path for path in other.straight if not is_covered(path)}
@@ -193,6 +201,7 @@ class Inspection:
         self.places: list[GitPlace] = []  # of all git folders that were judged
         self.gits: set[str] = set()  # their paths
         self.changed: set[str] = set()  # of those whose index has changed
+        self._marked = 0
         self.worktrees: dict[str, set[str]] = {}  # folders whose `.git` names a git folder, by that
         self.pinned: frozenset[str] = frozenset()  # what settings name
         self.traversed: set[str] = set()  # what git reaches by paths that its files name
@@ -204,6 +213,15 @@ class Inspection:
     def is_first(self) -> bool:
         """Whether this is the one at launch."""
         return self.quarantine is None
+
+    @property
+    def marked(self) -> int:
+        """The sum of digests of all folders that have some of what makes a folder git's own."""
+        return self._marked
+
+    def mark(self, folder: str, marks: int) -> None:
+        """Count a folder of a worktree that has these `marks`."""
+        self._marked += int(sha256_hex(f"{folder}:{marks}".encode(errors="surrogateescape")), 16)
 
     def hurry(self) -> bool:
         """When the budget is spent: go on for a while, only to find repositories and set them aside. False if that is

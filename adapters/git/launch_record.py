@@ -177,6 +177,8 @@ def _baseline_written(baseline: Baseline) -> dict[str, object]:
         "astray": baseline.astray,
         "straight": baseline.straight,
         "written": baseline.written,
+        "around": baseline.around,
+        "fine": baseline.fine,
     }
 
 
@@ -193,4 +195,6 @@ def _baseline_of(written: dict[str, Any]) -> Baseline:
     baseline.astray = written.get("astray", set())
     baseline.straight = written.get("straight", set())
     baseline.written = written.get("written", {})
+    baseline.around = written.get("around", {})
+    baseline.fine = written.get("fine", set())
     return baseline

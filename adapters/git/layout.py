@@ -104,9 +104,11 @@ def look(
     *,
     config_list: program.ConfigList | None = None,
     is_agents: bool = False,
+    obeyed: Sequence[str] = (),
 ) -> Layout:
     """The layout of a canonical workdir; `found` is what `tree.walk` finds there, where that is known already, and
-    `config_list` has been begun there, or for what is no repository elsewhere.
+    `config_list` has been begun there, or for what is no repository elsewhere. No checkout may write what is `obeyed`:
+    paths that others than git read, and the policy pins.
 
     Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
     """
@@ -155,7 +157,7 @@ def look(
             held = f"{root}/.git" if mode_of(f"{root}/.git") else root
             if not os.path.islink(held):
                 pins.pin(held, "git: what it says cannot be trusted")
-    _inspected(layout, folders, [entry.path for entry in pins.entries.values() if entry.access != WRITE])
+    _inspected(layout, folders, [*obeyed, *(one.path for one in pins.entries.values() if one.access != WRITE)])
     _narrow(layout, folders, choices)
     layout.entries = tuple(pins.entries.values())
     layout.fence = tuple(folders.fence)

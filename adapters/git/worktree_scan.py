@@ -103,6 +103,8 @@ class WorktreeScan:
             except OSError:
                 if not self._inspection.is_first:
                     self._inspection.set_aside(level.folder, "HEAD", f"{level.path}/HEAD", UNJUDGED)
+        elif level.marks:
+            self._inspection.mark(level.path, level.marks)
         self._levels.pop()
         level.close()
 

@@ -51,6 +51,14 @@ THROUGH_THE_INDEX = {
         " docs/HEAD; mkdir -p docs/objects docs/refs",
         where=(".", "docs"), commands=_OF_A_CHECKOUT,
     ),
+    "a bare repository, of which another launch makes a part": Deed(
+        (
+            f"{_STAGE}evil x.sh; {_EVIL_SETTINGS} | stage 100644 docs/config; echo | stage 100644 docs/objects/x;"
+            " echo | stage 100644 docs/refs/x",
+            "mkdir -p docs; echo ref: refs/heads/main > docs/HEAD",
+        ),
+        where=(".", "docs"), commands=_OF_A_CHECKOUT,
+    ),
     "a bare repository, in a split index": Deed(
         f"{_STAGE}evil x.sh; {_EVIL_SETTINGS} | stage 100644 docs/config; echo | stage 100644 docs/objects/x;"
         " echo | stage 100644 docs/refs/x; git update-index --split-index;"
@@ -156,6 +164,23 @@ UNNAMED = {
         " git rev-parse HEAD >/dev/null; c=$(git stash create); git rm -q --cached .githooks/post-commit;"
         " git checkout -q .; echo $c > .git/MERGE_AUTOSTASH",
         layout="hooks in the worktree", commands=("commit",), wrong="test -e .githooks/post-commit",
+    ),
+    "a stash, with a merge that another launch takes away": Deed(
+        (
+            f"{_STAGE}{_HOOK} | stage 100755 .githooks/post-commit; echo more >> README; c=$(git stash create);"
+            " git rm -q --cached .githooks/post-commit; git checkout -q .; echo $c > .git/MERGE_AUTOSTASH;"
+            " git rev-parse HEAD > .git/MERGE_HEAD; echo m > .git/MERGE_MSG; : > .git/MERGE_MODE",
+            "rm .git/MERGE_HEAD .git/MERGE_MSG .git/MERGE_MODE",
+        ),
+        layout="hooks in the worktree", commands=("commit",), wrong="test -e .githooks/post-commit",
+    ),
+    "objects from a folder that another launch makes a link": Deed(
+        (
+            "mkdir -p y/objects; git init -q n; echo ../../../y/objects > n/.git/objects/info/alternates",
+            "rmdir y/objects y; ln -s $H/victim/.git y",
+        ),
+        where=("n",), commands=("status",),
+        wrong="git -C n cat-file -e $(git -C $H/victim rev-parse HEAD:package/module.py)",
     ),
     "a record of conflicts behind a link that is there": Deed(
         f"{_STAGE}k={'a' * 40}; mkdir -p .git/rr-cache/$k; echo > .git/rr-cache/$k/preimage; ln -s $H/.ssh link;"

@@ -47,6 +47,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made.end()
 
 
+def _is_harmless(path: Path) -> bool:
+    """Whether settings are there again, without those that were planted."""
+    return path.exists() and "evil" not in path.read_text()
+
+
 def _is_pointer(path: Path) -> bool:
     return path.is_file() and "set-aside" in path.read_text()
 
@@ -63,11 +68,11 @@ PLANTS: dict[str, tuple[str, Callable[[Path], bool]]] = {
     "hook": ("cp /bin/true .git/hooks/pre-commit", lambda top: not (top / ".git/hooks/pre-commit").exists()),
     "settings": (
         "git config core.fsmonitor evil",
-        lambda top: "evil" not in (top / ".git/config").read_text(),
+        lambda top: _is_harmless(top / ".git/config"),
     ),
     "nested settings": (
         "git init -q n; git -C n config core.fsmonitor evil",
-        lambda top: "evil" not in (top / "n/.git/config").read_text(),
+        lambda top: _is_harmless(top / "n/.git/config"),
     ),
     "nested hook": (
         "mkdir -p za/b; git init -q za/b/n; cp /bin/true za/b/n/.git/hooks/pre-commit",
@@ -75,17 +80,17 @@ PLANTS: dict[str, tuple[str, Callable[[Path], bool]]] = {
     ),
     "moved there": (
         "mkdir t; git init -q t/n; git config -f t/n/.git/config core.fsmonitor evil; mv t/n n",
-        lambda top: "evil" not in (top / "n/.git/config").read_text(),
+        lambda top: _is_harmless(top / "n/.git/config"),
     ),
     "pointer out": ("mkdir n; echo gitdir: /etc > n/.git", lambda top: _is_pointer(top / "n/.git")),
     "link out": ("mkdir n; ln -s /etc n/.git", lambda top: _is_pointer(top / "n/.git")),
     "bare": (
         "git init -q --bare zb; git -C zb config core.fsmonitor evil",
-        lambda top: "evil" not in (top / "zb/config").read_text(),
+        lambda top: _is_harmless(top / "zb/config"),
     ),
     "module": (
         "git init -q --bare .git/modules/m; git -C .git/modules/m config core.fsmonitor evil",
-        lambda top: "evil" not in (top / ".git/modules/m/config").read_text(),
+        lambda top: _is_harmless(top / ".git/modules/m/config"),
     ),
     "worktree": (
         "git worktree add -q w; echo /etc > .git/worktrees/w/commondir",
