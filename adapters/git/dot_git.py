@@ -100,7 +100,7 @@ class DotJudge:
             self._disable(parent, entry, path, f"is new, and leads to {target}, whose worktree is another folder")
         elif not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
             self._disable(parent, entry, path, f"is new, and leads out of the project: {target}")
-        elif not self._inspection.while_running and not self._is_gits(target):
+        elif not (self._may_become_gits(target) if self._inspection.while_running else self._is_gits(target)):
             self._disable(parent, entry, path, f"is new, and leads to {target}, where git keeps no repository")
         else:
             self._inspection.report(path, f"is new, and leads to {target}")
@@ -114,6 +114,11 @@ class DotJudge:
         except Refusal:
             return False
         return not named or led_to(os.path.join(git, named)) == worktree
+
+    def _may_become_gits(self, target: str) -> bool:
+        """Whether git may be about to make a folder there: not among its other files."""
+        root = outermost(target, self._known)
+        return root in ("", target) or target[len(root) + 1 :].startswith(("modules/", "worktrees/"))
 
     def _is_gits(self, target: str) -> bool:
         """Whether a folder is judged as one of git's, and cannot become another one by a checkout: not any folder in

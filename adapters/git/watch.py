@@ -31,7 +31,7 @@ from omac.adapters.git.worktree_scan import judge_bare
 from omac.adapters.linux.syscall import call
 from omac.adapters.linux.without_links import opened_folder
 from omac.domain.git.folder import MARKS
-from omac.domain.git.grammar import GRAMMAR
+from omac.domain.git.grammar import AGENT, GRAMMAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ GATHER_S = 0.02  # changes come in bursts: they are judged together, this long a
 IDLE_S = 3600.0
 ENDS_WITHIN_S = 5.0
 _CALLS = {"x86_64": (294, 254), "aarch64": (26, 27)}  # inotify_init1, inotify_add_watch
-_IN_MODIFY, _IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_CREATE, _IN_Q_OVERFLOW = 0x2, 0x8, 0x80, 0x100, 0x4000
+_IN_MODIFY, _IN_MOVED_TO, _IN_CREATE, _IN_Q_OVERFLOW, _IN_IGNORED = 0x2, 0x80, 0x100, 0x4000, 0x8000
 _IN_ONLYDIR, _IN_DONT_FOLLOW, _IN_ISDIR = 0x01000000, 0x02000000, 0x40000000
 _OF_A_WORKTREE = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
 _OF_GIT = _OF_A_WORKTREE | _IN_MODIFY  # whether or not who wrote a file closes it
@@ -67,8 +67,7 @@ class Watch:
         )
         self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
         self._watched: dict[int, str] = {}
-        self._unfinished: dict[int, tuple[str, str]] = {}  # `.git` files that are being written
-        self._closed: set[tuple[str, str]] = set()  # of them
+        self._files: dict[int, set[tuple[str, str]]] = {}  # folders and names, by the watch of their inode
         self._add_watch = 0
         self._inotify = -1
         self._stop, self._stopped = -1, -1
@@ -162,10 +161,11 @@ class Watch:
             if mask & _IN_Q_OVERFLOW:
                 for path in (*self._folders, *self._projects):
                     self._watch(path)
-            elif watch in self._unfinished:
-                key = self._unfinished.pop(watch)
-                self._closed.add(key)
-                changed.setdefault(key, False)
+            elif mask & _IN_IGNORED:
+                self._files.pop(watch, None)
+            elif watch in self._files:
+                for key in self._files[watch]:
+                    changed.setdefault(key, False)
             elif watch in self._watched and raw:
                 key = self._watched[watch], os.fsdecode(raw)
                 changed[key] = changed.get(key, False) or bool(mask & _IN_ISDIR)
@@ -209,28 +209,25 @@ class Watch:
                 self._judge_git(root, folder, opened, entry)
             elif not is_dot:
                 judge_bare(self._inspection, opened, folder)
-            elif not (entry.is_file(follow_symlinks=False) and self._is_unfinished(opened, folder, name)):
+            elif not (entry.is_file(follow_symlinks=False) and self._is_unwritten(opened, folder, name)):
                 DotJudge(self._inspection, frozenset(self._folders)).judge(opened, folder, entry)
         except (OSError, Exhausted):
             return  # it is gone, or something else is in its place: that has an event of its own
         finally:
             os.close(opened)
 
-    def _is_unfinished(self, opened: int, folder: str, name: str) -> bool:
-        """Whether a `.git` file has no whole line yet; it is judged when whoever writes it has closed it, then."""
-        are_many = len(self._watched) + len(self._unfinished) >= WATCHES_MAX
-        if are_many or (folder, name) in self._closed or self._is_whole(opened, name):
-            self._closed.discard((folder, name))
+    def _is_unwritten(self, opened: int, folder: str, name: str) -> bool:
+        """Whether a `.git` file was made and holds nothing yet; it is judged when it does."""
+        return self._follow(folder, name) and content_of(opened, name, BYTES_MAX) == b""
+
+    def _follow(self, folder: str, name: str) -> bool:
+        """Watch a file itself, whichever of its names it is written by; False where there are too many."""
+        if len(self._watched) + len(self._files) >= WATCHES_MAX:
             return False
         path = os.fsencode(f"{folder}/{name}") + b"\0"
-        watch = call(self._add_watch, self._inotify, path, _IN_CLOSE_WRITE | _IN_DONT_FOLLOW)
-        self._unfinished[watch] = (folder, name)
-        return not self._is_whole(opened, name)  # it may have been written before it was watched
-
-    @staticmethod
-    def _is_whole(opened: int, name: str) -> bool:
-        content = content_of(opened, name, BYTES_MAX)
-        return content is None or content.endswith(b"\n")
+        watch = call(self._add_watch, self._inotify, path, _IN_MODIFY | _IN_DONT_FOLLOW)
+        self._files.setdefault(watch, set()).add((folder, name))
+        return True
 
     def _judge_git(self, root: str, folder: str, opened: int, entry: FoundEntry) -> None:
         git, known = innermost(root, folder, self._folders.get(root))
@@ -241,4 +238,7 @@ class Watch:
             if below is None:
                 return  # the folder itself is what should not be there
             node = below
+        child = node.child(entry.name)
+        if child is not None and child.rule and child.rule.writer != AGENT and entry.is_file(follow_symlinks=False):
+            self._follow(folder, entry.name)
         GitFolder(self._inspection, git, known).judge(opened, entry, folder, within, node)

@@ -123,6 +123,36 @@ def test_a_file_that_is_not_written_yet(scene: Scene) -> None:
         eventually(lambda: not common.exists(), WITHIN_S, "what was added is judged")
 
 
+def test_a_file_that_is_written_by_another_name(scene: Scene) -> None:
+    """A hook and settings, by a second name where no folder is watched: they are judged as soon as they are written."""
+    hook, settings = scene.workdir / ".git/hooks/pre-commit", scene.workdir / "n/.git/config"
+    scene.run("git init -q n; : > .git/hooks/pre-commit")
+    time.sleep(0.3)
+    scene.run("ln .git/hooks/pre-commit .git/objects/h; ln n/.git/config .git/objects/c")
+    with (scene.workdir / ".git/objects/h").open("a") as one, (scene.workdir / ".git/objects/c").open("a") as other:
+        one.write("#!/bin/sh\n")
+        one.flush()
+        other.write("[core]\n\tfsmonitor = evil\n")
+        other.flush()
+        eventually(lambda: not hook.exists(), WITHIN_S, "the hook is set aside")
+        eventually(lambda: _is_harmless(settings), WITHIN_S, "the settings are set aside")
+
+
+def test_a_pointer_that_nobody_closes(scene: Scene) -> None:
+    """A `.git` file without a line end counts for git as it is."""
+    (scene.workdir / "n").mkdir()
+    with (scene.workdir / "n/.git").open("wb", buffering=0) as pointer:
+        time.sleep(0.3)
+        pointer.write(b"gitdir: /etc")
+        eventually(lambda: _is_pointer(scene.workdir / "n/.git"), WITHIN_S, "it is set aside")
+
+
+def test_a_pointer_among_gits_other_files(scene: Scene) -> None:
+    """git keeps no repository there."""
+    scene.run("git init -q t; mkdir .git/lfs n; mv t/.git .git/lfs/t; echo gitdir: ../.git/lfs/t > n/.git")
+    eventually(lambda: _is_pointer(scene.workdir / "n/.git"), WITHIN_S, "it is set aside")
+
+
 def test_ordinary_work_is_let_alone(scene: Scene) -> None:
     """Commits, branches, a rebase, a clone, a worktree, a bare clone: nothing is moved."""
     scene.run(
