@@ -228,7 +228,7 @@ class GitFolder:
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
             self._changed(folder, entry, path, here, rule, content)
         elif rule.judge == "config" and self._is_led_astray(content):
-            self._act(folder, entry, path, rule, content, content, "has core.worktree lead past a link")
+            self._act(folder, entry, path, rule, content, "has core.worktree lead past a link")
 
     def _is_led_astray(self, content: bytes) -> bool:
         """Whether settings that nobody has changed lead elsewhere now."""
@@ -251,7 +251,7 @@ class GitFolder:
         if rule.judge == "index":
             self._inspection.changed.add(self._git)
         if problem:
-            self._act(folder, entry, path, rule, content, before, problem)
+            self._act(folder, entry, path, rule, before, problem)
         elif rule.writer != AGENT and before is not None and content.strip() != b"":
             self._inspection.report(path, "was changed while the program ran")
         elif rule.otherwise == REPORT and content != (before or b""):
@@ -285,19 +285,37 @@ class GitFolder:
         entry: Entry,
         path: str,
         rule: Rule,
-        content: bytes,
         before: bytes | None,
         problem: str,
     ) -> None:
         """Take from a file what may not be in it, or the file, and put back what was there at launch."""
         if self._was_there(path, entry.stat(follow_symlinks=False)):
             return
+        if rule.mend:
+            self._mend(folder, entry.name, path, rule, before or b"")
+        elif self._inspection.set_aside(folder, entry.name, path, problem) and before is not None:
+            try_to_put(self._inspection, folder, entry.name, path, before)
+
+    def _mend(self, folder: int, name: str, path: str, rule: Rule, before: bytes) -> None:
+        """Take from a file what may not be in it, under git's own lock: the host may be writing it."""
         from omac.domain.git.judges import MENDERS
 
-        mended = MENDERS[rule.mend](content, before or b"", self._place) if rule.mend else before
-        what = f"{problem}; that is taken out, the rest stays" if rule.mend else problem
-        if self._inspection.set_aside(folder, entry.name, path, what) and mended is not None:
-            try_to_put(self._inspection, folder, entry.name, path, mended)
+        lock = f"{name}.lock"
+        try:
+            put(folder, lock, b"")
+        except OSError:
+            if self._inspection.while_running:
+                return  # when it is written that is an event of its own
+            lock = ""  # it was left there, and keeps nobody from writing
+        try:
+            content = content_of(folder, name, rule.bytes_max)
+            problem = self._problem(rule, content, before) if content is not None else ""
+            what = f"{problem}; that is taken out, the rest stays (if it was you who set it, set it again)"
+            if content and problem and self._inspection.set_aside(folder, name, path, what):
+                try_to_put(self._inspection, folder, name, path, MENDERS[rule.mend](content, before, self._place))
+        finally:
+            if lock:
+                os.unlink(lock, dir_fd=folder)
 
 
 def try_to_put(inspection: Inspection, folder: int, name: str, path: str, content: bytes) -> None:

@@ -150,3 +150,18 @@ def test_killed_after_it_packed(beside: Beside) -> None:
     done = beside.world.host(*beside.world.omac("sandbox", "run", "--workdir", str(beside.linked), "--", "true"))
     assert (done.status, done.err) == (0, "")
     assert beside.heads() == beside.before
+
+
+def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
+    """What the host writes while an agent works, and while omac takes one setting out, is there afterwards."""
+    agent = beside.agent("said ready; told go", beside.clone)
+    beside.said("ready", beside.clone)
+    script = (
+        "git config core.editor vim; for i in $(seq 20); do"
+        " until git config branch.b$i.description d$i 2>/dev/null; do sleep 0.01; done; done"
+    )
+    beside.world.host("sh", "-c", script, cwd=beside.clone)
+    beside.tell("go", beside.clone)
+    agent.communicate(timeout=WITHIN_S)
+    assert git(beside.world, "config", "--list", cwd=beside.clone).count(".description=") == 20
+    assert not (beside.clone / ".git/config.lock").exists()

@@ -185,7 +185,9 @@ def test_what_was_set_aside_meanwhile_is_told_by_who_did_it(mine: Box) -> None:
         done = mine.run("sh", "-c", EVIL)
         (mine.workdir / "done").touch()
         _, told = other.communicate(timeout=20)
-    what = "n/.git/config: sets core.fsmonitor; that is taken out, the rest stays; set aside as"
+    what = (
+        "n/.git/config: sets core.fsmonitor; that is taken out, the rest stays (if it was you who set it, set it again)"
+    )
     assert what in done.err + told
 
 
