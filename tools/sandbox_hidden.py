@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 FILES_MAX = 400  # that are hidden one by one, each by a mount
 ENV_BYTES_MAX = 1 << 20  # of a file that is compared with its repository's
 
+CLOCK_LAG_NS = 20_000_000  # of the clock by which files are stamped
 NAMES_SHOWN = 5  # of files in whose place the marker was added
 
 _SHOW = "omac sandbox run --allow-env-files -- COMMAND"
 
 
-def added(layouts: Iterable[Layout], entries: Iterable[Entry]) -> list[str]:
-    """A line for each worktree whose index has the marker in the place of a file that was hidden."""
+def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) -> list[str]:
+    """A line for each worktree whose index has the marker in the place of a file that was hidden, or whose git was
+    given it since: a commit that is not checked out, or a stash, may have it."""
     hidden = {entry.path for entry in entries if entry.content == MARKER}
     if not hidden:
         return []
@@ -55,7 +57,21 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry]) -> list[str]:
                 f"git in {folder.worktree} was given omac's text in the place of {shown}: the files themselves are as "
                 f"they were, and what is committed of them is not; before you push: {command}"
             )
+        elif folder.worktree and _was_given(f"{folder.common}/objects", since_ns):
+            command = f"git -C {quoted(folder.worktree)} log --all -m --name-only --find-object={MARKER_OID}"
+            found.append(
+                f"git in {folder.worktree} was given omac's text in the place of a hidden file, and a commit or a "
+                f"stash may have it; before you push, or take that stash: {command}"
+            )
     return found
+
+
+def _was_given(objects: str, since_ns: int) -> bool:
+    """Whether git has kept the marker since; of what it has already, it renews the time."""
+    try:
+        return os.lstat(f"{objects}/{MARKER_OID[:2]}/{MARKER_OID[2:]}").st_mtime_ns >= since_ns - CLOCK_LAG_NS
+    except OSError:
+        return False
 
 
 def tracked(layouts: Iterable[Layout], entries: Iterable[Entry]) -> set[str]:

@@ -124,6 +124,7 @@ class Launch:
         self._plan = planned
         self._part_of = part_of
         self._id = os.urandom(8).hex()
+        self._began_ns = time.time_ns()
         self._version = 0
         self._spool: Spool | None = None
         self._backend: Backend
@@ -211,7 +212,10 @@ class Launch:
 
         layouts, entries = self._plan.layouts.values(), self._plan.policy.entries
         now = tracked(layouts, entries)
-        return [*added(layouts, entries), *newly_tracked(now if self._tracked is None else self._tracked, now)]
+        return [
+            *added(layouts, entries, self._began_ns),
+            *newly_tracked(now if self._tracked is None else self._tracked, now),
+        ]
 
     def _limited(self) -> Held | None:
         if self._plan.enforcement is None:

@@ -215,6 +215,28 @@ def test_a_marker_that_was_committed_is_told(mine: Box) -> None:
     assert (project / ".env").read_text() == "A=secret\n"
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "git switch -qc w; git add -A; git commit -qm w; git switch -q -",
+        "git stash -q -u",
+        "git add .env; git commit -qm w; git rm -q --cached .env; git commit -qm v",
+    ],
+)
+def test_the_marker_that_is_not_checked_out_is_told(mine: Box, script: str) -> None:
+    """Of a hidden file git may be given omac's text; where the index does not show that, the objects do."""
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "one")):
+        assert mine.host("git", *words).status == 0
+    mine.give(mine.workdir / ".env", "KEY=1")
+    said = mine.run("sh", "-c", script).err
+    assert "was given omac's text in the place of a hidden file" in said
+    command = said.partition("that stash: ")[2].splitlines()[0]
+    shown = mine.host("sh", "-c", command)
+    assert shown.status == 0
+    assert ".env" in shown.out, said
+    assert "omac's text" not in mine.run("true").err
+
+
 def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
     """A program's children in the background end when it ends, before omac does."""
     long = str(random.randrange(10_000, 10**6))
