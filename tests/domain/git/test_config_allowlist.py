@@ -9,6 +9,8 @@ ALLOWED = (
     "branch.x.merge=refs/heads/main", "branch.x.remote=origin", "remote.origin.url=https://example.org/x.git",
     "alias.st=status -sb", "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff.new=green",
     "receive.fsck.baddate=ignore", "maintenance.gc.enabled=true", "core.fsmonitor=false",
+    "format.pretty=oneline", "log.date=iso-local", "log.date=format:%Y-%m-%d %H:%M", "core.commentchar=;",
+    "status.short=true",
 )  # fmt: skip
 REFUSED = (
     "core.fsmonitor=true", "core.fsmonitor=./x", "core.hookspath=.husky", "core.sharedrepository=all",
@@ -16,6 +18,9 @@ REFUSED = (
     "alias.st=!x", "alias.st=log --output=x", "remote.origin.url=ext::x", "remote.origin.vcs=x",
     "remote.origin.promisor=true", "extensions.partialclone=origin", "include.path=x", "filter.x.clean=x",
     "branch.x.remote=ext::x", "diff.x.textconv=x", "http.proxy=x", "credential.helper=x", "nosuch.thing=1",
+    "rebase.instructionformat=%s", "rebase.instructionformat=%s%x0aexec x", "pretty.lg=%s%x0aexec x",
+    "format.pretty=%s%x0aexec x", "log.date=format:%nexec x", "blame.date=format:%%nexec", "core.commentchar=p",
+    "showbranch.default=--all", "diff.wordregex=(", "status.showuntrackedfiles=no",
 )  # fmt: skip
 
 
