@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 
 from omac.domain.git.config import parse
+from omac.domain.git.refspecs import may_fetch, may_push
 
 Allowed = Callable[[str], bool]
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
@@ -102,7 +103,7 @@ rebase: abbreviatecommands autosquash autostash forkpoint maxlabellength missing
 receive: advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent
   denydeletes denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit
   updateserverinfo
-remote: *.fetch *.followremotehead *.gh-resolved *.mirror *.prune *.prunetags *.push *.skipdefaultupdate
+remote: *.followremotehead *.gh-resolved *.prune *.prunetags *.skipdefaultupdate
   *.skipfetchall *.tagopt pushdefault
 rerere: autoupdate enabled
 reset: quiet
@@ -149,24 +150,12 @@ _VALUES: dict[str, Allowed] = {
     "http.uploadpack": _boolean,
     "log.date": _date,
     "merge.tool": _one_of("meld", "vimdiff", "nvimdiff", "vscode", "kdiff3", "opendiff", "p4merge"),
+    "remote.*.push": may_push,
     "remote.*.pushurl": _url,
     "remote.*.url": _url,
     "submodule.*.update": _one_of("checkout", "rebase", "merge", "none"),
     "submodule.*.url": _url,
 }
-
-
-def problems(content: bytes, before: bytes = b"") -> list[str]:
-    """Return the keys of a configuration that may not be set so, and that `before` did not have so.
-
-    A text that git could not read is one problem of its own.
-    """
-    try:
-        pairs = parse(content.decode(errors="surrogateescape"))
-        had = set(parse(before.decode(errors="surrogateescape")))
-    except ValueError:
-        return ["a text that is not a configuration"]
-    return [key for key, value in pairs if (key, value) not in had and not allowed(key, value)]
 
 
 def worktree_of(content: bytes) -> str:
@@ -184,6 +173,8 @@ def allowed(key: str, value: str) -> bool:
     judge = _VALUES.get(key) or _VALUES.get(general)
     if judge is not None:
         return judge(value)
+    if general == "remote.*.fetch":
+        return may_fetch(key[len("remote.") : -len(".fetch")], value)
     section, _, name = general.partition(".")
     if section == "alias":
         return _alias(value)

@@ -9,6 +9,21 @@ EXPANDED = {
         commands=("status",), wrong="git rebase -q aside; test -e $MARK",
     ),
 }  # fmt: skip
+_ELSEWHERE = "git remote add fork https://h.invalid/x; git config remote.fork.fetch '+refs/x/*:refs/replace/*'"
+LEADING = {
+    "a fetch to replacements": Deed(
+        _ELSEWHERE, commands=("status",), wrong="git config --get-all remote.fork.fetch | grep -q replace"
+    ),
+    "a fetch of a nested one to replacements": Deed(
+        f"git init -q n; cd n; {_ELSEWHERE}", where=("n",), commands=("status",), stays=("n/.git/HEAD",),
+        wrong="git -C n config --get-all remote.fork.fetch | grep -q replace",
+    ),
+    "a push to replacements": Deed(
+        "git init -q n; cd n; git commit -q --allow-empty -m x; git remote add up $W; git config remote.up.push"
+        " HEAD:refs/replace/$(git -C .. rev-parse HEAD)",
+        where=("n",), commands=("status",), wrong="git -C n push -q up; git for-each-ref | grep -q replace",
+    ),
+}  # fmt: skip
 HIDING = {
     "files that git would add": Deed(
         "echo '!.env' > .gitignore; git add .gitignore; git commit -qm i; echo x > .env;"
@@ -21,6 +36,7 @@ SETTINGS_DEEDS = {
     for what, deeds in {
         "are expanded": EXPANDED,
         "hide": HIDING,
+        "lead": LEADING,
     }.items()
     for name, deed in deeds.items()
 }
