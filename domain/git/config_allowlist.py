@@ -1,6 +1,9 @@
 """Settings of a repository that name no program and no place: what anybody may set without having the host's git run
 something, or read, write or connect elsewhere (git-config(1)).
 
+Nor may one hold a text that git expands and then parses: `rebase.instructionFormat`, and `pretty.NAME` that it may
+name, write lines of commands. And none may hide files: `status.showUntrackedFiles`.
+
 A setting that is not in the table is not allowed. `core.worktree` is not either: where it leads is for the caller.
 """
 
@@ -10,6 +13,7 @@ import re
 from collections.abc import Callable
 
 from omac.domain.git.config import parse
+from omac.domain.git.refspecs import may_fetch, may_push
 
 Allowed = Callable[[str], bool]
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
@@ -45,32 +49,35 @@ _ALIAS_OPTIONS = (
 )
 _alias = _matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
 
+_date = _matching(  # no %n: a line of its own, where git writes the date into a list of commands
+    r"(?:auto:)?(?:default|human|iso(?:8601)?(?:-strict)?|local|normal|raw|relative|rfc(?:2822)?|short|unix)(?:-local)?"
+    r"|format(?:-local)?:(?:[ A-Za-z0-9,./:_+-]|%[aAbBcdDeFHIjmMpSTuUyYzZ])+"
+)
 # By section; "*." before a name is any subsection. These take any value.
 _NAMES = """
 add: ignoreerrors
 am: keepcr threeway
 apply: ignorewhitespace whitespace
 author: email name
-blame: blankboundary coloring date ignorerevsfile markignoredlines markunblamablelines showemail showroot
+blame: blankboundary coloring ignorerevsfile markignoredlines markunblamablelines showemail showroot
 branch: autosetupmerge autosetuprebase sort *.description *.gh-merge-base *.vscode-merge-base
 checkout: defaultremote guess thresholdforparallelism workers
 column: branch clean status tag ui
 commit: cleanup gpgsign status verbose
 committer: email name
-core: abbrev autocrlf bare bigfilethreshold checkstat commentchar commitgraph compression createobject
+core: abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression createobject
   deltabasecachelimit eol filemode fscache hidedotfiles ignorecase logallrefupdates longpaths loosecompression
   maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex
   quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone splitindex
   symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace
 diff: algorithm autorefreshindex colormoved colormovedws context dirstat ignoresubmodules indentheuristic
   interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth submodule
-  suppressblankempty worderegex wserrorhighlight
+  suppressblankempty wserrorhighlight
 difftool: prompt trustexitcode
 extensions: compatobjectformat noop objectformat preciousobjects relativeworktrees worktreeconfig
 feature: experimental manyfiles
 fetch: fsckobjects negotiationalgorithm output parallel prune prunetags recursesubmodules showforcedupdates
   unpacklimit writecommitgraph
-format: pretty
 gc: auto autodetach autopacklimit bigpackthreshold cruftpacks logexpiry packrefs pruneexpire reflogexpire
   reflogexpireunreachable rerereresolved rerereunresolved worktreepruneexpire writecommitgraph
 grep: column extendedregexp fullname linenumber patterntype threads
@@ -79,7 +86,7 @@ index: recordendofindexentries recordoffsettable skiphash sparse threads version
 init: defaultbranch defaultobjectformat defaultrefformat
 interactive: singlekey
 lfs: *.access *.locksverify allowincompletepush concurrenttransfers locksverify repositoryformatversion
-log: abbrevcommit date decorate diffmerges excludedecoration follow graphcolors initialdecorationset showroot
+log: abbrevcommit decorate diffmerges excludedecoration follow graphcolors initialdecorationset showroot
 maintenance: *.enabled *.schedule auto autodetach strategy
 merge: autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff log renamelimit renames
   renormalize stat suppressdest verbosity verifysignatures
@@ -91,20 +98,19 @@ pack: allowpackreuse compression deltacachelimit deltacachesize depth indexversi
 protocol: version
 pull: ff rebase
 push: autosetupremote default followtags gpgsign negotiate recursesubmodules useforceifincludes
-rebase: abbreviatecommands autosquash autostash forkpoint instructionformat maxlabellength missingcommitscheck
+rebase: abbreviatecommands autosquash autostash forkpoint maxlabellength missingcommitscheck
   rebasemerges reschedulefailedexec stat updaterefs
 receive: advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent
   denydeletes denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit
   updateserverinfo
-remote: *.fetch *.followremotehead *.gh-resolved *.mirror *.prune *.prunetags *.push *.skipdefaultupdate
+remote: *.followremotehead *.gh-resolved *.prune *.prunetags *.skipdefaultupdate
   *.skipfetchall *.tagopt pushdefault
 rerere: autoupdate enabled
 reset: quiet
-showbranch: default
 sparse: expectfilesoutsideofpatterns
 stash: showincludeuntracked showpatch showstat
 status: aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash
-  showuntrackedfiles submodulesummary
+  submodulesummary
 submodule: *.active *.branch *.fetchrecursesubmodules *.ignore *.shallow active alternateerrorstrategy
   fetchjobs propagatebranches recurse
 switch: guess
@@ -123,10 +129,12 @@ _SECTIONS = {
 _COLOR = r"color\.(?:[a-z]+\.)?[a-z]+"
 # By whole key, for settings of which only some values are allowed.
 _VALUES: dict[str, Allowed] = {
+    "blame.date": _date,
     "branch.*.merge": _branch,
     "branch.*.pushremote": _remote,
     "branch.*.rebase": _one_of("true", "false", "merges", "interactive"),
     "branch.*.remote": _remote,
+    "core.commentchar": _one_of(*"#;@!$%^&|:", "auto"),  # of a letter, commands of a rebase would be comments
     "core.fsmonitor": _one_of("false", "no", "off", "0", ""),  # else git starts a process that stays
     "core.protecthfs": _one_of("true", "1"),
     "core.protectntfs": _one_of("true", "1"),
@@ -136,28 +144,18 @@ _VALUES: dict[str, Allowed] = {
     "filter.lfs.process": _one_of("git-lfs filter-process"),
     "filter.lfs.required": _boolean,
     "filter.lfs.smudge": _one_of("git-lfs smudge -- %f"),
+    "format.pretty": _one_of("oneline", "short", "medium", "full", "fuller", "reference"),
     "http.getanyfile": _boolean,
     "http.receivepack": _boolean,
     "http.uploadpack": _boolean,
+    "log.date": _date,
     "merge.tool": _one_of("meld", "vimdiff", "nvimdiff", "vscode", "kdiff3", "opendiff", "p4merge"),
+    "remote.*.push": may_push,
     "remote.*.pushurl": _url,
     "remote.*.url": _url,
     "submodule.*.update": _one_of("checkout", "rebase", "merge", "none"),
     "submodule.*.url": _url,
 }
-
-
-def problems(content: bytes, before: bytes = b"") -> list[str]:
-    """Return the keys of a configuration that may not be set so, and that `before` did not have so.
-
-    A text that git could not read is one problem of its own.
-    """
-    try:
-        pairs = parse(content.decode(errors="surrogateescape"))
-        had = set(parse(before.decode(errors="surrogateescape")))
-    except ValueError:
-        return ["a text that is not a configuration"]
-    return [key for key, value in pairs if (key, value) not in had and not allowed(key, value)]
 
 
 def worktree_of(content: bytes) -> str:
@@ -175,10 +173,12 @@ def allowed(key: str, value: str) -> bool:
     judge = _VALUES.get(key) or _VALUES.get(general)
     if judge is not None:
         return judge(value)
+    if general == "remote.*.fetch":
+        return may_fetch(key[len("remote.") : -len(".fetch")], value)
     section, _, name = general.partition(".")
     if section == "alias":
         return _alias(value)
-    if section == "pretty" or re.fullmatch(_COLOR, key):
+    if re.fullmatch(_COLOR, key):
         return True
     if section == "receive" and name.startswith("*.") and key.startswith("receive.fsck."):
         return True

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from omac.domain.git import config_allowlist, multi_pack_index, operations, refs
+from omac.domain.git import config_allowlist, multi_pack_index, operations, refs, refspecs
 from omac.domain.git.config import parse, render
 from omac.domain.git.grammar import Place
 from omac.domain.git.index import index_problem
 
+_ELSEWHERE = "core.worktree, to a folder that is not the repository's own"
 _PARTIAL = ", without which this clone lacks objects (git fetch --refetch brings them)"
 Judge = Callable[[bytes, bytes, Place], str]
 Mend = Callable[[bytes, bytes, Place], bytes]
@@ -20,14 +21,28 @@ Mend = Callable[[bytes, bytes, Place], bytes]
 
 def config(content: bytes, before: bytes, place: Place) -> str:
     """A configuration: settings by name, of those that name no program and no place."""
-    keys = [key for key in config_allowlist.problems(content, before) if key != "core.worktree"]
-    worktree = config_allowlist.worktree_of(content)
-    if worktree and not _may_stay(worktree, before, place):
-        keys.append("core.worktree, to a folder that is not the repository's own")
+    try:
+        keys = [key for key, _value, fine in _judged(content, before, place) if not fine]
+    except ValueError:
+        return "sets a text that is not a configuration"
     if not keys:
         return ""
+    named = [_ELSEWHERE if key == "core.worktree" else key[:100] for key in dict.fromkeys(keys)]
     is_partial = any(key.startswith("remote.") and key.endswith(".promisor") for key in keys)
-    return f"sets {', '.join(key[:100] for key in keys[:5])}{_PARTIAL if is_partial else ''}"
+    return f"sets {', '.join(named[:5])}{_PARTIAL if is_partial else ''}"
+
+
+def _judged(content: bytes, before: bytes, place: Place) -> list[tuple[str, str, bool]]:
+    """Each setting of a configuration, and whether it may stay. Raises ValueError for one that git could not read."""
+    pairs = parse(content.decode(errors="surrogateescape"))
+    may_stay = {*parse(before.decode(errors="surrogateescape")), *refspecs.of_mirrors(pairs)}
+    return [(key, value, _is_fine(key, value, may_stay, before, place)) for key, value in pairs]
+
+
+def _is_fine(key: str, value: str, may_stay: set[tuple[str, str]], before: bytes, place: Place) -> bool:
+    if key == "core.worktree":
+        return _may_stay(value, before, place)
+    return (key, value) in may_stay or config_allowlist.allowed(key, value)
 
 
 def _may_stay(worktree: str, before: bytes, place: Place) -> bool:
@@ -39,15 +54,7 @@ def _may_stay(worktree: str, before: bytes, place: Place) -> bool:
 def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
     """Return the settings that are allowed, and those that were there."""
     try:
-        had = set(parse(before.decode(errors="surrogateescape")))
-        kept = []
-        for key, value in parse(content.decode(errors="surrogateescape")):
-            if key == "core.worktree":
-                fine = _may_stay(value, before, place)
-            else:
-                fine = (key, value) in had or config_allowlist.allowed(key, value)
-            if fine:
-                kept.append((key, value))
+        kept = [(key, value) for key, value, fine in _judged(content, before, place) if fine]
         return render(kept).encode(errors="surrogateescape")
     except ValueError:
         return before

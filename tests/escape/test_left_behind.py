@@ -7,10 +7,11 @@ import pytest
 from escape.checkout_deeds import CHECKOUTS
 from escape.deeds import DEEDS, SETTINGS
 from escape.left_behind import OFTEN, Ground, ground_of, judged
+from escape.settings_deeds import SETTINGS_DEEDS
 from real_sandbox import FEWER_USERS
 from tiers import some
 
-ALL = DEEDS | CHECKOUTS
+ALL = DEEDS | CHECKOUTS | SETTINGS_DEEDS
 
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")

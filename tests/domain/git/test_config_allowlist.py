@@ -2,13 +2,15 @@
 
 import pytest
 
-from omac.domain.git.config_allowlist import allowed, problems
+from omac.domain.git.config_allowlist import allowed
 
 ALLOWED = (
     "user.name=Ada", "core.autocrlf=input", "core.sharedrepository=group", "core.sharedrepository=1",
     "branch.x.merge=refs/heads/main", "branch.x.remote=origin", "remote.origin.url=https://example.org/x.git",
     "alias.st=status -sb", "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff.new=green",
     "receive.fsck.baddate=ignore", "maintenance.gc.enabled=true", "core.fsmonitor=false",
+    "format.pretty=oneline", "log.date=iso-local", "log.date=format:%Y-%m-%d %H:%M", "core.commentchar=;",
+    "status.short=true", "remote.up.fetch=+refs/heads/*:refs/remotes/up/*", "remote.up.push=refs/heads/x",
 )  # fmt: skip
 REFUSED = (
     "core.fsmonitor=true", "core.fsmonitor=./x", "core.hookspath=.husky", "core.sharedrepository=all",
@@ -16,6 +18,10 @@ REFUSED = (
     "alias.st=!x", "alias.st=log --output=x", "remote.origin.url=ext::x", "remote.origin.vcs=x",
     "remote.origin.promisor=true", "extensions.partialclone=origin", "include.path=x", "filter.x.clean=x",
     "branch.x.remote=ext::x", "diff.x.textconv=x", "http.proxy=x", "credential.helper=x", "nosuch.thing=1",
+    "rebase.instructionformat=%s", "rebase.instructionformat=%s%x0aexec x", "pretty.lg=%s%x0aexec x",
+    "format.pretty=%s%x0aexec x", "log.date=format:%nexec x", "blame.date=format:%%nexec", "core.commentchar=p",
+    "remote.up.fetch=+refs/*:refs/*", "remote.up.push=x:refs/replace/y", "remote.up.mirror=true",
+    "showbranch.default=--all", "diff.wordregex=(", "status.showuntrackedfiles=no",
 )  # fmt: skip
 
 
@@ -29,8 +35,3 @@ def test_what_names_no_program_and_no_place_is_allowed(setting: str) -> None:
 def test_nothing_else_is(setting: str) -> None:
     key, _, value = setting.partition("=")
     assert not allowed(key, value)
-
-
-def test_what_was_there_before_may_stay() -> None:
-    before = b"[core]\n\thooksPath = .husky\n"
-    assert problems(before + b"[core]\n\tpager = x\n", before) == ["core.pager"]

@@ -35,7 +35,7 @@ def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
     "added",
     [
         '[branch "new"]\nremote = origin\n',
-        '[branch "new"]\nremote = up\n[remote "up"]\nurl = git@example.org:y\nfetch = +refs/*:refs/up/*\n',
+        '[branch "new"]\nremote = up\n[remote "up"]\nurl = git@example.org:y\nfetch = +refs/*:refs/remotes/up/*\n',
         '[branch "main"]\nmerge = refs/heads/dev\n',
         '[branch "main"]\nrebase = true\n',
         "[user]\nemail = a@example.org\n",
@@ -61,6 +61,8 @@ def test_comes_home(added: str) -> None:
         '[remote "origin"]\nurl = https://example.org/y\n',
         '[remote "origin"]\nmirror = true\n',
         '[remote "up"]\nurl = ext::sh\n',
+        '[remote "up"]\nurl = ssh://a/b\nfetch = +refs/x/*:refs/replace/*\n',
+        '[remote "up"]\nurl = ssh://a/b\nmirror = true\n',
         "[remote]\npushDefault = up\n",
         "[core]\nhooksPath = .husky\n",
         "[core]\nbare = true\n",

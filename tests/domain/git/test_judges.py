@@ -91,3 +91,25 @@ TABLES = {
 def test_tables_of_refs_lie_in_their_folder(content: bytes) -> None:
     """What the list names beside its own tables, git deletes when it packs them."""
     assert (JUDGES["tables"](content, b"", Nowhere()) == "") == TABLES[content]
+
+
+def mended(settings: str, before: str = "") -> str:
+    """What of a new configuration stays; the judge has nothing against the rest."""
+    content = MENDERS["without_problems"](settings.encode(), before.encode(), Nowhere())
+    assert JUDGES["config"](content, before.encode(), Nowhere()) == ""
+    return content.decode()
+
+
+def test_settings_that_were_there_may_stay() -> None:
+    before = "[core]\n\thooksPath = .husky\n"
+    assert JUDGES["config"](f"{before}[core]\n\tpager = x\n".encode(), before.encode(), Nowhere()) == "sets core.pager"
+    assert "pager" not in mended(f"{before}[core]\n\tpager = x\n", before)
+    assert "hookspath" in mended(before, before)
+
+
+def test_a_fetch_writes_everything_in_a_bare_repository_alone() -> None:
+    """As of a mirror; elsewhere a fetch writes what its remote is named by."""
+    mirror = '[remote "up"]\n\turl = https://a.example/x\n\tfetch = +refs/*:refs/*\n\tmirror = true\n'
+    assert mended(f"[core]\n\tbare = true\n{mirror}").count("\n\t") == 4
+    assert "fetch" not in mended(f"[core]\n\tbare = false\n{mirror}")
+    assert "fetch" not in mended(f"[core]\n\tbare = true\n\tworktree = ..\n{mirror}")

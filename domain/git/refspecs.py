@@ -1,0 +1,52 @@
+"""Which refspecs a remote that was set inside may have (gitglossary(7), "refspec"): those by which a fetch writes what
+that remote's own name says, and a push writes branches and tags.
+"""
+
+from __future__ import annotations
+
+import re
+
+from omac.domain.git.refs import is_ref_name
+
+_EVERYTHING = "+refs/*:refs/*"
+_TAGS = "refs/tags/"
+_PUSHED_TO = ("refs/heads/", _TAGS, "refs/for/")  # the last is Gerrit's
+
+
+def may_fetch(remote: str, value: str) -> bool:
+    """Return whether a fetch by it writes below refs/remotes/REMOTE/, or tags by their own names, and git can read it.
+
+    Elsewhere a fetch would write what no sandbox may, as refs/replace, or a branch of the host's.
+    """
+    source, colon, to = value.removeprefix("+").partition(":")
+    if not colon:
+        return _is_one(source.removeprefix("^")) and ("*" not in source or source.startswith("^"))
+    is_own = to.startswith(f"refs/remotes/{remote}/") and is_ref_name(f"refs/remotes/{remote}")
+    is_tag = source == to and to.startswith(_TAGS)
+    return _is_one(source) and _is_one(to) and source.count("*") == to.count("*") and (is_own or is_tag)
+
+
+def may_push(value: str) -> bool:
+    """Return whether a push by it writes branches and tags: where it goes may be a repository of the project."""
+    source, colon, to = value.removeprefix("+").partition(":")
+    if value in (":", "+:", "HEAD"):
+        return True
+    fine = _is_one(source) and (not colon or (_is_one(to) and source.count("*") == to.count("*")))
+    return fine and (to or source).startswith(_PUSHED_TO)
+
+
+def of_mirrors(pairs: list[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return the settings by which a bare repository is a mirror, as `git clone --mirror` makes it: there is no
+    worktree in which the refs would be obeyed."""
+    settings = dict(pairs)
+    if settings.get("core.bare") != "true" or "core.worktree" in settings:
+        return frozenset()
+    remotes = [key[:-6] for key, value in pairs if re.fullmatch(r"(?s)remote\..+\.mirror", key) and value == "true"]
+    return frozenset(
+        pair for remote in remotes for pair in ((f"{remote}mirror", "true"), (f"{remote}fetch", _EVERYTHING))
+    )
+
+
+def _is_one(side: str) -> bool:
+    """Whether git takes it for one side of a refspec: the name of a ref, or a part of one, with one `*` at the most."""
+    return side not in ("", "@") and side.count("*") <= 1 and is_ref_name(f"refs/{side.replace('*', 'x')}")

@@ -1,0 +1,42 @@
+"""Deeds by settings that are no program and no place by their names, and that do their work through their values."""
+
+from escape.left_behind import Deed
+
+EXPANDED = {
+    "a format, of which a line is a command of a rebase": Deed(
+        "git branch aside; git checkout -q -b side HEAD~1; echo s > s; git add s; git commit -qm s;"
+        ' git config rebase.instructionFormat "%s%x0aexec touch $MARK"',
+        commands=("status",), wrong="git rebase -q aside; test -e $MARK",
+    ),
+}  # fmt: skip
+_ELSEWHERE = "git remote add fork https://h.invalid/x; git config remote.fork.fetch '+refs/x/*:refs/replace/*'"
+LEADING = {
+    "a fetch to replacements": Deed(
+        _ELSEWHERE, commands=("status",), wrong="git config --get-all remote.fork.fetch | grep -q replace"
+    ),
+    "a fetch of a nested one to replacements": Deed(
+        f"git init -q n; cd n; {_ELSEWHERE}", where=("n",), commands=("status",), stays=("n/.git/HEAD",),
+        wrong="git -C n config --get-all remote.fork.fetch | grep -q replace",
+    ),
+    "a push to replacements": Deed(
+        "git init -q n; cd n; git commit -q --allow-empty -m x; git remote add up $W; git config remote.up.push"
+        " HEAD:refs/replace/$(git -C .. rev-parse HEAD)",
+        where=("n",), commands=("status",), wrong="git -C n push -q up; git for-each-ref | grep -q replace",
+    ),
+}  # fmt: skip
+HIDING = {
+    "files that git would add": Deed(
+        "echo '!.env' > .gitignore; git add .gitignore; git commit -qm i; echo x > .env;"
+        " git config status.showUntrackedFiles no",
+        commands=("log",), wrong="! git status --short | grep -q env",
+    ),
+}  # fmt: skip
+SETTINGS_DEEDS = {
+    f"settings that {what}: {name}": deed
+    for what, deeds in {
+        "are expanded": EXPANDED,
+        "hide": HIDING,
+        "lead": LEADING,
+    }.items()
+    for name, deed in deeds.items()
+}
