@@ -213,8 +213,10 @@ def bring_home(
     told: list[tuple[str, str]] = []
     gits = {*(one.common for one in sessions), *narrowed, *(one.git for one in copies)}
     if behind_links := sorted(git for git in gits if led_to(git) != git):
+        left_out = "what was done to its refs and settings is not done there"
         return [
-            (git, f"{BEHIND_A_LINK}: what was done to its refs and settings is not done there") for git in behind_links
+            (git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'is not there any more'}: {left_out}")
+            for git in behind_links
         ]
     for copy in copies:
         copy.collect()  # it goes with the session's folder

@@ -165,3 +165,14 @@ def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
     agent.communicate(timeout=WITHIN_S)
     assert git(beside.world, "config", "--list", cwd=beside.clone).count(".description=") == 20
     assert not (beside.clone / ".git/config.lock").exists()
+
+
+def test_a_project_that_is_moved_meanwhile(beside: Beside) -> None:
+    """What is said of it is true: there is no link."""
+    agent = beside.agent("said ready; told go", beside.clone)
+    beside.said("ready", beside.clone)
+    beside.clone.rename(beside.clone.parent / "elsewhere")
+    beside.tell("go", beside.clone.parent / "elsewhere")
+    said = agent.communicate(timeout=WITHIN_S)[0]
+    assert "is not there any more" in said
+    assert "behind a link" not in said
