@@ -34,11 +34,12 @@ def note(inspection: Inspection) -> None:
 
 def _noted(known: _Known, place: GitPlace, worktree: str) -> list[tuple[bytes, bytes]]:
     from omac.domain.git.checkout import TooMany, written
+    from omac.domain.git.split_index import NotWhole
 
-    places = known.places(worktree, ())
+    found = written(_parts(place), place.oid_bytes, known.places(worktree, ()))
     try:
-        return [one for content in _parts(place) for one in written(content, place.oid_bytes, places)]
-    except TooMany:
+        return list(found)
+    except (TooMany, NotWhole):
         return []
 
 
@@ -53,6 +54,9 @@ def judge(inspection: Inspection) -> None:
         if not os.path.lexists(f"{place.git}/{_INDEX}"):
             continue
         inspection.budget.check()
+        if problem := _split_problem(place):
+            _set_aside(inspection, place, problem)
+            continue
         before = set(inspection.baseline.written.get(place.git, ()))
         for worktree in known.worktrees(place):
             if problem := _problem(known, place, worktree, before):
@@ -69,22 +73,37 @@ def set_all_aside(inspection: Inspection) -> None:
             _set_aside(inspection, place, "was not inspected: it takes too long")
 
 
+def _split_problem(place: GitPlace) -> str:
+    """Why the two files of an index are not what git writes."""
+    parts = _parts(place)
+    if not parts or b"link" not in parts[0]:
+        return ""
+    from omac.domain.git.split_index import split_problem
+
+    return split_problem(parts, place.oid_bytes)
+
+
 def _problem(known: _Known, place: GitPlace, worktree: str, before: set[tuple[bytes, bytes]]) -> str:
     from omac.domain.git.checkout import TooMany, git_folders, written
+    from omac.domain.git.split_index import NotWhole
 
     parts = _parts(place)
     top = os.fsencode(worktree)
     try:
         bare = git_folders(parts, place.oid_bytes, lambda path: os.path.lexists(top + b"/" + path))
         places = known.places(worktree, bare)
-        found = [one for content in parts for one in written(content, place.oid_bytes, places)]
+        new: bytes | None = None
+        for name, what in written(parts, place.oid_bytes, places):
+            if (name, what) not in before:
+                new = max(new or b"", name)
     except TooMany:
         return "would have git checkout write more where git obeys it than can be looked at"
-    new = sorted(one[0] for one in found if one not in before)
-    if not new:
+    except NotWhole as problem:
+        return str(problem)
+    if new is None:
         return ""
-    what = os.fsdecode(new[-1])[:200]
-    return f"would have git checkout write {what!r}, which git obeys" if what else "brings entries without a name"
+    shown = os.fsdecode(new)[:200]
+    return f"would have git checkout write {shown!r}, which git obeys" if shown else "brings entries without a name"
 
 
 class _Known:
@@ -143,10 +162,12 @@ def _below(folder: str, paths: Sequence[str]) -> Sequence[str]:
 
 def _parts(place: GitPlace) -> list[bytes]:
     """The index, which may be two files."""
-    from omac.domain.git.index import shared_index
-
     index = place.content(_INDEX)
-    shared = shared_index(index, place.oid_bytes) if index else ""
+    shared = ""
+    if b"link" in index:
+        from omac.domain.git.split_index import shared_index
+
+        shared = shared_index(index, place.oid_bytes)
     return [content for content in (index, place.content(shared) if shared else b"") if content]
 
 

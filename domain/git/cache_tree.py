@@ -7,7 +7,10 @@ from __future__ import annotations
 from hashlib import sha1, sha256
 
 from omac.domain.git.grammar import SHA1_BYTES
-from omac.domain.git.index import entries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DEPTH_MAX = 400
 LOOKS_MIN, LOOKS_PER_ENTRY_MAX = 1_000_000, 50  # at entries: once for each folder that one lies in
@@ -19,9 +22,9 @@ class _Broken(Exception):
     """The extension is not one that git writes, or not of these entries."""
 
 
-def tree_problem(extension: bytes, content: bytes, oid_bytes: int) -> str:
-    """Return why the trees of an index are not those of its entries, or an empty text."""
-    found = [(name, what) for name, what in entries(content, oid_bytes) if what[-1] == 0]
+def tree_problem(extension: bytes, entries: Iterable[tuple[bytes, bytes]], oid_bytes: int) -> str:
+    """Return why the trees of an index are not those of all its entries, or an empty text."""
+    found = [(name, what) for name, what in entries if what[-1] == 0]
     if extension[:1] != b"\0":
         return _BROKEN
     try:

@@ -1,5 +1,6 @@
 """What a checkout of an index would write where git obeys it: into git folders in the worktree, whatever their names
-are, into places that settings name, and in the place of folders through which git reaches one.
+are, into places that settings name, and in the place of folders through which git reaches one. The two files of a split
+index are one.
 
 git takes a folder for a repository that has `HEAD`, and `objects` and `refs`, or a `commondir` that leads to them
 (gitrepository-layout(5)). An index can bring what is missing of one, or all of it.
@@ -7,11 +8,10 @@ git takes a folder for a repository that has `HEAD`, and `objects` and `refs`, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from omac.domain.git.folder import ALL_MARKS, MARKS
-from omac.domain.git.index import entries
+from omac.domain.git.split_index import all_entries
 
 FOLDERS_MAX = 1_000
 SEEN_MAX = 1_000_000  # folders of an index, those around them included
@@ -55,9 +55,9 @@ class Places:
 
 
 def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set[bytes]:
-    """Return the folders with entries that git takes, or would take after a checkout, for its own: the parts of an
-    index are looked at together. `exists` says what is in the worktree. Raises TooMany."""
-    marks = _marks(chain.from_iterable(entries(content, oid_bytes) for content in indexes), exists)
+    """Return the folders with entries that git takes, or would take after a checkout, for its own. `exists` says
+    what is in the worktree. Raises TooMany, NotWhole."""
+    marks = _marks(all_entries(indexes, oid_bytes), exists)
     found = set()
     for folder, seen in marks.items():
         if not seen & _HEAD:
@@ -96,15 +96,16 @@ def _marks(found: Iterable[Written], exists: Exists) -> dict[bytes, int]:
     return marks
 
 
-def written(content: bytes, oid_bytes: int, places: Places) -> list[Written]:
-    """Return the entries that would be written in `places`, or in their place; of a part of an index also those of
-    which the other part has the names. Raises TooMany."""
-    found: list[Written] = []
-    if not places or not (b"link" in content or places.may_be_in(content)):
-        return found
-    for name, what in entries(content, oid_bytes):
+def written(indexes: Sequence[bytes], oid_bytes: int, places: Places) -> Iterator[Written]:
+    """Yield the entries that would be written in `places`, or in their place; where the shared index is not there, also
+    those of which it has the names. Raises TooMany, NotWhole."""
+    is_alone = len(indexes) == 1 and b"link" in indexes[0]
+    if not places or not (is_alone or any(places.may_be_in(content) for content in indexes)):
+        return
+    left = ENTRIES_MAX
+    for name, what in all_entries(indexes, oid_bytes):
         if not name or places.has(name, what):
-            found.append((name, what))
-            if len(found) > ENTRIES_MAX:
+            left -= 1
+            if left < 0:
                 raise TooMany
-    return found
+            yield name, what

@@ -12,19 +12,17 @@ Rules
    name, so that both ways of reading find the same names.
 5. An extension whose name begins with a small letter must be known, or git refuses the file.
 6. Names have bounds, each and together: version 4 lets a short file stand for names of any length.
+
+Of an index that is two files, this says what can be said of each alone; for the rest see `split_index.py`.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from omac.domain.git.grammar import SHA1_BYTES
 from omac.domain.git.paths import is_modules_name, path_problem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _HEADER_BYTES = 12
 _STAT_BYTES = 40  # ctime, mtime, dev, ino, mode, uid, gid, size
@@ -47,15 +45,15 @@ class _Broken(Exception):
 def index_problem(content: bytes, oid_bytes: int = SHA1_BYTES) -> str:
     """Return why an index is not one that git writes, or an empty text; `oid_bytes`: of the repository's object ids."""
     try:
-        entries = _Entries(content, oid_bytes)
-        extensions = _extensions(content, entries.end, oid_bytes)
-        _require_known(entries, extensions)
-        _require_blocks(content, entries, extensions, oid_bytes)
+        found = _Entries(content, oid_bytes)
+        extensions = _extensions(content, found.end, oid_bytes)
+        _require_known(found, extensions, oid_bytes)
+        _require_blocks(content, found, extensions, oid_bytes)
         _require_resolved(extensions.get(b"REUC", b""), oid_bytes)
-        if b"TREE" in extensions and b"link" not in extensions:
+        if b"TREE" in extensions and not is_split(extensions, oid_bytes):
             from omac.domain.git.cache_tree import tree_problem
 
-            return tree_problem(extensions[b"TREE"], content, oid_bytes)
+            return tree_problem(extensions[b"TREE"], entries(content, oid_bytes), oid_bytes)
     except _Broken as broken:
         return str(broken)
     except IndexError:
@@ -141,21 +139,29 @@ class _Entries:
             raise _Broken(f"the path {name[:200].decode(errors='replace')!r} {problem}")
 
     def _require_nothing_below_links(self, content: bytes, oid_bytes: int, *, packed: bool) -> None:
-        last = b""
-        for name in _names(content, self.starts, oid_bytes, packed=packed):
-            above = name.rpartition(b"/")[0]
-            if above == last:
-                continue
-            last = above
-            while above:
-                if hash(above) in self._links:
-                    raise _Broken(f"the path {name[:200].decode(errors='replace')!r} lies below a link or a submodule")
-                above = above.rpartition(b"/")[0]
+        if problem := below_links(_names(content, self.starts, oid_bytes, packed=packed), self._links):
+            raise _Broken(problem)
+
+
+def below_links(names: Iterable[bytes], links: set[int]) -> str:
+    """Return which name lies below a link or a submodule, or an empty text; `links`: the hashes of their names."""
+    last = b""
+    for name in names:
+        above = name.rpartition(b"/")[0]
+        if above == last:
+            continue
+        last = above
+        while above:
+            if hash(above) in links:
+                return f"the path {name[:200].decode(errors='replace')!r} lies below a link or a submodule"
+            above = above.rpartition(b"/")[0]
+    return ""
 
 
 def entries(content: bytes, oid_bytes: int = SHA1_BYTES) -> Iterator[tuple[bytes, bytes]]:
     """Yield name, and mode, object id and stage, of each entry of an index in which `index_problem` finds no problem.
-    An entry of a shared index that is only changed here has an empty name. Of another file they mean nothing."""
+    An entry of a shared index that is only changed here has an empty name: `split_index.merged` says which. Of another
+    file they mean nothing."""
     at, name, fixed = _HEADER_BYTES, b"", _STAT_BYTES + oid_bytes + 2
     packed = content[7:8] == b"\4"
     for _ in range(int.from_bytes(content[8:12], "big")):
@@ -179,15 +185,29 @@ def entries(content: bytes, oid_bytes: int = SHA1_BYTES) -> Iterator[tuple[bytes
         at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
 
 
-def shared_index(content: bytes, oid_bytes: int) -> str:
-    """Return the name of the file with the rest of an index (extension `link`); empty: all is in this one."""
-    if b"link" not in content:
-        return ""
+def extensions_of(content: bytes, oid_bytes: int) -> dict[bytes, bytes]:
+    """Return the extensions of an index in which `index_problem` finds no problem, by name; of another file, none."""
+    at, fixed = _HEADER_BYTES, _STAT_BYTES + oid_bytes + 2
+    packed = content[7:8] == b"\4"
     try:
-        link = _extensions(content, _Entries(content, oid_bytes).end, oid_bytes).get(b"link", b"")
-    except (_Broken, IndexError):
-        return ""
-    return f"sharedindex.{link[:oid_bytes].hex()}" if link[:oid_bytes].strip(b"\0") else ""
+        for _ in range(int.from_bytes(content[8:12], "big")):
+            flags = at + fixed - 2
+            length = (content[flags] << 8 | content[flags + 1]) & _NAME_MASK
+            start = flags + (4 if content[flags] & (_EXTENDED >> 8) else 2)
+            if packed:
+                at = content.index(b"\0", _varint(content, start)[1]) + 1
+            else:
+                end = content.index(b"\0", start) if length == _NAME_MASK else start + length
+                at += (end - at + 8) & ~7
+        return _extensions(content, at, oid_bytes)
+    except (_Broken, IndexError, ValueError):
+        return {}
+
+
+def is_split(extensions: dict[bytes, bytes], oid_bytes: int) -> bool:
+    """Return whether the rest of an index is in another file: by the extension `link`, and git takes an object id of
+    zeros there for none."""
+    return extensions.get(b"link", b"")[:oid_bytes].strip(b"\0") != b""
 
 
 def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) -> Iterator[bytes]:
@@ -233,12 +253,14 @@ def _extensions(content: bytes, at: int, oid_bytes: int) -> dict[bytes, bytes]:
     return found
 
 
-def _require_known(entries: _Entries, extensions: dict[bytes, bytes]) -> None:
+def _require_known(entries: _Entries, extensions: dict[bytes, bytes], oid_bytes: int) -> None:
     """Rules 3 and 5."""
     for name in extensions:
         if not b"A" <= name[:1] <= b"Z" and name not in _KNOWN:
             raise _Broken(f"it needs the extension {name.decode(errors='replace')!r}, which is not known")
-    if entries.empty and b"link" not in extensions:
+    if len(extensions.get(b"link", bytes(oid_bytes))) < oid_bytes:
+        raise _Broken("its extension link names no shared index")
+    if entries.empty and not is_split(extensions, oid_bytes):
         raise _Broken("an entry has no name")
     if entries.folders and b"sdir" not in extensions:
         raise _Broken("an entry is a folder")

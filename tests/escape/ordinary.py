@@ -122,6 +122,8 @@ WORK = {
     # tools
     "hooks of the project": Work("echo x > x; git add x; git commit -qm x; git checkout -q -b b",
                                  before="mkdir .husky; printf '#!/bin/sh\\necho checked\\n' > .husky/pre-commit; chmod +x .husky/pre-commit; git add .; git commit -qm h; git config core.hooksPath .husky"),
+    "hooks of the project, in a split index": Work("echo more >> README; git add README; git commit -qm x; echo more >> README; git add README",
+                                                   before="mkdir .husky; printf '#!/bin/sh\\ntrue\\n' > .husky/pre-commit; chmod +x .husky/pre-commit; git add .; git commit -qm h; git config core.hooksPath .husky; git config core.splitIndex true; git config splitIndex.maxPercentChange 100; git update-index --split-index"),
     "hooks in .git": Work("echo x > x; git add x; git commit -qm x",
                           before="printf '#!/bin/sh\\ntest -e README\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo 'repos: []' > .pre-commit-config.yaml; git add .; git commit -qm p"),
     "hooks of the person's": Work("echo x > x; git add x; git commit -qm x",
