@@ -29,18 +29,19 @@ def note(inspection: Inspection) -> None:
         inspection.baseline.around[place.git] = known.around(place)
         for worktree in known.worktrees(place):
             if known.has_places(worktree):
-                inspection.baseline.written.setdefault(place.git, []).extend(_noted(known, place, worktree))
+                inspection.baseline.note_written(place.git, _noted(known, place, worktree))
 
 
-def _noted(known: _Known, place: GitPlace, worktree: str) -> list[tuple[bytes, bytes]]:
-    from omac.domain.git.checkout import TooMany, written
+def _noted(known: _Known, place: GitPlace, worktree: str) -> bytes:
+    """The digests of what an index writes, one after the other."""
+    from omac.domain.git.checkout import TooMany, digest_of, written
     from omac.domain.git.split_index import NotWhole
 
     found = written(_parts(place), place.oid_bytes, known.places(worktree, ()))
     try:
-        return list(found)
+        return b"".join(digest_of(name, what) for name, what in found)
     except (TooMany, NotWhole):
-        return []
+        return b""
 
 
 def judge(inspection: Inspection) -> None:
@@ -54,10 +55,10 @@ def judge(inspection: Inspection) -> None:
         if not os.path.lexists(f"{place.git}/{_INDEX}"):
             continue
         inspection.budget.check()
-        if problem := _split_problem(place):
+        if place.git in inspection.changed and (problem := _split_problem(place)):
             _set_aside(inspection, place, problem)
             continue
-        before = set(inspection.baseline.written.get(place.git, ()))
+        before = inspection.baseline.written_before(place.git)
         for worktree in known.worktrees(place):
             if problem := _problem(known, place, worktree, before):
                 _set_aside(inspection, place, problem)
@@ -83,8 +84,8 @@ def _split_problem(place: GitPlace) -> str:
     return split_problem(parts, place.oid_bytes)
 
 
-def _problem(known: _Known, place: GitPlace, worktree: str, before: set[tuple[bytes, bytes]]) -> str:
-    from omac.domain.git.checkout import TooMany, git_folders, written
+def _problem(known: _Known, place: GitPlace, worktree: str, before: frozenset[bytes]) -> str:
+    from omac.domain.git.checkout import TooMany, digest_of, git_folders, written
     from omac.domain.git.split_index import NotWhole
 
     parts = _parts(place)
@@ -94,7 +95,7 @@ def _problem(known: _Known, place: GitPlace, worktree: str, before: set[tuple[by
         places = known.places(worktree, bare)
         new: bytes | None = None
         for name, what in written(parts, place.oid_bytes, places):
-            if (name, what) not in before:
+            if digest_of(name, what) not in before:
                 new = max(new or b"", name)
     except TooMany:
         return "would have git checkout write more where git obeys it than can be looked at"

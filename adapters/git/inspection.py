@@ -80,8 +80,8 @@ class Budget:
 class Baseline:
     """What was there at launch, by path: stamps of what the grammar does not allow or the end need not read again, and
     of files that programs obey; contents of what only the host may change; nodes of repositories; open operations; the
-    commits that worktrees were at; by git folder, the entries of its index that a checkout writes where git obeys them,
-    and the digest of what that depends on.
+    commits that worktrees were at; by git folder, digests of the entries of its index that a checkout writes where git
+    obeys them, one after the other, and the digest of what that depends on.
     """
 
     __slots__ = (
@@ -101,7 +101,7 @@ class Baseline:
         self.astray: set[str] = set()  # git folders whose core.worktree leads past a link: the host has it so
         self.straight: set[str] = set()  # `.git` files that lead to a git folder past no link
         self.fine: set[str] = set()  # files that were judged by what else there is, and may be there
-        self.written: dict[str, list[tuple[bytes, bytes]]] = {}
+        self.written: dict[str, bytes] = {}
         self.around: dict[str, str] = {}
         self.is_whole = True  # whether all was noted
         self._room = NOTED_BYTES_MAX
@@ -139,6 +139,18 @@ class Baseline:
         """Note a file that programs obey, while there is room."""
         if self._has_room(len(path)):
             self.obeyed[path] = stamp
+
+    def note_written(self, git: str, digests: bytes) -> None:
+        """Note what the index of a git folder writes where git obeys it, while there is room."""
+        if digests and self._has_room(len(git) + len(digests)):
+            self.written[git] = self.written.get(git, b"") + digests
+
+    def written_before(self, git: str) -> frozenset[bytes]:
+        """Return the digests of what the index of a git folder wrote at launch."""
+        from omac.domain.git.checkout import DIGEST_BYTES
+
+        kept = self.written.get(git, b"")
+        return frozenset(kept[at : at + DIGEST_BYTES] for at in range(0, len(kept), DIGEST_BYTES))
 
     def _has_room(self, size: int) -> bool:
         self._room -= size + _STAMP_BYTES

@@ -176,7 +176,7 @@ def _baseline_written(baseline: Baseline) -> dict[str, object]:
         "operations": baseline.operations,
         "astray": baseline.astray,
         "straight": baseline.straight,
-        "written": baseline.written,
+        "digests": baseline.written,
         "around": baseline.around,
         "fine": baseline.fine,
     }
@@ -194,7 +194,7 @@ def _baseline_of(written: dict[str, Any]) -> Baseline:
     baseline.operations = written["operations"]
     baseline.astray = written.get("astray", set())
     baseline.straight = written.get("straight", set())
-    baseline.written = written.get("written", {})
+    baseline.written = written.get("digests", {})  # an earlier omac wrote none
     baseline.around = written.get("around", {})
     baseline.fine = written.get("fine", set())
     return baseline

@@ -16,6 +16,7 @@ from omac.domain.git.split_index import all_entries
 FOLDERS_MAX = 1_000
 SEEN_MAX = 1_000_000  # folders of an index, those around them included
 ENTRIES_MAX = 10_000
+DIGEST_BYTES = 24
 _MARKS = {name.encode(): bits for name, bits in MARKS.items()}
 _HEAD = MARKS["HEAD"]
 _LINK = b"\0\0\xa0\0"  # the mode of a symbolic link
@@ -52,6 +53,13 @@ class Places:
         names = (*self.obeyed, *self.above, *self.reached)
         alone = any(name + end in content for name in names for end in (b"\0", b"/\0"))
         return alone or content[7:8] == b"\4" or any(start in content for start in self._starts)
+
+
+def digest_of(name: bytes, what: bytes) -> bytes:
+    """Return what stands for an entry, in DIGEST_BYTES: names may be long."""
+    from hashlib import blake2b
+
+    return blake2b(what + name, digest_size=DIGEST_BYTES).digest()  # the first part has one length for each repository
 
 
 def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set[bytes]:

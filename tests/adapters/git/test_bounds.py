@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.git import look
+from omac.adapters.git import inspection, look
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget
 from omac.adapters.git.quarantine import Quarantine
+from omac.domain.git.checkout import DIGEST_BYTES
 from omac.domain.git.folder import WHOLE, Folder
 
 
@@ -128,3 +129,26 @@ def test_an_admin_folder_has_no_settings_of_that_name(tmp_path: Path) -> None:
     look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
     assert not (project / ".git/worktrees/w/config").exists()
     assert (project / ".git/config").exists()
+
+
+def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At launch they are noted by digests, in the room that there is for all that is noted: the rest counts as new."""
+    project = tmp_path / "project"
+    names = [f"x.git/{'a' * 240}/{'b' * 240}/{number}" for number in range(400)]
+    for number in range(3):
+        git = ["git", "-C", str(project / f"n{number}")]
+        subprocess.run(["git", "init", "-q", str(project / f"n{number}")], check=True)
+        lines = "".join(f"100644 {'1' * 40} 0\t{name}\n" for name in names)
+        subprocess.run([*git, "update-index", "--index-info"], input=lines.encode(), check=True)
+        subprocess.run([*git, "init", "-q", "--bare", "x.git"], check=True)
+    monkeypatch.setattr(inspection, "NOTED_BYTES_MAX", 25_000)
+    baseline = look.note((str(project),), {}, time.time_ns())
+    kept = [path for path, digests in baseline.written.items() if digests]
+    assert 0 < len(kept) < 3
+    assert not baseline.is_whole
+    assert sum(map(len, baseline.written.values())) == len(kept) * 400 * DIGEST_BYTES
+    for number in range(3):
+        index = project / f"n{number}/.git/index"
+        index.write_bytes(index.read_bytes())
+    look.act((str(project),), {}, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    assert [f"{project}/n{n}/.git" for n in range(3) if (project / f"n{n}/.git/index").exists()] == sorted(kept)

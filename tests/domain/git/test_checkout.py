@@ -90,3 +90,10 @@ def test_more_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkout, "SEEN_MAX", 3)
     with pytest.raises(checkout.TooMany):
         git_folders([version_2("a/b/c/d/e")], 20, lambda _: False)
+
+
+def test_what_stands_for_an_entry() -> None:
+    """It is short, however long the name is, and another one for another name, mode, object or stage."""
+    kept = [(b"a" * 4096, b"1"), (b"b", b"1"), (b"b", b"2"), (b"a", b"12"), (b"2a", b"1")]
+    digests = {checkout.digest_of(name, what.ljust(25)) for name, what in kept}
+    assert [len(digest) for digest in digests] == [checkout.DIGEST_BYTES] * len(kept)
