@@ -3,6 +3,9 @@
 Moved there, a program cannot be run by its name, and git takes nothing for a repository: files lose their execute bits,
 a symbolic link becomes a text that says where it led, and in a folder nothing is called `HEAD` or `.git` any more.
 Every move is relative to open folders and follows no link.
+
+On another file system a move is a copy, and then a removal. What is larger than may be copied, or cannot be copied as a
+whole, stays as it is: a git folder of which a part is here and a part there would be lost to its owner.
 """
 
 from __future__ import annotations
@@ -10,6 +13,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+
+from omac.adapters.git.stamp import node_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 FOLDER = "set-aside"  # in the state directory, with one folder for each launch
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,7 +58,7 @@ class Quarantine:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                self._copied_left = _carry(parent, name, target, kept, 0, self._copied_left)
+                self._copied_left = _carry(parent, name, target, kept, self._copied_left)
             else:
                 self._defuse(target, kept)
         else:
@@ -152,32 +161,94 @@ def _set_mode(parent: int, name: str, mode: int) -> None:
         os.close(opened)
 
 
-def _carry(parent: int, name: str, target: int, kept: str, depth: int, left: int) -> int:
-    """Move to another file system, entry by entry, `left` bytes at most; how many are left then. Raises OSError."""
-    seen = os.lstat(name, dir_fd=parent)
-    left -= _ENTRY_BYTES + (seen.st_size if stat.S_ISREG(seen.st_mode) else 0)
-    if left < 0:
-        raise OSError(errno.EFBIG, "it is too large to be moved to another file system", name)
-    if not stat.S_ISDIR(seen.st_mode):
-        if stat.S_ISREG(seen.st_mode):
-            _copy(parent, name, target, kept, seen.st_size)
-        else:
-            _describe(parent, name, seen.st_mode, target, kept)
-        os.unlink(name, dir_fd=parent)
-        return left
-    if depth > _DEPTH_MAX:
-        raise OSError(errno.ELOOP, "a folder is too deep to be moved to another file system", name)
-    os.mkdir(kept, 0o700, dir_fd=target)
-    source, copy = os.open(name, _DIRECTORY, dir_fd=parent), os.open(kept, _DIRECTORY, dir_fd=target)
+def _carry(parent: int, name: str, target: int, kept: str, left: int) -> int:
+    """Move to another file system, `left` bytes at most; how many are left then. Raises OSError: what cannot be copied
+    as a whole is where it was."""
+    _Carried(target, left).measure(parent, name, 0)
+    carried = _Carried(target, left)
     try:
-        for entry in os.listdir(source):
-            theirs = f"was-{entry.lstrip('.')}" if entry in _GITS else entry
-            left = _carry(source, entry, copy, theirs, depth + 1, left)
+        carried.copy(parent, name, target, kept, kept, 0)
+    except OSError:
+        _remove(target, kept, None)
+        raise
+    _remove(parent, name, carried.nodes)
+    return carried.left
+
+
+class _Carried:
+    """What is to be copied into the open folder `target`, in `left` bytes: a file counts once, and is copied once,
+    however many names it has."""
+
+    def __init__(self, target: int, left: int) -> None:
+        self.left = left
+        self.nodes: dict[tuple[int, int], str] = {}  # where in the target the first copy of each is
+        self._target = target
+
+    def measure(self, parent: int, name: str, depth: int) -> None:
+        """Count it. Raises OSError where it is too much."""
+        if not stat.S_ISDIR(self._count(parent, name, "", depth).st_mode):
+            return
+        folder = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            with os.scandir(folder) as scan:
+                for entry in scan:
+                    self.measure(folder, entry.name, depth + 1)
+        finally:
+            os.close(folder)
+
+    def copy(self, parent: int, name: str, folder: int, kept: str, path: str, depth: int) -> None:
+        """Copy it into an open folder, where it is `path` from the target. Raises OSError."""
+        seen = self._count(parent, name, path, depth)
+        first = self.nodes[node_of(seen)]
+        if first != path:
+            os.link(first, kept, src_dir_fd=self._target, dst_dir_fd=folder, follow_symlinks=False)
+        elif stat.S_ISREG(seen.st_mode):
+            _copy(parent, name, folder, kept, seen.st_size)
+        elif not stat.S_ISDIR(seen.st_mode):
+            _describe(parent, name, seen.st_mode, folder, kept)
+        else:
+            os.mkdir(kept, 0o700, dir_fd=folder)
+            source, made = os.open(name, _DIRECTORY, dir_fd=parent), os.open(kept, _DIRECTORY, dir_fd=folder)
+            try:
+                for entry in os.listdir(source):
+                    theirs = f"was-{entry.lstrip('.')}" if entry in _GITS else entry
+                    self.copy(source, entry, made, theirs, f"{path}/{theirs}", depth + 1)
+            finally:
+                os.close(source)
+                os.close(made)
+
+    def _count(self, parent: int, name: str, path: str, depth: int) -> os.stat_result:
+        seen = os.lstat(name, dir_fd=parent)
+        node = node_of(seen)
+        self.left -= _ENTRY_BYTES + (seen.st_size if stat.S_ISREG(seen.st_mode) and node not in self.nodes else 0)
+        self.nodes.setdefault(node, path)
+        if self.left < 0:
+            raise OSError(errno.EFBIG, "it is too large to be moved to another file system", name)
+        if depth > _DEPTH_MAX:
+            raise OSError(errno.ELOOP, "a folder is too deep to be moved to another file system", name)
+        return seen
+
+
+def _remove(parent: int, name: str, nodes: Collection[tuple[int, int]] | None) -> None:
+    """Remove what was copied: all of these nodes; None: everything. Raises OSError where something is left."""
+    from contextlib import suppress
+
+    seen = os.lstat(name, dir_fd=parent)
+    if nodes is not None and node_of(seen) not in nodes:
+        return  # came meanwhile
+    if not stat.S_ISDIR(seen.st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    folder = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        with suppress(PermissionError):
+            os.fchmod(folder, 0o700)
+        for entry in os.listdir(folder):
+            with suppress(OSError):  # then it is not empty
+                _remove(folder, entry, nodes)
     finally:
-        os.close(source)
-        os.close(copy)
+        os.close(folder)
     os.rmdir(name, dir_fd=parent)
-    return left
 
 
 def _copy(parent: int, name: str, target: int, kept: str, size: int) -> None:
