@@ -210,6 +210,8 @@ class GitFolder:
                 return
             if self._was_there(path, entry.stat(follow_symlinks=False)):
                 return
+        if not first and rule.judge == "log" and self._inspection.has_judged(entry, here):
+            return
         content = content_of(folder, entry.name, rule.bytes_max)
         if content == b"" and self._inspection.while_running and path not in self._baseline.contents:
             return  # it was made, and is not written yet
@@ -248,6 +250,8 @@ class GitFolder:
             return
         before = self._baseline.contents.get(path)
         problem = self._problem(rule, content, before or b"") if rule.judge else "is new or changed"
+        if rule.judge == "log" and not problem:
+            self._inspection.note_log(entry)
         if rule.judge == "index":
             self._inspection.changed.add(self._git)
         if problem:

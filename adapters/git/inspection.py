@@ -16,12 +16,14 @@ import os
 import stat
 import time
 
+from omac.adapters.git.stamp import stamp_of
 from omac.domain.digest import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omac.adapters.git.entry import Entry
     from omac.adapters.git.git_place import GitPlace
     from omac.adapters.git.quarantine import Quarantine
     from omac.adapters.git.stamp import Stamp
@@ -219,6 +221,7 @@ class Inspection:
         self.traversed: set[str] = set()  # what git reaches by paths that its files name
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
+        self._logs: set[Stamp] = set()  # that have several names, and may be there
         self._disarmed: set[tuple[int, int]] = set()
 
     @property
@@ -243,6 +246,20 @@ class Inspection:
         self.is_hurried = True
         self.budget.renew(HURRIED_SECONDS_MAX)
         return True
+
+    def note_log(self, entry: Entry) -> None:
+        """Note a log, which may be long, and in which there is no problem."""
+        status = entry.stat(follow_symlinks=False)
+        if status.st_nlink > 1:
+            self._logs.add(stamp_of(status))
+
+    def has_judged(self, entry: Entry, here: str) -> bool:
+        """Return whether a log is one that was judged by another of its names, and may have this one, too."""
+        if not self._logs or stamp_of(entry.stat(follow_symlinks=False)) not in self._logs:
+            return False
+        from omac.domain.git.judges import ref_path
+
+        return not ref_path(here)
 
     def obey(self, project: str, path: str, who: str) -> None:
         """Add a file of a project that `who` obeys, and that is new or changed."""

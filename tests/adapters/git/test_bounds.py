@@ -152,3 +152,23 @@ def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytes
         index.write_bytes(index.read_bytes())
     look.act((str(project),), {}, baseline, Quarantine(str(tmp_path / "state"), "launch"))
     assert [f"{project}/n{n}/.git" for n in range(3) if (project / f"n{n}/.git/index").exists()] == sorted(kept)
+
+
+@pytest.mark.parametrize("is_fine", [True, False])
+def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None:
+    """One that is fine; of another each name is set aside."""
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
+    baseline = look.note((str(project),), folders, time.time_ns())
+    logs = project / ".git/logs/refs/heads"
+    logs.mkdir(parents=True)
+    line = f"{'1' * 40} {'2' * 40} A <a@b> 1700000000 +0000\tx\n"
+    (logs / "a").write_text(line * 5_000 if is_fine else "x\n")
+    for number in range(60):
+        os.link(logs / "a", logs / f"a{number}")
+    os.link(logs / "a", logs / "a..b")
+    look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"), Budget(60, 20_000))
+    assert (project / ".git/HEAD").exists()
+    assert len(list(logs.iterdir())) == (61 if is_fine else 0)
+    assert not (logs / "a..b").exists()
