@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from omac.domain.git.grammar import INDEX_BYTES_MAX
 from omac.domain.git.index import below_links, entries, extensions_of, is_split
 
 _WORD_BYTES, _WORD_BITS = 8, 64
@@ -46,6 +47,8 @@ def split_problem(indexes: Sequence[bytes], oid_bytes: int) -> str:
         problem = below_links((name for name, _what in all_entries(indexes, oid_bytes)), links) if links else ""
         if problem or tree is None:
             return problem
+        if sum(map(len, indexes)) > INDEX_BYTES_MAX:  # all entries are held in memory for that, as those of one file
+            return "names trees of more entries than can be looked at"
         from omac.domain.git.cache_tree import tree_problem
 
         return tree_problem(tree, all_entries(indexes, oid_bytes), oid_bytes)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from omac.domain.git import split_index
 from omac.domain.git.index import index_problem
 from omac.domain.git.split_index import NotWhole, all_entries, shared_index, split_problem
 
@@ -164,3 +165,10 @@ def test_a_shared_index_of_no_name() -> None:
     assert index_problem(index(entry(b"a"), link=OID, tree=tree)) == ""
     assert shared_index(index(entry(b"a"), link=bytes(20)), 20) == ""
     assert index_problem(index(entry(b"a"), link=b"short"))
+
+
+def test_trees_of_more_entries_than_one_file_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [index(link=OID, tree=b"\0-1 0\n"), BASE]
+    assert split_problem(parts, 20) == ""
+    monkeypatch.setattr(split_index, "INDEX_BYTES_MAX", sum(map(len, parts)) - 1)
+    assert "than can be looked at" in split_problem(parts, 20)
