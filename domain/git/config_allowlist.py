@@ -15,6 +15,10 @@ from collections.abc import Callable
 from omac.domain.git.config import parse
 from omac.domain.git.refspecs import may_fetch, may_push
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
 Allowed = Callable[[str], bool]
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
 
@@ -126,6 +130,8 @@ _SECTIONS = {
     section: frozenset(names.split())
     for section, _, names in (line.partition(": ") for line in _NAMES.replace("\n  ", " ").strip().splitlines())
 }
+_PLACES = ("remote.*.pushurl", "remote.*.url", "submodule.*.url")
+_NAMES_A_REMOTE = ("branch.*.pushremote", "branch.*.remote", "checkout.defaultremote", "remote.pushdefault")
 _COLOR = r"color\.(?:[a-z]+\.)?[a-z]+"
 # By whole key, for settings of which only some values are allowed.
 _VALUES: dict[str, Allowed] = {
@@ -185,10 +191,29 @@ def allowed(key: str, value: str) -> bool:
     return name in _SECTIONS.get(section, ())
 
 
+def leads_out(key: str, value: str, is_ours: Callable[[str], bool]) -> bool:
+    """Return whether a remote or a submodule leads to a place on this machine that is not ours: the host's next fetch
+    would copy what is there into the project, where the next program reads it."""
+    return general_key(key) in _PLACES and is_local(value) and not is_ours(value)
+
+
 def is_local(url: str) -> bool:
     """Return whether git takes a remote's place for one on this machine (git-clone(1), "Git URLs")."""
     head = url.partition("/")[0]
     return url.startswith("file:") or ":" not in head
+
+
+def remotes_of(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return the remotes that lead anywhere. The name of another one is a place to git: a path below the worktree."""
+    return frozenset(key[len("remote.") : -len(".url")] for key, _ in pairs if general_key(key) == "remote.*.url")
+
+
+def lacks_remote(key: str, value: str, remotes: Collection[str]) -> bool:
+    """Return whether a setting is of a remote that is not one of `remotes`, or names one."""
+    general = general_key(key)
+    if general.startswith("remote.*."):
+        return key[len("remote.") : key.rindex(".")] not in remotes
+    return general in _NAMES_A_REMOTE and value != "." and value not in remotes
 
 
 def general_key(key: str) -> str:
