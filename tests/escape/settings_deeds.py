@@ -63,12 +63,27 @@ HIDING = {
         commands=("log",), wrong="! git status --short | grep -q env",
     ),
 }  # fmt: skip
+STOPPING = {
+    f"{key} {value}": Deed(f"git config {key} '{value}'", commands=("log",), wrong=f"! git {command}")
+    for key, value, command in (
+        ("core.filemode", "maybe", "status"),
+        ("core.compression", "99", "status"),
+        ("core.commentChar", "", "status"),
+        ("user.useConfigOnly", "x", "commit --allow-empty -m x"),
+        ("color.status.added", "nocolour", "status"),
+        ("branch.sort", "banana", "branch"),
+        ("core.abbrev", "2", "status"),
+        ("diff.algorithm", "banana", "diff"),
+        ("push.default", "banana", "push --dry-run . main"),
+    )
+}
 SETTINGS_DEEDS = {
     f"settings that {what}: {name}": deed
     for what, deeds in {
         "are expanded": EXPANDED,
         "hide": HIDING,
         "lead": LEADING,
+        "stop git": STOPPING,
     }.items()
     for name, deed in deeds.items()
 }
