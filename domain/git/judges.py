@@ -14,6 +14,10 @@ from omac.domain.git.grammar import Place
 from omac.domain.git.index import index_problem
 
 _ELSEWHERE = "core.worktree, to a folder that is not the repository's own"
+_REPOSITORIES = (
+    ("/.git/HEAD",),
+    ("/HEAD", "/objects", "/refs"),
+)  # what one has; a later launch finds it pinned in its place
 _PLACES_MAX = 100  # that are looked up
 _PARTIAL = ", without which this clone lacks objects (git fetch --refetch brings them)"
 Judge = Callable[[bytes, bytes, Place], str]
@@ -67,7 +71,8 @@ def _is_of_the_project(url: str, place: Place) -> bool:
         return False
     if not place.holds(f"{path}/.."):  # a project as a whole, whose git folder no sandbox can take away
         return place.reaches(f"{path}/.git", beside="")
-    return all(place.holds(f"{path}{suffix}") for suffix in ("/.git", ".git", ".git/.git"))
+    is_one = any(all(place.reaches(f"{path}{name}", beside="") for name in names) for names in _REPOSITORIES)
+    return is_one and all(place.holds(f"{path}{suffix}") for suffix in ("/.git", ".git", ".git/.git"))
 
 
 def _may_stay(worktree: str, before: bytes, place: Place) -> bool:

@@ -94,6 +94,9 @@ def test_tables_of_refs_lie_in_their_folder(content: bytes) -> None:
     assert (JUDGES["tables"](content, b"", Nowhere()) == "") == TABLES[content]
 
 
+_BARE = ("/p/bare.git/HEAD", "/p/bare.git/objects", "/p/bare.git/refs", "/p/link", "/p/link/.git/HEAD")
+
+
 class InProject(Nowhere):
     """A git folder in the project /p, in which /p/.git, /p/x and /p/bare.git are no links, and /p/link.git is one."""
 
@@ -103,7 +106,7 @@ class InProject(Nowhere):
 
     def reaches(self, path: str, *, beside: str) -> bool:
         assert beside == ""
-        return path in ("/p", "/p/.git", "/p/x", "/p/bare.git", "/p/link")
+        return path in ("/p", "/p/.git", "/p/x", "/p/x/.git/HEAD", "/p/bare.git", "/p/empty", *_BARE)
 
 
 def mended(settings: str, before: str = "", place: Place | None = None) -> str:
@@ -139,7 +142,17 @@ def test_a_remote_leads_to_a_repository_of_the_project_or_far_away(url: str) -> 
 
 @pytest.mark.parametrize(
     "url",
-    ["/home/me/private", "../private", "private", "file:///home/me/private", "file:///p/%78", "/p/y", "/p/link", "/"],
+    [
+        "/home/me/private",
+        "../private",
+        "private",
+        "file:///home/me/private",
+        "file:///p/%78",
+        "/p/y",
+        "/p/link",
+        "/p/empty",
+        "/",
+    ],
 )
 def test_it_leads_nowhere_else_on_this_machine(url: str) -> None:
     """Nor does what is left name a remote without a place, which git takes for a path; what was there stays."""
