@@ -1,8 +1,9 @@
 """Settings of a repository that name no program and no place: what anybody may set without having the host's git run
 something, or read, write or connect elsewhere (git-config(1)).
 
-Nor may one hold a text that git expands and then parses: `rebase.instructionFormat`, and `pretty.NAME` that it may
-name, write lines of commands. And none may hide files: `status.showUntrackedFiles`.
+A value is of the type that git wants: another one stops its commands. None is a text that git expands and then parses:
+`rebase.instructionFormat`, and `pretty.NAME` that it may name, write lines of commands. And none may hide files:
+`status.showUntrackedFiles`.
 
 A setting that is not in the table is not allowed. `core.worktree` is not either: where it leads is for the caller.
 """
@@ -13,30 +14,16 @@ import re
 from collections.abc import Callable
 
 from omac.domain.git.config import parse
+from omac.domain.git.config_values import TYPES, between, is_color, matching, one_of
 from omac.domain.git.refspecs import may_fetch, may_push
 
-Allowed = Callable[[str], bool]
-_BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
 
-
-def _boolean(value: str) -> bool:
-    return value.lower() in _BOOLEANS
-
-
-def _one_of(*values: str) -> Allowed:
-    return lambda value: value in values
-
-
-def _matching(pattern: str) -> Allowed:
-    return lambda value: re.fullmatch(pattern, value) is not None
-
-
-_url = _matching(  # "NAME::...", and "NAME://..." of a scheme that is not git's own, has git run git-remote-NAME
+_url = matching(  # "NAME::...", and "NAME://..." of a scheme that is not git's own, has git run git-remote-NAME
     r"(?!.*::)(?!-)(?:(?:https?|ftps?|ssh|git|git\+ssh|ssh\+git|file)://|(?![A-Za-z0-9][A-Za-z0-9+.-]*://))[^\x00-\x1f]*"
 )
-_word = _matching(r"[A-Za-z0-9][A-Za-z0-9._/+-]*|\.")
-_remote = _matching(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.")  # the name of a remote: git takes anything else for a URL
-_branch = _matching(r"refs/heads/[^\s:]+")
 _ALIAS_COMMANDS = (
     "add|blame|branch|checkout|cherry-pick|commit|describe|diff|log|merge|reflog|reset|restore|rev-parse|shortlog|show"
     "|stash|status|switch|tag|worktree"
@@ -47,115 +34,124 @@ _ALIAS_OPTIONS = (
     r"|no-merges|oneline|patch|pretty=[^-\s][^\s]*|format=[^\s]+|reverse|short|show-current|staged|stat|tags|topo-order"
     r"|word-diff)"
 )
-_alias = _matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
+_alias = matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
 
-_date = _matching(  # no %n: a line of its own, where git writes the date into a list of commands
-    r"(?:auto:)?(?:default|human|iso(?:8601)?(?:-strict)?|local|normal|raw|relative|rfc(?:2822)?|short|unix)(?:-local)?"
-    r"|format(?:-local)?:(?:[ A-Za-z0-9,./:_+-]|%[aAbBcdDeFHIjmMpSTuUyYzZ])+"
-)
-# By section; "*." before a name is any subsection. These take any value.
+# By section; "*." before a name is any subsection. A name alone is a boolean; after "=" stand what values it may have:
+# as they are, or, in capitals, by their type (config_values.py).
 _NAMES = """
 add: ignoreerrors
 am: keepcr threeway
-apply: ignorewhitespace whitespace
-author: email name
-blame: blankboundary coloring ignorerevsfile markignoredlines markunblamablelines showemail showroot
-branch: autosetupmerge autosetuprebase sort *.description *.gh-merge-base *.vscode-merge-base
-checkout: defaultremote guess thresholdforparallelism workers
-column: branch clean status tag ui
-commit: cleanup gpgsign status verbose
-committer: email name
-core: abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression createobject
-  deltabasecachelimit eol filemode fscache hidedotfiles ignorecase logallrefupdates longpaths loosecompression
-  maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex
-  quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone splitindex
-  symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace
-diff: algorithm autorefreshindex colormoved colormovedws context dirstat ignoresubmodules indentheuristic
-  interhunkcontext mnemonicprefix noprefix relative renamelimit renames statgraphwidth submodule
-  suppressblankempty wserrorhighlight
+apply: ignorewhitespace=no|none|never|false|change whitespace=nowarn|warn|fix|strip|error|error-all
+author: email=NAME name=NAME
+blame: blankboundary coloring=repeatedLines|highlightRecent|none date=DATE ignorerevsfile=FILE markignoredlines
+  markunblamablelines showemail showroot
+branch: autosetupmerge=BOOLEAN|always|inherit|simple autosetuprebase=never|local|remote|always sort=SORT
+  *.description=TEXT *.gh-merge-base=WORD *.merge=BRANCH *.pushremote=REMOTE
+  *.rebase=true|false|merges|interactive *.remote=REMOTE *.vscode-merge-base=WORD
+checkout: defaultremote=REMOTE guess thresholdforparallelism=COUNT workers=THREADS
+column: branch=COLUMNS clean=COLUMNS status=COLUMNS tag=COLUMNS ui=COLUMNS
+commit: cleanup=strip|whitespace|verbatim|scissors|default gpgsign status verbose=BOOLEAN|COUNT
+committer: email=NAME name=NAME
+core: abbrev=auto|no|off|false|ABBREV autocrlf=BOOLEAN|input bare bigfilethreshold=BIG checkstat=default|minimal
+  commentchar=COMMENT commitgraph compression=LEVEL createobject=rename|link deltabasecachelimit=SIZE
+  eol=lf|crlf|native filemode fscache fsmonitor=OFF hidedotfiles=BOOLEAN|dotGitOnly ignorecase
+  logallrefupdates=BOOLEAN|always longpaths loosecompression=LEVEL maxtreedepth=DEPTH multipackindex notesref=NOTES
+  packedgitlimit=SIZE packedgitwindowsize=SIZE precomposeunicode preloadindex protecthfs=ON protectntfs=ON quotepath
+  repositoryformatversion=0|1 safecrlf=BOOLEAN|warn sharedrepository=SHARED sparsecheckout sparsecheckoutcone
+  splitindex symlinks trustctime untrackedcache=BOOLEAN|keep usereplacerefs warnambiguousrefs whitespace=WHITESPACE
+diff: algorithm=default|myers|minimal|patience|histogram autorefreshindex
+  colormoved=BOOLEAN|default|plain|blocks|zebra|dimmed-zebra|dimmed_zebra colormovedws=MOVED context=CONTEXT
+  dirstat=DIRSTAT ignoresubmodules=all|dirty|untracked|none indentheuristic interhunkcontext=CONTEXT mnemonicprefix
+  noprefix relative renamelimit=COUNT renames=BOOLEAN|copies|copy statgraphwidth=COUNT submodule=short|log|diff
+  suppressblankempty wserrorhighlight=WS_ERRORS
 difftool: prompt trustexitcode
-extensions: compatobjectformat noop objectformat preciousobjects relativeworktrees worktreeconfig
+extensions: compatobjectformat=sha1|sha256 noop objectformat=sha1|sha256 preciousobjects refstorage=files|reftable
+  relativeworktrees worktreeconfig
 feature: experimental manyfiles
-fetch: fsckobjects negotiationalgorithm output parallel prune prunetags recursesubmodules showforcedupdates
-  unpacklimit writecommitgraph
-gc: auto autodetach autopacklimit bigpackthreshold cruftpacks logexpiry packrefs pruneexpire reflogexpire
-  reflogexpireunreachable rerereresolved rerereunresolved worktreepruneexpire writecommitgraph
-grep: column extendedregexp fullname linenumber patterntype threads
-gui: geometry wmstate
-index: recordendofindexentries recordoffsettable skiphash sparse threads version
-init: defaultbranch defaultobjectformat defaultrefformat
+fetch: fsckobjects negotiationalgorithm=consecutive|default|noop|skipping output=full|compact parallel=THREADS prune
+  prunetags recursesubmodules=BOOLEAN|on-demand showforcedupdates unpacklimit=COUNT writecommitgraph
+filter: lfs.required
+format: pretty=oneline|short|medium|full|fuller|reference
+gc: auto=COUNT autodetach autopacklimit=COUNT bigpackthreshold=LIMIT cruftpacks logexpiry=EXPIRY
+  packrefs=BOOLEAN|notbare pruneexpire=EXPIRY reflogexpire=EXPIRY reflogexpireunreachable=EXPIRY
+  rerereresolved=COUNT|EXPIRY rerereunresolved=COUNT|EXPIRY worktreepruneexpire=EXPIRY writecommitgraph
+grep: column extendedregexp fullname linenumber patterntype=default|basic|extended|fixed|perl threads=THREADS
+gui: geometry=GEOMETRY wmstate=normal|zoomed
+http: getanyfile receivepack uploadpack
+index: recordendofindexentries recordoffsettable skiphash sparse threads=BOOLEAN|THREADS version=2|3|4
+init: defaultbranch=WORD defaultobjectformat=sha1|sha256 defaultrefformat=files|reftable
 interactive: singlekey
-lfs: *.access *.locksverify allowincompletepush concurrenttransfers locksverify repositoryformatversion
-log: abbrevcommit decorate diffmerges excludedecoration follow graphcolors initialdecorationset showroot
-maintenance: *.enabled *.schedule auto autodetach strategy
-merge: autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff log renamelimit renames
-  renormalize stat suppressdest verbosity verifysignatures
+lfs: *.access=none|basic|private|negotiate *.locksverify allowincompletepush concurrenttransfers=THREADS locksverify
+  repositoryformatversion=COUNT
+log: abbrevcommit date=DATE decorate=BOOLEAN|short|full|auto
+  diffmerges=off|none|on|m|first-parent|1|separate|combined|c|dense-combined|cc|remerge|r excludedecoration=GLOB
+  follow graphcolors=GLOB initialdecorationset=all showroot
+maintenance: *.enabled *.schedule=hourly|daily|weekly|none auto autodetach strategy=none|incremental|gc|geometric
+merge: autostash branchdesc conflictstyle=merge|diff3|zdiff3 defaulttoupstream directoryrenames=BOOLEAN|conflict
+  ff=BOOLEAN|only log=BOOLEAN|COUNT renamelimit=COUNT renames=BOOLEAN|copies|copy renormalize stat
+  suppressdest=GLOB tool=meld|vimdiff|nvimdiff|vscode|kdiff3|opendiff|p4merge verbosity=COUNT verifysignatures
 mergetool: hideresolved keepbackup keeptemporaries prompt writetotemp
-notes: displayref mergestrategy rewriteref rewritemode
-pack: allowpackreuse compression deltacachelimit deltacachesize depth indexversion packsizelimit threads
-  usebitmaps usepathwalk usesparse window windowmemory writebitmaphashcache writebitmaplookuptable
-  writereverseindex
-protocol: version
-pull: ff rebase
-push: autosetupremote default followtags gpgsign negotiate recursesubmodules useforceifincludes
-rebase: abbreviatecommands autosquash autostash forkpoint maxlabellength missingcommitscheck
-  rebasemerges reschedulefailedexec stat updaterefs
-receive: advertiseatomic advertisepushoptions autogc certnonceslop denycurrentbranch denydeletecurrent
-  denydeletes denynonfastforwards fsckobjects keepalive maxinputsize shallowupdate unpacklimit
+notes: displayref=NOTES_OF mergestrategy=manual|ours|theirs|union|cat_sort_uniq rewriteref=NOTES_OF
+  rewritemode=overwrite|concatenate|cat_sort_uniq|ignore
+pack: allowpackreuse=BOOLEAN|single|multi compression=LEVEL deltacachelimit=COUNT deltacachesize=COUNT depth=WINDOW
+  indexversion=1|2 packsizelimit=LIMIT threads=THREADS usebitmaps usepathwalk usesparse window=WINDOW
+  windowmemory=LIMIT writebitmaphashcache writebitmaplookuptable writereverseindex
+protocol: version=0|1|2
+pull: ff=BOOLEAN|only rebase=BOOLEAN|merges|m|interactive|i
+push: autosetupremote default=nothing|current|upstream|tracking|simple|matching followtags gpgsign=BOOLEAN|if-asked
+  negotiate recursesubmodules=check|on-demand|only|no useforceifincludes
+rebase: abbreviatecommands autosquash autostash forkpoint maxlabellength=COUNT missingcommitscheck=warn|error|ignore
+  rebasemerges=BOOLEAN|rebase-cousins|no-rebase-cousins reschedulefailedexec stat updaterefs
+receive: advertiseatomic advertisepushoptions autogc certnonceslop=COUNT
+  denycurrentbranch=BOOLEAN|refuse|ignore|warn|updateInstead denydeletecurrent=BOOLEAN|refuse|ignore|warn
+  denydeletes denynonfastforwards fsckobjects keepalive=COUNT maxinputsize=LIMIT shallowupdate unpacklimit=COUNT
   updateserverinfo
-remote: *.followremotehead *.gh-resolved *.prune *.prunetags *.skipdefaultupdate
-  *.skipfetchall *.tagopt pushdefault
+remote: *.followremotehead=create|always|never|warn *.gh-resolved=WORD *.prune *.prunetags *.push=PUSHED
+  *.pushurl=URL *.skipdefaultupdate *.skipfetchall *.tagopt=--tags|--no-tags *.url=URL pushdefault=REMOTE
 rerere: autoupdate enabled
 reset: quiet
 sparse: expectfilesoutsideofpatterns
 stash: showincludeuntracked showpatch showstat
-status: aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash
-  submodulesummary
-submodule: *.active *.branch *.fetchrecursesubmodules *.ignore *.shallow active alternateerrorstrategy
-  fetchjobs propagatebranches recurse
+status: aheadbehind branch displaycommentprefix relativepaths renamelimit=COUNT renames=BOOLEAN|copies|copy short
+  showstash submodulesummary=BOOLEAN|COUNT
+submodule: *.active *.branch=WORD *.fetchrecursesubmodules=BOOLEAN|on-demand *.ignore=all|dirty|untracked|none
+  *.shallow *.update=checkout|rebase|merge|none *.url=URL active=WORKTREE_PATHS
+  alternateerrorstrategy=die|info|ignore fetchjobs=THREADS propagatebranches recurse
 switch: guess
-tag: gpgsign sort
-transfer: advertisesid fsckobjects hiderefs unpacklimit
-uploadpack: allowanysha1inwant allowfilter allowreachablesha1inwant allowrefinwant allowtipsha1inwant hiderefs
-  keepalive
-user: email name useconfigonly
-versionsort: suffix
+tag: gpgsign sort=SORT
+transfer: advertisesid fsckobjects hiderefs=HIDDEN unpacklimit=COUNT
+uploadpack: allowanysha1inwant allowfilter allowreachablesha1inwant allowrefinwant allowtipsha1inwant
+  hiderefs=HIDDEN keepalive=COUNT
+user: email=NAME name=NAME useconfigonly
+versionsort: suffix=GLOB
 worktree: guessremote userelativepaths
 """
-_SECTIONS = {
-    section: frozenset(names.split())
+_TYPES = TYPES | {
+    "ABBREV": between(4, 64),
+    "COMMENT": one_of(*"#;@!$%^&|:", "auto"),  # of a letter, commands of a rebase would be comments
+    "DEPTH": between(1024, 4096),
+    "GEOMETRY": matching(r"[0-9x+ -]*"),
+    "OFF": one_of("false", "no", "off", "0", ""),  # else git starts a process that stays
+    "ON": one_of("true", "1"),
+    "PUSHED": may_push,
+    "REMOTE": matching(r"[A-Za-z0-9][A-Za-z0-9._-]*|\."),  # the name of one: git takes anything else for a URL
+    "SHARED": one_of("false", "umask", "0", "true", "group", "1", "0640", "0660"),  # not everybody
+    "URL": _url,
+}
+# By section and name: what each value may be.
+_BY_TYPE = {
+    f"{section}.{name}": (kinds or "BOOLEAN").split("|")
     for section, _, names in (line.partition(": ") for line in _NAMES.replace("\n  ", " ").strip().splitlines())
+    for name, _, kinds in (word.partition("=") for word in names.split())
 }
-_COLOR = r"color\.(?:[a-z]+\.)?[a-z]+"
-# By whole key, for settings of which only some values are allowed.
-_VALUES: dict[str, Allowed] = {
-    "blame.date": _date,
-    "branch.*.merge": _branch,
-    "branch.*.pushremote": _remote,
-    "branch.*.rebase": _one_of("true", "false", "merges", "interactive"),
-    "branch.*.remote": _remote,
-    "core.commentchar": _one_of(*"#;@!$%^&|:", "auto"),  # of a letter, commands of a rebase would be comments
-    "core.fsmonitor": _one_of("false", "no", "off", "0", ""),  # else git starts a process that stays
-    "core.protecthfs": _one_of("true", "1"),
-    "core.protectntfs": _one_of("true", "1"),
-    "core.sharedrepository": _one_of("false", "umask", "0", "true", "group", "1", "0640", "0660"),  # not everybody
-    "extensions.refstorage": _one_of("files", "reftable"),
-    "filter.lfs.clean": _one_of("git-lfs clean -- %f"),
-    "filter.lfs.process": _one_of("git-lfs filter-process"),
-    "filter.lfs.required": _boolean,
-    "filter.lfs.smudge": _one_of("git-lfs smudge -- %f"),
-    "format.pretty": _one_of("oneline", "short", "medium", "full", "fuller", "reference"),
-    "http.getanyfile": _boolean,
-    "http.receivepack": _boolean,
-    "http.uploadpack": _boolean,
-    "log.date": _date,
-    "merge.tool": _one_of("meld", "vimdiff", "nvimdiff", "vscode", "kdiff3", "opendiff", "p4merge"),
-    "remote.*.push": may_push,
-    "remote.*.pushurl": _url,
-    "remote.*.url": _url,
-    "submodule.*.update": _one_of("checkout", "rebase", "merge", "none"),
-    "submodule.*.url": _url,
+# By whole key, for settings that are allowed of one subsection alone.
+_OF_ONE = {
+    "filter.lfs.clean": "git-lfs clean -- %f",
+    "filter.lfs.process": "git-lfs filter-process",
+    "filter.lfs.smudge": "git-lfs smudge -- %f",
 }
+_PLACES = ("remote.*.pushurl", "remote.*.url", "submodule.*.url")
+_NAMES_A_REMOTE = ("branch.*.pushremote", "branch.*.remote", "checkout.defaultremote", "remote.pushdefault")
 
 
 def worktree_of(content: bytes) -> str:
@@ -169,26 +165,47 @@ def worktree_of(content: bytes) -> str:
 
 def allowed(key: str, value: str) -> bool:
     """Return whether a setting names no program and no place; `key` as `config.parse` gives it."""
+    if key in _OF_ONE:
+        return value == _OF_ONE[key]
     general = general_key(key)
-    judge = _VALUES.get(key) or _VALUES.get(general)
-    if judge is not None:
-        return judge(value)
     if general == "remote.*.fetch":
         return may_fetch(key[len("remote.") : -len(".fetch")], value)
-    section, _, name = general.partition(".")
+    section = general.partition(".")[0]
     if section == "alias":
         return _alias(value)
-    if re.fullmatch(_COLOR, key):
-        return True
-    if section == "receive" and name.startswith("*.") and key.startswith("receive.fsck."):
-        return True
-    return name in _SECTIONS.get(section, ())
+    if re.fullmatch(r"color\.[a-z]+", key):
+        return value in ("always", "auto", "never") or TYPES["BOOLEAN"](value)
+    if re.fullmatch(r"color\.[a-z]+\.[a-z]+", key) and key != "color.blame.highlightrecent":  # that is a list
+        return is_color(value)
+    if re.fullmatch(r"receive\.fsck\.(?!skiplist)[a-z0-9]+", key):
+        return value in ("error", "warn", "ignore")
+    kinds = _BY_TYPE.get(key) or _BY_TYPE.get(general) or []
+    return any(_TYPES[kind](value) if kind in _TYPES else value == kind for kind in kinds)
+
+
+def leads_out(key: str, value: str, is_ours: Callable[[str], bool]) -> bool:
+    """Return whether a remote or a submodule leads to a place on this machine that is not ours: the host's next fetch
+    would copy what is there into the project, where the next program reads it."""
+    return general_key(key) in _PLACES and is_local(value) and not is_ours(value)
 
 
 def is_local(url: str) -> bool:
     """Return whether git takes a remote's place for one on this machine (git-clone(1), "Git URLs")."""
     head = url.partition("/")[0]
     return url.startswith("file:") or ":" not in head
+
+
+def remotes_of(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return the remotes that lead anywhere. The name of another one is a place to git: a path below the worktree."""
+    return frozenset(key[len("remote.") : -len(".url")] for key, _ in pairs if general_key(key) == "remote.*.url")
+
+
+def lacks_remote(key: str, value: str, remotes: Collection[str]) -> bool:
+    """Return whether a setting is of a remote that is not one of `remotes`, or names one."""
+    general = general_key(key)
+    if general.startswith("remote.*."):
+        return key[len("remote.") : key.rindex(".")] not in remotes
+    return general in _NAMES_A_REMOTE and value != "." and value not in remotes
 
 
 def general_key(key: str) -> str:

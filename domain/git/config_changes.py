@@ -4,18 +4,19 @@ Rules
 
 1. Only settings of the allowlist (config_allowlist.py): they name no program and no place.
 2. A branch's settings count where the branch is new, or checked out in the worktree; of the latter, `remote` names a
-   remote that the host has. A branch that is gone loses its settings.
+   remote that the host has, of the former also one that comes home with its URL: git takes another name for a path. A
+   branch that is gone loses its settings.
 3. What makes the repository one, its format, stays as it is: without it git would not read the rest.
 4. Where a remote or a submodule of the host's leads, and what is fetched and pushed there, stays as it is. A new one
-   may be added; on this machine it leads where one of the host's does: `git fetch --all` would copy what is there
-   into the project.
+   may be added, with a URL; on this machine it leads where one of the host's does: `git fetch --all` would copy what is
+   there into the project.
 5. Everything else stays as it is on the host, and is reported.
 """
 
 from __future__ import annotations
 
 from omac.domain.git.config import parse
-from omac.domain.git.config_allowlist import allowed, is_local
+from omac.domain.git.config_allowlist import allowed, lacks_remote, leads_out, remotes_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,18 +58,16 @@ class Changes:
 def changes(before: bytes, after: bytes, branches: Branches) -> Changes:
     """Return what was changed between two configurations. Raises ValueError for one that git could not read."""
     old, new = _values(before), _values(after)
-    remotes = {key[7:-4] for key in old if key.startswith("remote.") and key.endswith(".url")}
-    places = {place for name in remotes for place in old[f"remote.{name}.url"]}
-    found = Changes()
+    remotes = remotes_of((key, "") for key in old)
+    places = {value for key, values in old.items() if key.endswith(".url") for value in values}
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    for number, key in enumerate(changed):
-        values, then = new.get(key, []), old.get(key, [])
-        leads = (
-            key.startswith("remote.")
-            and key.endswith("url")
-            and any(is_local(value) and value not in places for value in values)
-        )
-        if number < CHANGES_MAX and not leads and _comes_home(key, values, then, remotes, branches):
+    counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), places)]
+    home = {key for key in counted if _comes_home(key, new.get(key, []), old.get(key, []), remotes, branches)}
+    all_remotes = remotes | remotes_of((key, "") for key in home if key in new)
+    found = Changes()
+    for key in changed:
+        values = new.get(key, [])
+        if key in home and not any(lacks_remote(key, value, all_remotes) for value in values):
             found.wanted.append((key, values))
         else:
             found.refused.append((key, STAYS if values else REMOVED))
@@ -84,7 +83,11 @@ def _values(content: bytes) -> dict[str, list[str]]:
     return found
 
 
-def _comes_home(key: str, values: list[str], then: list[str], remotes: set[str], branches: Branches) -> bool:
+def _lead_out(key: str, values: list[str], places: set[str]) -> bool:
+    return any(leads_out(key, value, places.__contains__) for value in values)
+
+
+def _comes_home(key: str, values: list[str], then: list[str], remotes: frozenset[str], branches: Branches) -> bool:
     section, _, rest = key.partition(".")
     sub, _, name = rest.rpartition(".")
     if key.startswith(_FORMAT) and not (key == _MAY_BE_TURNED_ON and values == ["true"]):

@@ -6,7 +6,7 @@ it, or an empty text. A mender takes the same and returns the content that may s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from omac.domain.git import config_allowlist, multi_pack_index, operations, refs, refspecs
 from omac.domain.git.config import parse, render
@@ -14,6 +14,11 @@ from omac.domain.git.grammar import Place
 from omac.domain.git.index import index_problem
 
 _ELSEWHERE = "core.worktree, to a folder that is not the repository's own"
+_REPOSITORIES = (
+    ("/.git/HEAD",),
+    ("/HEAD", "/objects", "/refs"),
+)  # what one has; a later launch finds it pinned in its place
+_PLACES_MAX = 100  # that are looked up
 _PARTIAL = ", without which this clone lacks objects (git fetch --refetch brings them)"
 Judge = Callable[[bytes, bytes, Place], str]
 Mend = Callable[[bytes, bytes, Place], bytes]
@@ -35,14 +40,39 @@ def config(content: bytes, before: bytes, place: Place) -> str:
 def _judged(content: bytes, before: bytes, place: Place) -> list[tuple[str, str, bool]]:
     """Each setting of a configuration, and whether it may stay. Raises ValueError for one that git could not read."""
     pairs = parse(content.decode(errors="surrogateescape"))
-    may_stay = {*parse(before.decode(errors="surrogateescape")), *refspecs.of_mirrors(pairs)}
-    return [(key, value, _is_fine(key, value, may_stay, before, place)) for key, value in pairs]
+    had = set(parse(before.decode(errors="surrogateescape")))
+    mirrors = refspecs.of_mirrors(pairs)
+    ours = _of_the_project(pairs, place)
+
+    def is_fine(key: str, value: str) -> bool:
+        if key == "core.worktree":
+            return _may_stay(value, before, place)
+        new = (key, value) in mirrors or config_allowlist.allowed(key, value)
+        return (key, value) in had or (new and not config_allowlist.leads_out(key, value, ours.__contains__))
+
+    remotes = config_allowlist.remotes_of(pair for pair in pairs if is_fine(*pair))
+    return [(key, value, is_fine(key, value) and not _lacks_remote(key, value, had, remotes)) for key, value in pairs]
 
 
-def _is_fine(key: str, value: str, may_stay: set[tuple[str, str]], before: bytes, place: Place) -> bool:
-    if key == "core.worktree":
-        return _may_stay(value, before, place)
-    return (key, value) in may_stay or config_allowlist.allowed(key, value)
+def _lacks_remote(key: str, value: str, had: set[tuple[str, str]], remotes: Collection[str]) -> bool:
+    return (key, value) not in had and config_allowlist.lacks_remote(key, value, remotes)
+
+
+def _of_the_project(pairs: list[tuple[str, str]], place: Place) -> frozenset[str]:
+    """The places of remotes and submodules that are repositories of the project, among the first `_PLACES_MAX`."""
+    places = dict.fromkeys(value for key, value in pairs if config_allowlist.leads_out(key, value, lambda _: False))
+    return frozenset(url for url in list(places)[:_PLACES_MAX] if _is_of_the_project(url, place))
+
+
+def _is_of_the_project(url: str, place: Place) -> bool:
+    """Whether git takes an absolute path for a repository of the project, past no link, whatever suffix it tries."""
+    path = url.removeprefix("file://").removesuffix("/.").rstrip("/")
+    if not path.startswith("/") or (path != url and "%" in path) or not place.reaches(path, beside=""):
+        return False
+    if not place.holds(f"{path}/.."):  # a project as a whole, whose git folder no sandbox can take away
+        return place.reaches(f"{path}/.git", beside="")
+    is_one = any(all(place.reaches(f"{path}{name}", beside="") for name in names) for names in _REPOSITORIES)
+    return is_one and all(place.holds(f"{path}{suffix}") for suffix in ("/.git", ".git", ".git/.git"))
 
 
 def _may_stay(worktree: str, before: bytes, place: Place) -> bool:

@@ -4,8 +4,6 @@ that remote's own name says, and a push writes branches and tags.
 
 from __future__ import annotations
 
-import re
-
 from omac.domain.git.refs import is_ref_name
 
 _EVERYTHING = "+refs/*:refs/*"
@@ -36,12 +34,12 @@ def may_push(value: str) -> bool:
 
 
 def of_mirrors(pairs: list[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Return the settings by which a bare repository is a mirror, as `git clone --mirror` makes it: there is no
-    worktree in which the refs would be obeyed."""
+    """Return the settings that make a bare repository a mirror of its remotes, as `git clone --mirror` does: there is
+    no worktree in which the refs would be obeyed."""
     settings = dict(pairs)
     if settings.get("core.bare") != "true" or "core.worktree" in settings:
         return frozenset()
-    remotes = [key[:-6] for key, value in pairs if re.fullmatch(r"(?s)remote\..+\.mirror", key) and value == "true"]
+    remotes = [key[:-3] for key in settings if key.startswith("remote.") and key.endswith(".url")]
     return frozenset(
         pair for remote in remotes for pair in ((f"{remote}mirror", "true"), (f"{remote}fetch", _EVERYTHING))
     )

@@ -10,7 +10,39 @@ EXPANDED = {
     ),
 }  # fmt: skip
 _ELSEWHERE = "git remote add fork https://h.invalid/x; git config remote.fork.fetch '+refs/x/*:refs/replace/*'"
+_COPIED = "git -C n cat-file -e $(git -C $H/victim rev-parse HEAD:package/module.py)"
+_NESTED = "git init -q n; cd n; git commit -q --allow-empty -m x; "
 LEADING = {
+    "a remote of a nested one": Deed(
+        f"{_NESTED}git remote add origin $H/victim", where=("n",), commands=("fetch",), wrong=_COPIED,
+        stays=("n/.git/HEAD",),
+    ),
+    "a remote of a new submodule": Deed(
+        f"{_NESTED}git remote add origin $H/victim; cd ..; "
+        "printf '[submodule \"n\"]\\n\\tpath = n\\n\\turl = ./n\\n' > .gitmodules;"
+        " git add n .gitmodules; git commit -qm n; git config submodule.n.url ./n; git config submodule.n.active true;"
+        " git config fetch.recurseSubmodules true",
+        layout="clone", commands=("fetch",), wrong=_COPIED,
+    ),
+    "a remote of a nested one, at a link": Deed(
+        f"{_NESTED}ln -s $H/victim ../y; git remote add origin $W/y", where=("n",), commands=("fetch",), wrong=_COPIED,
+    ),
+    "a remote of a nested one, at a link by a suffix": Deed(
+        f"{_NESTED}mkdir ../y; ln -s $H/victim ../y.git; git remote add origin $W/y", where=("n",), commands=("fetch",),
+        wrong=_COPIED,
+    ),
+    "a remote of a nested one that has no place but its name": Deed(
+        f"{_NESTED}ln -s $H/victim up; git config branch.main.remote up", where=("n",), commands=("fetch",),
+        wrong=_COPIED,
+    ),
+    "a remote that has no place but its name": Deed(
+        "git checkout -q -b b; ln -s $H/victim up; git config branch.b.remote up", commands=("fetch",),
+        wrong="git cat-file -e $(git -C $H/victim rev-parse HEAD:package/module.py)",
+    ),
+    "a remote that is fetched with all others, at a link": Deed(
+        "ln -s $H/victim up; git config remote.up.fetch '+refs/heads/*:refs/remotes/up/*'", commands=("status",),
+        wrong="git fetch -q --all; git cat-file -e $(git -C $H/victim rev-parse HEAD:package/module.py)",
+    ),
     "a fetch to replacements": Deed(
         _ELSEWHERE, commands=("status",), wrong="git config --get-all remote.fork.fetch | grep -q replace"
     ),
@@ -31,12 +63,27 @@ HIDING = {
         commands=("log",), wrong="! git status --short | grep -q env",
     ),
 }  # fmt: skip
+STOPPING = {
+    f"{key} {value}": Deed(f"git config {key} '{value}'", commands=("log",), wrong=f"! git {command}")
+    for key, value, command in (
+        ("core.filemode", "maybe", "status"),
+        ("core.compression", "99", "status"),
+        ("core.commentChar", "", "status"),
+        ("user.useConfigOnly", "x", "commit --allow-empty -m x"),
+        ("color.status.added", "nocolour", "status"),
+        ("branch.sort", "banana", "branch"),
+        ("core.abbrev", "2", "status"),
+        ("diff.algorithm", "banana", "diff"),
+        ("push.default", "banana", "push --dry-run . main"),
+    )
+}
 SETTINGS_DEEDS = {
     f"settings that {what}: {name}": deed
     for what, deeds in {
         "are expanded": EXPANDED,
         "hide": HIDING,
         "lead": LEADING,
+        "stop git": STOPPING,
     }.items()
     for name, deed in deeds.items()
 }

@@ -146,12 +146,12 @@ def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) 
     before = config.read_bytes()
     layout = look(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
-    host("git", "config", "branch.main.remote", "origin", cwd=workdir, home=home)
+    host("git", "config", "pull.rebase", "true", cwd=workdir, home=home)
     assert [finding.moved for finding in act(layout, baseline, home)] == [""]
     host("git", "config", "core.sshCommand", "evil", cwd=workdir, home=home)
     moved = [finding.moved for finding in act(layout, baseline, home) if finding.moved]
     assert moved == [f"{home}/state/set-aside/launch/1-config"]
-    assert parse(config.read_text()) == [*parse(before.decode()), ("branch.main.remote", "origin")]
+    assert parse(config.read_text()) == [*parse(before.decode()), ("pull.rebase", "true")]
     assert b"evil" in Path(moved[0]).read_bytes()
 
 

@@ -40,7 +40,7 @@ def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
         '[branch "main"]\nrebase = true\n',
         "[user]\nemail = a@example.org\n",
         "[extensions]\nworktreeConfig = true\n",
-        '[submodule "lib"]\nactive = true\nurl = ../lib\n',
+        '[submodule "lib"]\nactive = true\nurl = https://example.org/lib\n',
         "[remote]\npushDefault = origin\n",
     ],
 )
@@ -142,5 +142,21 @@ def test_a_place_on_this_machine(place: str) -> None:
     host = '[remote "up"]\nurl = /srv/up.git\n'
     new = f'{host}[remote "new"]\nurl = {place}\n'
     assert ("remote.new.url", STAYS) in changes(host.encode(), new.encode(), BRANCHES).refused
+    module = f'{host}[submodule "new"]\nurl = {place}\n'
+    assert changes(host.encode(), module.encode(), BRANCHES).refused == [("submodule.new.url", STAYS)]
     same = changes(host.encode(), new.replace(place, "/srv/up.git").encode(), BRANCHES)
     assert same.refused == []
+
+
+@pytest.mark.parametrize("url", ["", "url = ../private\n", "url = ext::sh\n"])
+def test_a_remote_without_a_url_that_comes_home(url: str) -> None:
+    """Its name is a path to git, where a link may lie: neither it nor a branch's remote by its name comes home."""
+    added = f'[branch "new"]\nremote = up\npushRemote = up\n[remote "up"]\n{url}fetch = refs/heads/x\nprune = true\n'
+    assert judged(added)[0] == []
+    assert judged('[branch "new"]\nremote = .\n')[1] == []
+
+
+def test_a_remote_whose_url_is_one_change_too_many() -> None:
+    """Nothing that names it comes home either."""
+    added = "".join(f'[branch "b{number}"]\nremote = up\n' for number in range(CHANGES_MAX))
+    assert judged(f'{added}[remote "up"]\nurl = ssh://a/b\n')[0] == []

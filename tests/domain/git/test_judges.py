@@ -1,5 +1,6 @@
 """domain/git/judges.py: no judge takes more time for a file than its length allows, whatever is in it."""
 
+import posixpath
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,10 +94,26 @@ def test_tables_of_refs_lie_in_their_folder(content: bytes) -> None:
     assert (JUDGES["tables"](content, b"", Nowhere()) == "") == TABLES[content]
 
 
-def mended(settings: str, before: str = "") -> str:
+_BARE = ("/p/bare.git/HEAD", "/p/bare.git/objects", "/p/bare.git/refs", "/p/link", "/p/link/.git/HEAD")
+
+
+class InProject(Nowhere):
+    """A git folder in the project /p, in which /p/.git, /p/x and /p/bare.git are no links, and /p/link.git is one."""
+
+    def holds(self, path: str) -> bool:
+        real = posixpath.normpath(path)
+        return f"{real}/".startswith("/p/") and not real.startswith("/p/link.git")
+
+    def reaches(self, path: str, *, beside: str) -> bool:
+        assert beside == ""
+        return path in ("/p", "/p/.git", "/p/x", "/p/x/.git/HEAD", "/p/bare.git", "/p/empty", *_BARE)
+
+
+def mended(settings: str, before: str = "", place: Place | None = None) -> str:
     """What of a new configuration stays; the judge has nothing against the rest."""
-    content = MENDERS["without_problems"](settings.encode(), before.encode(), Nowhere())
-    assert JUDGES["config"](content, before.encode(), Nowhere()) == ""
+    place = place or Nowhere()
+    content = MENDERS["without_problems"](settings.encode(), before.encode(), place)
+    assert JUDGES["config"](content, before.encode(), place) == ""
     return content.decode()
 
 
@@ -113,3 +130,33 @@ def test_a_fetch_writes_everything_in_a_bare_repository_alone() -> None:
     assert mended(f"[core]\n\tbare = true\n{mirror}").count("\n\t") == 4
     assert "fetch" not in mended(f"[core]\n\tbare = false\n{mirror}")
     assert "fetch" not in mended(f"[core]\n\tbare = true\n\tworktree = ..\n{mirror}")
+
+
+@pytest.mark.parametrize(
+    "url", ["/p", "/p/.", "file:///p", "/p/x", "/p/bare.git", "https://a.example/x", "h.example:x"]
+)
+def test_a_remote_leads_to_a_repository_of_the_project_or_far_away(url: str) -> None:
+    settings = f'[remote "up"]\n\turl = {url}\n[branch "b"]\n\tremote = up\n[submodule "s"]\n\turl = {url}\n'
+    assert mended(settings, place=InProject()).count("\n\t") == 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/home/me/private",
+        "../private",
+        "private",
+        "file:///home/me/private",
+        "file:///p/%78",
+        "/p/y",
+        "/p/link",
+        "/p/empty",
+        "/",
+    ],
+)
+def test_it_leads_nowhere_else_on_this_machine(url: str) -> None:
+    """Nor does what is left name a remote without a place, which git takes for a path; what was there stays."""
+    remote = f'[remote "up"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/up/*\n'
+    settings = f'{remote}[branch "b"]\n\tremote = up\n[submodule "s"]\n\turl = {url}\n'
+    assert mended(settings, place=InProject()) == ""
+    assert mended(settings, settings, InProject()).count("\n\t") == 4

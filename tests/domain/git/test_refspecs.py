@@ -58,9 +58,9 @@ def test_a_push_writes_nothing_else(value: str) -> None:
 
 
 def test_a_mirror_has_no_worktree() -> None:
-    mirror = [("remote.o.fetch", "+refs/*:refs/*"), ("remote.o.mirror", "true")]
-    assert of_mirrors([("core.bare", "true"), *mirror]) == set(mirror)
-    assert not of_mirrors([("core.bare", "true"), mirror[0]])
+    mirror = [("remote.o.url", "h:x"), ("remote.o.fetch", "+refs/*:refs/*"), ("remote.o.mirror", "true")]
+    assert of_mirrors([("core.bare", "true"), *mirror]) == set(mirror[1:])
+    assert not of_mirrors([("core.bare", "true"), *mirror[1:]])
     assert not of_mirrors([("core.bare", "true"), *mirror, ("core.bare", "false")])
     assert not of_mirrors([("core.bare", "true"), ("core.worktree", ".."), *mirror])
 

@@ -1,0 +1,106 @@
+"""What git reads in the value of a setting (git-config(1), "Values"). Another value stops each command that looks at
+it, often all of them: so a setting that somebody else made is of its type, and of a size that git can work with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from omac.domain.git.refs import is_ref_name
+
+Allowed = Callable[[str], bool]
+_BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
+_INTEGER_MAX = 2**31 - 1
+_COLORS_MAX = 2  # in the foreground and in the background
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def is_boolean(value: str) -> bool:
+    """Return whether git reads it as true or false."""
+    return value.lower() in _BOOLEANS
+
+
+def one_of(*values: str) -> Allowed:
+    """Return a judge that allows these values."""
+    return lambda value: value in values
+
+
+def matching(pattern: str) -> Allowed:
+    """Return a judge that allows what a pattern matches as a whole."""
+    compiled = re.compile(pattern)
+    return lambda value: compiled.fullmatch(value) is not None
+
+
+def between(least: int, most: int) -> Allowed:
+    """Return a judge that allows whole numbers, also with a unit (k, m, g)."""
+
+    def is_between(value: str) -> bool:
+        match = re.fullmatch(r"(-?[0-9]{1,12})([kmgKMG]?)", value)
+        return match is not None and least <= int(match[1]) * _UNITS[match[2].lower()] <= most
+
+    return is_between
+
+
+_color = matching(
+    r"normal|default|reset|(?:bright)?(?:black|red|green|yellow|blue|magenta|cyan|white)|#[0-9a-fA-F]{6}"
+    r"|1?[0-9]{1,2}|2[0-4][0-9]|25[0-5]"
+)
+_attribute = matching(r"(?:no-?)?(?:bold|dim|italic|ul|blink|reverse|strike)")
+
+
+def is_color(value: str) -> bool:
+    """Return whether git reads it as a colour of a text: at most two colours, and any number of attributes."""
+    words = value.split()
+    colors = [word for word in words if not _attribute(word)]
+    return len(colors) <= _COLORS_MAX and all(_color(word) for word in colors) and "\n" not in value
+
+
+def _list_of(words: str) -> str:
+    return rf"(?:{words})(?:[ ,]+(?:{words}))*"
+
+
+_UNIT_OF_TIME = r"(?:second|minute|hour|day|week|month|year)s?"
+TYPES: dict[str, Allowed] = {
+    "BOOLEAN": is_boolean,
+    "BIG": between(1 << 20, 1 << 50),  # of a smaller file git would show no changes
+    "BRANCH": lambda value: value.startswith("refs/heads/") and is_ref_name(value),
+    "COLUMNS": matching(_list_of("always|never|auto|column|row|plain|nodense|dense")),
+    "COUNT": between(0, _INTEGER_MAX),
+    "CONTEXT": between(0, 10_000),
+    "DATE": matching(  # no %n: a line of its own, where git writes the date into a list of commands
+        r"(?:auto:)?(?:default|human|iso(?:8601)?(?:-strict)?|local|normal|raw|relative|rfc(?:2822)?|short|unix)"
+        r"(?:-local)?|format(?:-local)?:(?:[ A-Za-z0-9,./:_+-]|%[aAbBcdDeFHIjmMpSTuUyYzZ])+"
+    ),
+    "DIRSTAT": matching(_list_of("changes|lines|files|cumulative|noncumulative|[0-9]{1,2}(?:[.][0-9])?")),
+    "EXPIRY": matching(rf"never|now|all|[0-9]{{1,4}}[. ]{_UNIT_OF_TIME}(?:[. ]ago)?|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}"),
+    "FILE": matching(r"(?!.*\.\.)[A-Za-z0-9._][A-Za-z0-9._/ -]*"),  # below the worktree
+    "GLOB": matching(r"[^\x00-\x1f]*"),
+    "HIDDEN": matching(r"!?\^?refs(?:/[^\s~^:?*\[\\]*)?"),
+    "LEVEL": between(-1, 9),
+    "LIMIT": between(0, 1 << 50),
+    "MOVED": matching(
+        "no|allow-indentation-change|" + _list_of("ignore-space-at-eol|ignore-space-change|ignore-all-space")
+    ),
+    "NAME": matching(r"[^\x00-\x1f]*[^\x00-\x20.,:;<>\"\\'][^\x00-\x1f]*"),  # git takes the others off, and needs one
+    "NOTES": matching(r"refs/notes/[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*"),
+    "NOTES_OF": matching(r"refs/notes/[A-Za-z0-9_*-]+(?:/[A-Za-z0-9_*-]+)*"),
+    "SIZE": between(1, 1 << 50),
+    "SORT": matching(
+        r"-?(?:(?:version|v):)?(?:refname|objectname|objectsize|objecttype|authordate|committerdate|creatordate"
+        r"|taggerdate|authorname|committername|taggername|authoremail|committeremail|taggeremail|subject)"
+    ),
+    "TEXT": lambda value: "\0" not in value,
+    "THREADS": between(0, 256),
+    "WHITESPACE": matching(
+        r"(?!(?=.*(?<!-)tab-in-indent).*(?<!-)indent-with-non-tab)"  # git stops where it is to enforce both
+        + _list_of(
+            "-?(?:trailing-space|space-before-tab|indent-with-non-tab|tab-in-indent|blank-at-eol|blank-at-eof|cr-at-eol)"
+            "|tabwidth=[1-9][0-9]?"
+        )
+    ),
+    "WINDOW": between(0, 4095),
+    "WORD": matching(r"[A-Za-z0-9][A-Za-z0-9._/+-]*|\."),
+    "WORKTREE_PATHS": matching(r"\.|[A-Za-z0-9_][A-Za-z0-9_./*-]*"),
+    "WS_ERRORS": matching(_list_of("all|default|none|old|new|context")),
+}
