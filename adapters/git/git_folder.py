@@ -220,7 +220,7 @@ class GitFolder:
             self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
             if rule.judge == "config" and self._is_led_astray(content):
                 self._baseline.astray.add(self._git)
-            if of_others and not self._problem(rule, content, b""):
+            if of_others and content and not self._problem(rule, content, b""):
                 self._baseline.fine.add(path)
         elif content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")

@@ -1,5 +1,6 @@
 """tools/code_cache.py: a launch from one file of code is the launch that its sources say."""
 
+import marshal
 import os
 import shutil
 import subprocess
@@ -134,3 +135,19 @@ def test_errors_name_the_source(copy: Copy) -> None:
     probe = f"{load}; c.load('options'); from omac.tools import sandbox_options as o; o.parse(None)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True)
     assert f'{copy.package}/tools/sandbox_options.py", line' in done.stderr
+
+
+def test_an_ordinary_launch_loads_no_more(copy: Copy) -> None:
+    """Where nothing was changed, nothing is judged: what that takes would cost a third of the launch."""
+    copy.run("--", "true")
+    loaded = {entry[0] for path in copy.files.values() for entry in _index(path)}
+    assert "omac.domain.git.folder" in loaded
+    judging = ("judges", "config_allowlist", "config_values", "config_changes", "index", "checkout")
+    assert not loaded & {f"omac.domain.git.{name}" for name in judging}
+
+
+def _index(path: Path) -> list[tuple[str, bool, int, int, int]]:
+    content = path.read_bytes()
+    length = int.from_bytes(content[4:8], "little")
+    found: list[tuple[str, bool, int, int, int]] = marshal.loads(content[8 : 8 + length])
+    return found
