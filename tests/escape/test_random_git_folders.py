@@ -101,7 +101,8 @@ def test_what_two_launches_left(world: Box, name: str) -> None:
     assert not any(stories), "\n\n".join(stories)
 
 
-@pytest.mark.parametrize("name", some(["linked", "plain"], of=2))
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["linked", "plain"])
 def test_what_a_program_left_that_exchanges_folders(world: Box, name: str) -> None:
     """While one launch ends, the program of another exchanges folders, links and files in the same project."""
     stories = [Scene(world, name).example([str(seed), f"{seed}+"], SWAP_SECONDS) for seed in SWAPPED]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from real_omac import COMMAND, Omac, omac_in
 from real_sandbox import SYSTEM_PYTHON, USERS, Box, Done, box, installed, readable_package
+from tiers import some
 
 from omac.domain.registration import Approved
 from omac.domain.sidecar import Healthy
@@ -284,7 +285,7 @@ def agent(omac: Omac, project: Path, path: str, script: str) -> subprocess.Compl
     return subprocess.run(line, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("again", ["a crash", "a new activation"])
+@pytest.mark.parametrize("again", some(["a crash", "a new activation"], of=2))
 def test_a_sidecar_is_not_started_by_the_projects_interpreter(omac: Omac, again: str) -> None:
     """A project's virtual environment is active; the agent replaces its interpreter and has the sidecar start again: on
     the host the one that was approved runs. Inside, the agent's own does."""

@@ -131,6 +131,7 @@ Journal.commit = stalled
 """
 
 
+@pytest.mark.full
 def test_a_journal_that_stalls_does_not_hold_up_the_end(omac: Omac) -> None:
     """Two signals while a commit hangs, as on a disk that is gone: omac ends within the bounds of its steps, says that
     the journal is why, and leaves no process behind."""

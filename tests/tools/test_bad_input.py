@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from real_omac import Done, Omac, Serving, curl, eventually, omac_in
+from tiers import some
 
 from omac.domain.control import ControlCalled, ControlRefused
 from omac.domain.directory import ActivationRequested, RouteStubbed
@@ -512,31 +513,34 @@ def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> Non
 # The command line
 
 
+NONSENSE = [
+    (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
+    (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
+    (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
+    (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox makes no sense"),
+    (["serve", "--no-inner", "--allow", "/x"], 2, "--allow makes no sense"),
+    (["serve", "--network", "half", "--", "true"], 2, "--network takes host or none"),
+    (["serve", "--no-inner", "--root", "/nonexistent"], 2, "/nonexistent"),
+    (["serve", "--no-inner", "--root", "/etc/hostname"], 2, "/etc/hostname"),
+    (["serve", "--no-inner", "--workdir", "/nonexistent"], 2, "--workdir"),
+    (["serve", "--no-inner", "--journal", "postgresql://user:secret@host/db"], 2, "not supported yet"),
+    (["serve", "--no-inner", "--control-addr", "127.0.0.1:²"], 2, "--control-addr"),
+    (["audit", "--since", "yesterday"], 2, "'yesterday' is no time"),
+    (["audit", "--until", "2026-13-01"], 2, "is no time"),
+    (["audit", "--outcome", "lost"], 2, "--outcome takes completed"),
+    (["replay", "--at", "soon"], 2, "'soon' is no time"),
+    (["replay", "--at", "²"], 2, "is no time"),
+    (["replay", "--at=-1"], 2, "is no time"),
+    (["replay", "--at", "9" * 30], 1, "the journal ends at position"),
+    (["approve", "nothing", "--workdir", "/"], 4, "no skill 'nothing'"),
+    (["approve", "echo", "--workdir", "/nonexistent"], 2, "does not exist"),
+    (["activate", "\udcff"], 2, "not a UTF-8 path"),
+]
+
+
 @pytest.mark.parametrize(
     ("command", "status", "said"),
-    [
-        (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
-        (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
-        (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
-        (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox makes no sense"),
-        (["serve", "--no-inner", "--allow", "/x"], 2, "--allow makes no sense"),
-        (["serve", "--network", "half", "--", "true"], 2, "--network takes host or none"),
-        (["serve", "--no-inner", "--root", "/nonexistent"], 2, "/nonexistent"),
-        (["serve", "--no-inner", "--root", "/etc/hostname"], 2, "/etc/hostname"),
-        (["serve", "--no-inner", "--workdir", "/nonexistent"], 2, "--workdir"),
-        (["serve", "--no-inner", "--journal", "postgresql://user:secret@host/db"], 2, "not supported yet"),
-        (["serve", "--no-inner", "--control-addr", "127.0.0.1:²"], 2, "--control-addr"),
-        (["audit", "--since", "yesterday"], 2, "'yesterday' is no time"),
-        (["audit", "--until", "2026-13-01"], 2, "is no time"),
-        (["audit", "--outcome", "lost"], 2, "--outcome takes completed"),
-        (["replay", "--at", "soon"], 2, "'soon' is no time"),
-        (["replay", "--at", "²"], 2, "is no time"),
-        (["replay", "--at=-1"], 2, "is no time"),
-        (["replay", "--at", "9" * 30], 1, "the journal ends at position"),
-        (["approve", "nothing", "--workdir", "/"], 4, "no skill 'nothing'"),
-        (["approve", "echo", "--workdir", "/nonexistent"], 2, "does not exist"),
-        (["activate", "\udcff"], 2, "not a UTF-8 path"),
-    ],
+    some(NONSENSE, of=3),
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
 def test_commands_that_make_no_sense(house: Omac, server: Serving, command: list[str], status: int, said: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from real_omac import eventually
 from real_sandbox import FEWER_USERS, Box, box
+from tiers import some
 from tools.test_git_inside import DATES, git, repository
 
 WITHIN_S = 30.0
@@ -70,7 +71,7 @@ def beside(request: pytest.FixtureRequest) -> Iterator[Beside]:
                 agent.communicate()
 
 
-@pytest.mark.parametrize("how", ["pack-refs --all", "gc -q", "-c gc.auto=1 gc --auto -q"])
+@pytest.mark.parametrize("how", some(["pack-refs --all", "gc -q", "-c gc.auto=1 gc --auto -q"], of=3))
 def test_the_host_packs_while_an_agent_works(beside: Beside, how: str) -> None:
     """The agent's next commit follows the last one, on every branch."""
     commit = "git commit -q --allow-empty -m agent"
@@ -90,7 +91,7 @@ def _is_in_copy(beside: Beside, branch: str) -> bool:
     return loose or any(f"refs/heads/{branch}" in copy.read_text() for copy in copies)
 
 
-@pytest.mark.parametrize("how", ["git pack-refs --all", "git gc -q", "git gc -q; git pack-refs --all"])
+@pytest.mark.parametrize("how", some(["git pack-refs --all", "git gc -q", "git gc -q; git pack-refs --all"], of=3))
 def test_an_agent_packs_while_the_host_works(beside: Beside, how: str) -> None:
     """The host's branches are there while the agent goes on, and their objects stay whatever the host collects."""
     agent = beside.agent(f"{how}; said packed; told go")

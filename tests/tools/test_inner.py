@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from real_omac import COMMAND, Omac, curl, eventually, stays
 from started import LOOP, started, told
+from tiers import some
 
 from omac.domain.run import RunStopped
 
@@ -53,7 +54,7 @@ def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
     assert run.end() == 143
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.4, 0.6])
+@pytest.mark.parametrize("after_s", some([0.0, 0.2, 0.4, 0.6], of=2))
 def test_an_interrupt_before_it_begins(after_s: float, omac: Omac) -> None:
     """Whenever it comes after omac has made its folder: the command is not begun, or is interrupted itself."""
     run = started(omac, omac.root, LOOP)

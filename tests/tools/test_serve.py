@@ -488,6 +488,7 @@ def test_a_stop_does_not_wait_for_an_activation(omac: Omac) -> None:
     assert omac.left() == []
 
 
+@pytest.mark.full
 def test_sidecars_outlive_idleness_but_not_omac(idle: Idle) -> None:
     """Idle for 30 s, a sidecar is the same process still; started through shells that ignore signals, it is gone
     within a second of omac's kill -9."""
