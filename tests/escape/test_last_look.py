@@ -11,6 +11,7 @@ import pytest
 from escape.left_behind import FINDINGS_MAX, PRELUDE, WITHIN_S, Ground, ground_of
 from real_omac import eventually
 from real_sandbox import FEWER_USERS, SYSTEM_PYTHON
+from tiers import some
 
 RSS_KIB_MAX = 300 << 10
 FINDING_CHARACTERS_MAX = 300
@@ -95,7 +96,7 @@ def own_ground() -> Iterator[Ground]:
         yield made
 
 
-@pytest.mark.parametrize("name", RACES)
+@pytest.mark.parametrize("name", some(RACES, of=2))
 def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> None:
     """A program that still runs swaps a folder for a link while another launch ends: nothing outside is touched."""
     layout, below, program, kind, target, content = RACES[name]
@@ -214,7 +215,7 @@ touch done
 )
 
 
-@pytest.mark.parametrize("interrupted", [True, False])
+@pytest.mark.parametrize("interrupted", some([True, False], of=2))
 def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool) -> None:
     """The look ends in time; interrupted again it ends with a part unjudged; no program of theirs runs either way."""
     ground.renew("plain")
