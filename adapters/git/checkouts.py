@@ -49,10 +49,7 @@ def judge(inspection: Inspection) -> None:
     Exhausted."""
     known = _Known(inspection)
     for place in inspection.places:
-        is_as_before = known.around(place) == inspection.baseline.around.get(place.git, "")
-        if is_as_before and place.git not in inspection.changed:
-            continue
-        if not os.path.lexists(f"{place.git}/{_INDEX}"):
+        if not known.is_to_judge(place):
             continue
         inspection.budget.check()
         if place.git in inspection.changed and (problem := _split_problem(place)):
@@ -69,8 +66,7 @@ def set_all_aside(inspection: Inspection) -> None:
     """Set each index aside, unjudged, that has changed, or around which something has."""
     known = _Known(inspection)
     for place in inspection.places:
-        is_as_before = known.around(place) == inspection.baseline.around.get(place.git, "")
-        if (not is_as_before or place.git in inspection.changed) and os.path.lexists(f"{place.git}/{_INDEX}"):
+        if known.is_to_judge(place):
             _set_aside(inspection, place, "was not inspected: it takes too long")
 
 
@@ -128,6 +124,12 @@ class _Known:
         lists = (self._obeyed, self._reached, self._repositories)
         found = [(one, *(tuple(_below(one, paths)) for paths in lists)) for one in self.worktrees(place)]
         return sha256_hex(ascii((self._inspection.marked, found)).encode())
+
+    def is_to_judge(self, place: GitPlace) -> bool:
+        """Return whether there is an index that has changed, or around which something has."""
+        is_as_before = self.around(place) == self._inspection.baseline.around.get(place.git, "")
+        is_changed = not is_as_before or place.git in self._inspection.changed
+        return is_changed and os.path.lexists(f"{place.git}/{_INDEX}")
 
     def has_places(self, worktree: str) -> bool:
         """Return whether anything that git obeys, or goes through, lies in a worktree."""
