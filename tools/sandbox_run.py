@@ -268,12 +268,13 @@ class Launch:
             from omac.adapters.sandbox.replaceable import Replaceable
 
             self._replaceable = Replaceable({copy.path: copy.before or b"" for copy in copies}, CONFIG_BYTES_MAX)
+        from omac.adapters.git import quarantine, watch  # noqa: F401  # before a program runs that could change them
+
+        code_cache.stop()
 
     def _begun(self, pid: int) -> None:
         self._record("sandbox.launched", {"pid": pid}, durable=False)  # a lost one is implied by what follows
-        code_cache.load("watch")
         self._inspecting.watch()
-        code_cache.stop()
 
     def _record_denial(self, refusal: Refusal) -> None:
         from omac.domain.redaction import redacted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parents[2]
-STAGES = {"options", "launch", "inspection", "watch"}
+STAGES = {"options", "launch", "inspection"}
 
 
 class Copy:
