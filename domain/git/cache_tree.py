@@ -1,5 +1,8 @@
 """The trees that an index says its entries make (gitformat-index(5), extension `TREE`): `git commit` and `git stash`
 take them without looking at the entries, so a tree of other content would be committed, and be seen by nobody before.
+
+What the extension claims of each folder is kept in a few bytes, and compared while the entries, which are in order, go
+by: a folder's tree is made when the last entry in it has been seen.
 """
 
 from __future__ import annotations
@@ -10,104 +13,153 @@ from omac.domain.git.grammar import SHA1_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-DEPTH_MAX = 400
-LOOKS_MIN, LOOKS_PER_ENTRY_MAX = 1_000_000, 50  # at entries: once for each folder that one lies in
+CLAIMS_MAX = 250_000  # folders of which an extension says something
+PATH_BYTES_MAX = 4096  # PATH_MAX of Linux
+LINES_BYTES_MAX = 48 << 20  # of trees that are being made
 _OTHERS = "its extension TREE names trees of other entries"
 _BROKEN = "its extension TREE is not one that git writes"
+_TOO_MANY = "its extension TREE names more trees than can be looked at"
 
 
 class _Broken(Exception):
-    """The extension is not one that git writes, or not of these entries."""
+    """The extension is not one that git writes, or not of these entries; the text says which."""
 
 
 def tree_problem(extension: bytes, entries: Iterable[tuple[bytes, bytes]], oid_bytes: int) -> str:
     """Return why the trees of an index are not those of all its entries, or an empty text."""
-    found = [(name, what) for name, what in entries if what[-1] == 0]
-    if extension[:1] != b"\0":
-        return _BROKEN
     try:
-        trees = _Trees(extension, found, oid_bytes)
-        trees.read(b"", 0, 0)
-    except (ValueError, IndexError, _Broken):
+        claims = _claims(extension, oid_bytes)
+        if not claims:
+            return ""
+        for folder, tree in _trees(entries, oid_bytes):
+            if claims.pop(hash(folder), tree) != tree:
+                return _OTHERS
+    except (ValueError, IndexError):
         return _BROKEN
-    return _OTHERS if trees.differ else ""
+    except _Broken as broken:
+        return str(broken)
+    return _OTHERS if claims else ""
 
 
-class _Trees:
-    """Reads the extension, a tree after the other, beside the entries."""
-
-    def __init__(self, extension: bytes, found: list[tuple[bytes, bytes]], oid_bytes: int) -> None:
-        self._extension = extension
-        self._at = 0
-        self._found = found
-        self._oid_bytes = oid_bytes
-        self._left = LOOKS_MIN + len(found) * LOOKS_PER_ENTRY_MAX
-        self.differ = False
-
-    def read(self, folder: bytes, first: int, depth: int) -> tuple[int, bytes]:
-        """Read the tree of a folder (empty, or with its "/"), whose entries begin with number `first`; how many they
-        are, or -1 where nobody says, and its object id."""
-        if depth > DEPTH_MAX:
-            raise _Broken
-        end = self._extension.index(b"\0", self._at)
-        line = self._extension.index(b"\n", end)
-        count, subtrees = map(int, self._extension[end + 1 : line].split(b" "))
-        self._at = line + 1
-        oid = b""
+def _claims(extension: bytes, oid_bytes: int) -> dict[int, bytes]:
+    """What an extension says of folders: how many entries lie in each, and the tree that they make; by the hash of the
+    folder's path, which is empty, or ends in "/". Of what git changed since, it says nothing."""
+    claims: dict[int, bytes] = {}
+    above: list[tuple[bytes, int]] = []  # the folders around, and how many are still to come in each
+    at = seen = 0
+    while at == 0 or above:
+        end = extension.index(b"\0", at)
+        line = extension.index(b"\n", end)
+        count, below = map(int, extension[end + 1 : line].split(b" "))
+        name = extension[at:end]
+        at = line + 1
+        folder = _entered(above, name)
         if count >= 0:
-            oid = self._extension[self._at : self._at + self._oid_bytes]
-            self._at += self._oid_bytes
-        below: dict[bytes, tuple[int, bytes]] = {}
-        begins = self._beginnings(folder, first) if subtrees else {}
-        for _ in range(subtrees):
-            name = self._extension[self._at : self._extension.index(b"\0", self._at)]
-            begin = begins.get(name, len(self._found))  # of a folder without entries git keeps that it knows nothing
-            below[name] = self.read(folder + name + b"/", begin, depth + 1)
-        if count >= 0 and oid != self._oid_of(folder, first, count, below):
-            self.differ = True
-        return count, oid
+            if hash(folder) in claims:
+                raise _Broken(_BROKEN)
+            claims[hash(folder)] = b"%d " % count + extension[at : at + oid_bytes]
+            at += oid_bytes
+        above.append((folder, below))
+        while above and above[-1][1] <= 0:
+            above.pop()
+        seen += 1
+        if seen > CLAIMS_MAX:
+            raise _Broken(_TOO_MANY)
+    if at != len(extension):
+        raise _Broken(_BROKEN)
+    return claims
 
-    def _oid_of(self, folder: bytes, first: int, count: int, below: dict[bytes, tuple[int, bytes]]) -> bytes:
-        """The object id of the tree that these entries make; empty where they make none."""
-        if count == 1 and self._found[first][0] == folder:  # which a sparse index leaves out
-            return self._found[first][1][4:-1]
-        lines = []
-        at = first
-        while at < first + count:
-            name, what = self._found[at]
-            if not name.startswith(folder):
-                return b""
-            rest = name[len(folder) :]
-            part, slash, deeper = rest.partition(b"/")
-            if slash and deeper:
-                size, oid = below.get(part, (-1, b""))
-                if size <= 0:
-                    return b""
-                lines.append((part + b"/", b"40000 " + part + b"\0" + oid))
-                at += size
-            else:
-                mode = b"40000" if slash else b"%o" % int.from_bytes(what[:4], "big")
-                lines.append((part + slash, mode + b" " + part + b"\0" + what[4:-1]))
-                at += 1
-        if at != first + count or (at < len(self._found) and self._found[at][0].startswith(folder)):
-            return b""
-        data = b"".join(line for _name, line in sorted(lines))
-        hashed = sha1 if self._oid_bytes == SHA1_BYTES else sha256  # git's own, which name objects
-        return hashed(b"tree %d\0" % len(data) + data, usedforsecurity=False).digest()
 
-    def _beginnings(self, folder: bytes, first: int) -> dict[bytes, int]:
-        """The number of the first entry in each folder of a folder."""
-        begins: dict[bytes, int] = {}
-        for at in range(first, len(self._found)):
-            name = self._found[at][0]
-            if not name.startswith(folder):
-                break
-            part, slash, _ = name[len(folder) :].partition(b"/")
-            if slash:
-                begins.setdefault(part, at)
-            self._left -= 1
-        if self._left < 0:
-            raise _Broken
-        return begins
+def _entered(above: list[tuple[bytes, int]], name: bytes) -> bytes:
+    """The path of the folder that comes next, which is counted in the one around it."""
+    if not above:
+        if name:
+            raise _Broken(_BROKEN)
+        return b""
+    around, left = above.pop()
+    folder = around + name + b"/"
+    if not name or b"/" in name or len(folder) > PATH_BYTES_MAX:
+        raise _Broken(_BROKEN)
+    above.append((around, left - 1))
+    return folder
+
+
+class _Folder:
+    """A folder whose entries go by: how many, and the lines of its tree; of one that a sparse index leaves out, the
+    tree itself."""
+
+    __slots__ = ("count", "lines", "oid", "path")
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        self.count = 0
+        self.lines = bytearray()
+        self.oid = b""
+
+
+def _trees(entries: Iterable[tuple[bytes, bytes]], oid_bytes: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each folder with what a claim of it says where it is true, those in it first. Raises _Broken where the
+    entries are not in the order in which git keeps them."""
+    making = _Making(oid_bytes)
+    last = b""
+    for name, what in entries:
+        if what[-1] != 0:  # of a conflict
+            continue
+        if name <= last:
+            raise _Broken(_OTHERS)
+        last = name
+        while not name.startswith(making.folder.path):
+            yield making.leave()
+        making.add(name, what)
+    while making.above:
+        yield making.leave()
+    yield making.leave()
+
+
+class _Making:
+    """The tree of an open `folder`, and of those `above` it."""
+
+    def __init__(self, oid_bytes: int) -> None:
+        self._hashed = sha1 if oid_bytes == SHA1_BYTES else sha256  # git's own, which name objects
+        self._room = LINES_BYTES_MAX
+        self.above: list[_Folder] = []
+        self.folder = _Folder(b"")
+
+    def add(self, name: bytes, what: bytes) -> None:
+        """Add an entry below the open folder, in folders that are opened for it."""
+        slash = name.find(b"/", len(self.folder.path))
+        while slash >= 0:
+            self.above.append(self.folder)
+            self.folder = _Folder(name[: slash + 1])
+            slash = name.find(b"/", slash + 1)
+        if self.folder.oid:
+            raise _Broken(_OTHERS)
+        self.folder.count += 1
+        if name == self.folder.path:
+            self.folder.oid = what[4:-1]
+        else:
+            mode = b"%o" % int.from_bytes(what[:4], "big")
+            self._put(mode + b" " + name[len(self.folder.path) :] + b"\0" + what[4:-1])
+
+    def leave(self) -> tuple[bytes, bytes]:
+        """Close the open folder; its path, and what a claim of it says."""
+        left = self.folder
+        oid = left.oid
+        if not oid:
+            tree = self._hashed(b"tree %d\0" % len(left.lines), usedforsecurity=False)
+            tree.update(left.lines)
+            oid = tree.digest()
+        self._room += len(left.lines)
+        if self.above:
+            self.folder = self.above.pop()
+            self.folder.count += left.count
+            self._put(b"40000 " + left.path[len(self.folder.path) : -1] + b"\0" + oid)
+        return left.path, b"%d " % left.count + oid
+
+    def _put(self, line: bytes) -> None:
+        self._room -= len(line)
+        if self._room < 0:
+            raise _Broken(_TOO_MANY)
+        self.folder.lines += line

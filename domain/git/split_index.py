@@ -47,7 +47,7 @@ def split_problem(indexes: Sequence[bytes], oid_bytes: int) -> str:
         problem = below_links((name for name, _what in all_entries(indexes, oid_bytes)), links) if links else ""
         if problem or tree is None:
             return problem
-        if sum(map(len, indexes)) > INDEX_BYTES_MAX:  # all entries are held in memory for that, as those of one file
+        if sum(map(len, indexes)) > INDEX_BYTES_MAX:
             return "names trees of more entries than can be looked at"
         from omac.domain.git.cache_tree import tree_problem
 

@@ -82,6 +82,16 @@ for number in range(200_000):
     os.makedirs(f"o/{number}/.vscode")
     put(f"o/{number}/.vscode/tasks.json")
 """,
+    "an index of 90 MB with trees": """
+entry = bytes(24) + (0o100644).to_bytes(4, "big") + bytes(32) + (9).to_bytes(2, "big")
+tree = b"\\0-1 240000\\n" + b"".join(b"%08d\\x001 0\\n" % number + bytes(20) for number in range(240_000))
+with open(".git/index", "wb") as file:
+    count = 80_000_000 // 72
+    file.write(b"DIRC" + (2).to_bytes(4, "big") + count.to_bytes(4, "big"))
+    for number in range(count):
+        file.write(entry + b"%04d/%04d" % divmod(number, 1000) + bytes(1))
+    file.write(b"TREE" + len(tree).to_bytes(4, "big") + tree + bytes(20))
+""",
 } | {
     f"an index of 90 MB{what}": f"""
 entry = bytes(24) + (0o{kind}).to_bytes(4, "big") + bytes(32)
