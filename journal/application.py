@@ -16,10 +16,10 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment
 
-from omac.domain.ids import StreamId
-from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
-from omac.domain.refusal import Refusal
-from omac.domain.set_aside import PositionEmptied
+from omac.domain.kernel.event import Cause, Draft, Entry, Event, Recorded, Spooled
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Versioned
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper

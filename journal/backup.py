@@ -16,7 +16,7 @@ import shlex
 import sqlite3
 from typing import NamedTuple
 
-from omac.domain.refusal import Reason, Refusal
+from omac.domain.kernel.refusal import Reason, Refusal
 from omac.journal.file import connect_for_reading, refusal_of
 from omac.journal.mark import Mark
 

@@ -5,8 +5,8 @@ Rules
 1. A check reads one snapshot and changes nothing; it works beside a server.
 2. Positions are consecutive from 1 to the head, versions are consecutive in each stream, every name exists, every
    event can be decoded and folded, recorded time never runs back, and SQLite finds its own file sound.
-3. A position with a finding counts as emptied (`domain/set_aside.py`) for all that follow it: a finding that only
-   follows from an earlier one is found all the same, and nothing is found twice.
+3. A position with a finding counts as emptied (`domain/kernel/set_aside.py`) for all that follow it: a finding that
+   only follows from an earlier one is found all the same, and nothing is found twice.
 4. A row that is missing may have held the version that a stream lacks: an emptied position takes it over.
 5. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
 
@@ -17,10 +17,10 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from omac.domain.ids import HostId, StreamId, journal_stream, key_of
-from omac.domain.recorded import Event, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.set_aside import PositionEmptied
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import HostId, StreamId, journal_stream, key_of
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, refusal_of
 from omac.journal.reader import wrong_type

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from omac.domain.recorded import Event
-from omac.domain.refusal import Refusal
-from omac.journal.registry import KINDS, UPCASTERS, Upcaster
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.event_kinds import KINDS, UPCASTERS, Upcaster
 
 
 class Versioned(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ is damage (journal-damaged). Used by the writer's thread only.
 
 from collections.abc import Sequence
 
-from omac.domain.recorded import Recorded
+from omac.domain.kernel.event import Recorded
 from omac.journal.application import Journal
 from omac.journal.file import damaged
 

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.mark import Mark
 
 SCHEMA = 2  # the highest format that this omac understands

@@ -20,20 +20,23 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from omac.domain import guard_record, ids, inspection_record, sandbox
-from omac.domain.ids import HostId, LaunchId, StreamId
-from omac.domain.printable import printable
-from omac.domain.recorded import Actor, Event
-from omac.domain.refusal import Refusal, look_at
-from omac.journal.registry import KIND_OF, KINDS
+from omac.domain.guard import denial
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Actor, Event
+from omac.domain.kernel.ids import HostId, LaunchId, StreamId
+from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.sandbox import inspection
+from omac.domain.sandbox import launch as sandbox
+from omac.journal.event_kinds import KIND_OF, KINDS
 from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, REJECTED, file_name, is_id, open_folder, waiting_in
 
 DRAFT_NS = 3_600 * 10**9  # a draft as old as this is of a program that was killed
 POLL_S = 0.01
 AGGREGATE = frozenset(KIND_OF[event] for event in sandbox.EVENTS)
 LOGS = {  # by kind: the name of the log, and its stream
-    KIND_OF[guard_record.GuardDenied]: ("guard", ids.guard_stream),
-    KIND_OF[inspection_record.Inspected]: ("inspection", ids.inspection_stream),
+    KIND_OF[denial.GuardDenied]: ("guard", ids.guard_stream),
+    KIND_OF[inspection.Inspected]: ("inspection", ids.inspection_stream),
 }
 
 _log = logging.getLogger("omac.journal")

@@ -15,7 +15,7 @@ import msgspec
 import sqlalchemy as sa
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
-from omac.domain.recorded import Spooled
+from omac.domain.kernel.event import Spooled
 from omac.journal.schema import EVENT, SPOOLED
 
 

@@ -11,7 +11,7 @@ import os
 import shlex
 from typing import NamedTuple
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 FOLDER = "journals"  # in the state directory
 BYTES_MAX = 256

@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from omac.domain.ids import StreamId
-from omac.domain.recorded import Entry, Event, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.set_aside import PositionEmptied
+from omac.domain.kernel.event import Entry, Event, Recorded
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, damaged, refusal_of, way_back
 from omac.journal.mark import Mark

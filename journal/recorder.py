@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import damaged
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Sequence
 
 import sqlalchemy as sa
 
-from omac.domain.ids import HostId, journal_stream
-from omac.domain.refusal import Refusal
-from omac.domain.set_aside import PositionEmptied, PositionSetAside
+from omac.domain.kernel.ids import HostId, journal_stream
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
 from omac.journal.check import Finding, Fold, examine
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged

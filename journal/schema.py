@@ -21,7 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from omac.domain.refusal import Reason, Refusal
+from omac.domain.kernel.refusal import Reason, Refusal
 from omac.journal import file
 from omac.journal.file import BUSY_MS, VERSION_INDEX, connect_for_reading, require_known, require_regular
 from omac.journal.mark import Mark

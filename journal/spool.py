@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 
-from omac.domain.refusal import Refusal, look_at, quoted
+from omac.domain.kernel.refusal import Refusal, look_at, quoted
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 LOG = "-wal"
 

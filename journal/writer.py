@@ -20,8 +20,8 @@ import msgspec
 import outcome
 import trio
 
-from omac.domain.recorded import Cause, Draft, Recorded, Spooled
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.event import Cause, Draft, Recorded, Spooled
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Group, Journal
 from omac.journal.feed import Feed
 from omac.journal.judgement import Conflict

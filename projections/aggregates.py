@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from omac.domain.ids import StreamId
-from omac.domain.recorded import Entry, Event, Recorded
+from omac.domain.kernel.event import Entry, Event, Recorded
+from omac.domain.kernel.ids import StreamId
 
 State = TypeVar("State")
 ENDED_KEPT = 64  # of each kind that ends; a timeline shows fewer events

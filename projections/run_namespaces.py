@@ -7,12 +7,12 @@ of them are at rest nothing can follow in these streams. Those of the runs that 
 from collections import deque
 from typing import ClassVar
 
-from omac.domain import ids
-from omac.domain.directory import ActivationRequested, Deactivated, Directory
-from omac.domain.ids import RunId, Seat, StreamId
-from omac.domain.recorded import Event, Recorded
-from omac.domain.run import RunRecovered, RunStopped
-from omac.domain.sidecar import Sidecar, SpawnRequested, Stopped
+from omac.domain.directories.directory import ActivationRequested, Deactivated, Directory
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import RunId, Seat, StreamId
+from omac.domain.kernel.run import RunRecovered, RunStopped
+from omac.domain.sidecars.sidecar import Sidecar, SpawnRequested, Stopped
 from omac.projections.aggregates import ENDED_KEPT, Aggregates
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from omac.domain import ids
-from omac.domain.credential import DEFAULTS
-from omac.domain.directory import Directory, reload_command
-from omac.projections.routes import down_detail
+from omac.domain.credentials.credential import DEFAULTS
+from omac.domain.directories.directory import Directory, reload_command
+from omac.domain.kernel import ids
+from omac.projections.access.routes import down_detail
 from omac.projections.system import System
 
 ALL = "all projects"

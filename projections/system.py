@@ -6,36 +6,31 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from omac.domain import (
-    access,
-    control,
-    credential,
-    directory,
-    guard_record,
-    ids,
-    inspection_record,
-    registration,
-    run,
-    sandbox,
-    setting,
-    sidecar,
-)
-from omac.domain.control import ControlRefused
-from omac.domain.credential import Credential
-from omac.domain.directory import Directory
+from omac.domain.access import access, control
+from omac.domain.access.control import ControlRefused
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import Credential
+from omac.domain.directories import directory
+from omac.domain.directories.directory import Directory
+from omac.domain.guard import denial
+from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Aggregate
-from omac.domain.recorded import Event, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.registration import Registration
-from omac.domain.run import Run
-from omac.domain.sandbox import Sandbox
-from omac.domain.set_aside import PositionEmptied, PositionSetAside
-from omac.domain.setting import Setting
-from omac.domain.sidecar import Sidecar
-from omac.projections.accesses import Accesses
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.run import Run
+from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
+from omac.domain.sandbox import inspection, launch
+from omac.domain.sandbox.launch import Sandbox
+from omac.domain.settings import setting
+from omac.domain.settings.setting import Setting
+from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import Sidecar
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Registration
+from omac.projections.access.tokens import TokenIndex
 from omac.projections.aggregates import Aggregates
+from omac.projections.evidence.accesses import Accesses
 from omac.projections.run_namespaces import RunNamespaces
-from omac.projections.tokens import TokenIndex
 
 State = TypeVar("State")
 _FIX = ("omac journal check", "omac journal repair")
@@ -78,7 +73,7 @@ class System:
         self.registrations: Aggregates[Registration] = Aggregates(Registration(), registration.evolve)
         self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
         self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
-        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), sandbox.evolve, lambda state: state.ended)
+        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), launch.evolve, lambda state: state.ended)
         self.settings: Aggregates[Setting] = Aggregates(Setting(), setting.evolve)
         self.aggregates: dict[str, Aggregates[Any]] = {  # by the first word of their streams
             "run": self.runs,
@@ -142,14 +137,14 @@ class System:
             (self.registrations.apply, registration.AGGREGATE.events),
             (self.credentials.apply, credential.AGGREGATE.events),
             (self.sidecars.apply, sidecar.AGGREGATE.events),
-            (self.sandboxes.apply, sandbox.AGGREGATE.events),
+            (self.sandboxes.apply, launch.AGGREGATE.events),
             (self._fold_setting, setting.AGGREGATE.events),
-            (self.guarded.apply, guard_record.AGGREGATE.events),
+            (self.guarded.apply, denial.AGGREGATE.events),
             (self.accesses.apply, access.AGGREGATE.events),
             (self.controls.apply, control.AGGREGATE.events),
             (self.tokens.apply, TokenIndex.EVENTS),
             (self.run_namespaces.apply, RunNamespaces.EVENTS),
-            (self._skip, (PositionEmptied, *inspection_record.AGGREGATE.events)),
+            (self._skip, (PositionEmptied, *inspection.AGGREGATE.events)),
         ]
         folds[PositionSetAside] = []  # it says what was done to the journal, and changes no read model
         for fold, events in kinds:

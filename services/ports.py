@@ -5,11 +5,11 @@ from typing import Protocol
 
 import msgspec
 
-from omac.domain.hidden import Hidden
-from omac.domain.interpreter import Interpreter
-from omac.domain.planning import Policy
-from omac.domain.sidecar import Birth, Exit, SidecarSpec
-from omac.domain.skill import FoundSkill, Health
+from omac.domain.directories.planning import Policy
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.sidecars.sidecar import Birth, Exit, SidecarSpec
+from omac.domain.skills.skill import FoundSkill, Health
 
 
 class SpawnFailed(Exception):

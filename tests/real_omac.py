@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omac.domain.recorded import Recorded
+from omac.domain.kernel.event import Recorded
 from omac.journal.reader import ReadJournal
 from omac.tools.main import main
 

@@ -7,11 +7,14 @@ from typing import get_args
 
 import pytest
 
-from omac.domain import directory, run, sandbox, sidecar
-from omac.domain.recorded import Event
-from omac.domain.refusal import REASONS
-from omac.domain.settings import SETTINGS
-from omac.journal.registry import KIND_OF, KINDS
+from omac.domain.directories import directory
+from omac.domain.kernel import run
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.refusal import REASONS
+from omac.domain.sandbox import launch
+from omac.domain.settings.settings import SETTINGS
+from omac.domain.sidecars import sidecar
+from omac.journal.event_kinds import KIND_OF, KINDS
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
@@ -30,7 +33,7 @@ def diagram(table: Mapping[tuple[str, type[Event]], str]) -> str:
 
 @pytest.mark.parametrize(
     "table",
-    [directory.TABLE, sidecar.TABLE, run.TABLE, sandbox.TABLE],
+    [directory.TABLE, sidecar.TABLE, run.TABLE, launch.TABLE],
     ids=["directory", "sidecar", "run", "sandbox"],
 )
 def test_state_diagrams_are_drawn_from_the_tables(table: Mapping[tuple[str, type[Event]], str]) -> None:
@@ -38,7 +41,7 @@ def test_state_diagrams_are_drawn_from_the_tables(table: Mapping[tuple[str, type
     assert diagram(table) in ARCHITECTURE, f"ARCHITECTURE.md should contain:\n{diagram(table)}"
 
 
-@pytest.mark.parametrize("status", [directory.Status, sidecar.Status, run.Status, sandbox.Status])
+@pytest.mark.parametrize("status", [directory.Status, sidecar.Status, run.Status, launch.Status])
 def test_states_are_spelled_with_underscores(status: object) -> None:
     """A state is the same word in JSON, in a table and in a diagram; hyphens are for kinds of events and reasons."""
     assert [state for state in get_args(status) if not re.fullmatch(r"[a-z_]+", state)] == []

@@ -24,23 +24,23 @@ def main() -> None:
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
             gc.disable()
-            from omac.tools import code_cache
+            from omac.tools.hotpath import code_cache
 
             code_cache.load("options")
-            from omac.tools import sandbox_run
+            from omac.tools.hotpath import sandbox_run
 
             os._exit(sandbox_run.main(sys.argv[3:]))
         case ["hook", "pre-tool-use"]:
             gc.disable()
             try:
-                from omac.tools import hook
+                from omac.tools.hotpath import guard_hook
             except BaseException as problem:  # agents take any status but 2 for consent
                 os.write(2, f"omac: the write guard cannot be loaded: {problem}\n".encode(errors="replace"))
                 os._exit(2)
-            os._exit(hook.main(sys.argv[3:]))
+            os._exit(guard_hook.main(sys.argv[3:]))
         case ["version"]:
             gc.disable()
-            from omac.tools.version import VERSION
+            from omac.tools.terminal.version import VERSION
 
             print(f"omac {VERSION}")
         case _:

@@ -13,11 +13,19 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from omac.domain.printable import printable
-from omac.domain.refusal import Refusal
-from omac.tools import cache_cli, journal_cli, moving_cli, running_cli, sandbox_cli, skills_cli, values_cli
-from omac.tools.invocation import Invocation, current, working_for
-from omac.tools.words import Commands
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
+from omac.tools.cli import (
+    cache_group,
+    go_import_group,
+    journal_group,
+    running_group,
+    sandbox_group,
+    skills_group,
+    values_group,
+)
+from omac.tools.cli.plain_typer import Commands
+from omac.tools.terminal.invocation import Invocation, current, working_for
 
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
 
@@ -122,7 +130,7 @@ def _report(error: Exception) -> int:
     while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
         error = error.exceptions[0]  # several refusals at once: the first says enough
     if isinstance(error, Refusal):
-        from omac.tools.render import say
+        from omac.tools.terminal.render import say
 
         say(f"omac: {error.message}", current().stderr)
         for command in error.fix:
@@ -140,7 +148,7 @@ def _report_defect(error: Exception) -> int:
     import tempfile
     import traceback
 
-    from omac.tools.render import say
+    from omac.tools.terminal.render import say
 
     say(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac", current().stderr)
     try:
@@ -153,13 +161,13 @@ def _report_defect(error: Exception) -> int:
     return 1
 
 
-running_cli.add_to(app)
+running_group.add_to(app)
 
 
 @app.command()
 def activate(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
     """Ask the running server to bring a directory online, and show its skills."""
-    from omac.tools.commands.control import run
+    from omac.tools.cli.control import run
 
     return run("activate", directory, json, current().environment)
 
@@ -167,7 +175,7 @@ def activate(directory: Annotated[str, typer.Argument(help="A project directory.
 @app.command()
 def deactivate(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
     """Ask the running server to take a directory offline."""
-    from omac.tools.commands.control import run
+    from omac.tools.cli.control import run
 
     return run("deactivate", directory, json, current().environment)
 
@@ -179,23 +187,23 @@ def reload(
     json: Json = False,
 ) -> int:
     """Ask the running server to look at a directory's skills again; its tokens stay."""
-    from omac.tools.commands.control import run
+    from omac.tools.cli.control import run
 
     return run("reload", None if shared else directory, json, current().environment)
 
 
-skills_cli.add_to(app)
-values_cli.add_to(app)
-moving_cli.add_to(app)
-sandbox_cli.add_to(app)
-cache_cli.add_to(app)
-journal_cli.add_to(app)
+skills_group.add_to(app)
+values_group.add_to(app)
+go_import_group.add_to(app)
+sandbox_group.add_to(app)
+cache_group.add_to(app)
+journal_group.add_to(app)
 
 
 @app.command()
 def status(journal: JournalPath = None, json: Json = False) -> int:
     """Show what is online: from the running server, else from the journal."""
-    from omac.tools.commands.status import run
+    from omac.tools.cli.status import run
 
     return run(journal, json, current().environment)
 
@@ -217,7 +225,7 @@ def audit(
     omac audit --skill echo --since 1h
     omac audit --kind access --outcome refused --json
     """
-    from omac.tools.commands.audit import Filter, run
+    from omac.tools.cli.audit import Filter, run
 
     wanted = Filter.of(skill, directory, since, until, outcome, kind, time.time_ns)
     return run(wanted, journal, json, current().environment)
@@ -235,7 +243,7 @@ def replay(
     omac replay --at 120
     omac replay --at 2026-11-21T14:00 --json
     """
-    from omac.tools.commands.replay import run
+    from omac.tools.cli.replay import run
 
     return run(at, journal, json, current().environment, time.time_ns)
 
@@ -243,6 +251,6 @@ def replay(
 @app.command()
 def version(json: Json = False) -> int:
     """Print the version."""
-    from omac.tools.version import show
+    from omac.tools.terminal.version import show
 
     return show(json)

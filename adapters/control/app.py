@@ -10,10 +10,10 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from omac.adapters.control.contract import ROOT, SCOPE_LISTENER, refusal_body
-from omac.domain import ids
-from omac.domain.control import Listener
-from omac.domain.refusal import Reason, Refusal
-from omac.services.directories import Caller, Directories
+from omac.domain.access.control import Listener
+from omac.domain.kernel import ids
+from omac.domain.kernel.refusal import Reason, Refusal
+from omac.services.directories.requests import Caller, Directories
 
 _log = logging.getLogger("omac.control")
 

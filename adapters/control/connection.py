@@ -21,8 +21,8 @@ from omac.adapters.http.bodies import bad_request, decoder_for
 from omac.adapters.http.http1 import Fields, RequestHead, parse_request_head, request_line, whole_answer
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
-from omac.domain.control import Listener
-from omac.domain.refusal import Refusal, stopping
+from omac.domain.access.control import Listener
+from omac.domain.kernel.refusal import Refusal, stopping
 
 Message = dict[str, Any]  # the ASGI message types
 App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]

@@ -1,6 +1,6 @@
 """What both sides of the control plane's listeners know: its paths, its calls, and a refusal as JSON."""
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 ROOT = "/__omac__/"
 CALLS = ("activate", "deactivate", "reload", "unlock", "dirs", "global", "status")

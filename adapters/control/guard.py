@@ -9,7 +9,7 @@ import hmac
 
 from omac.adapters.http.bodies import bad_request
 from omac.adapters.http.http1 import RequestHead
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 
 def check_caller(head: RequestHead, token: str | None) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
-from omac.domain.control import Listener
-from omac.services.directories import Directories
+from omac.domain.access.control import Listener
+from omac.services.directories.requests import Directories
 
 
 class LateApp:

@@ -12,7 +12,7 @@ from omac.adapters.control.limits import ControlLimits
 from omac.adapters.http.accepting import accept_connections
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
-from omac.domain.control import Listener
+from omac.domain.access.control import Listener
 
 _LOG = logging.getLogger("omac.control")
 

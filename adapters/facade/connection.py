@@ -13,9 +13,9 @@ from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, split_target
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import Wire
-from omac.domain.refusal import Refusal
-from omac.projections.routes import Way
-from omac.services.gate import Gate, Request
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.access.routes import Way
+from omac.services.access.recorder import Gate, Request
 
 PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128

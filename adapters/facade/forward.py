@@ -11,7 +11,7 @@ import msgspec
 
 from omac.adapters.facade.cookies import confined
 from omac.adapters.http.http1 import Fields, RequestHead, ResponseHead, options_of, whole_answer
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 Delivery = Literal["none", "length", "chunked", "close"]
 

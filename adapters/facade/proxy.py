@@ -16,9 +16,9 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.http.bodies import UpstreamError, decoder_for
 from omac.adapters.http.http1 import RequestHead, ResponseHead, parse_response_head
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
-from omac.domain.refusal import Refusal
-from omac.projections.routes import Way
-from omac.services.gate import Answer
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.access.routes import Way
+from omac.services.access.recorder import Answer
 
 INTERIM_HEADS_MAX = 16
 

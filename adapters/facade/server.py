@@ -10,7 +10,7 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.http.accepting import accept_connections
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
-from omac.services.gate import Gate
+from omac.services.access.recorder import Gate
 
 __all__ = ["Facade", "FacadeLimits"]
 

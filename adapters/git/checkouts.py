@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git.git_folder import opened_root
-from omac.domain.digest import sha256_hex
+from omac.domain.kernel.digest import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

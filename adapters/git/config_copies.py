@@ -11,7 +11,7 @@ import stat
 
 from omac.adapters.git import pointers, program, refs
 from omac.adapters.git.repository import is_folder, mode_of
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from omac.adapters.git.git_place import led_to
 from omac.adapters.git.inspection import Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
-from omac.domain.confinement import below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

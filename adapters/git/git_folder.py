@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.without_links import opened_path
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
-from omac.adapters.linux.without_links import opened_path
 from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Rule

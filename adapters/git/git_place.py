@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.without_links import opened_folder, opened_path
 from omac.adapters.git import pointers
 from omac.adapters.git.stamp import node_of
-from omac.adapters.linux.without_links import opened_folder, opened_path
-from omac.domain.confinement import below
 from omac.domain.git.folder import ALL_MARKS, MARKS
 from omac.domain.git.grammar import INDEX_BYTES_MAX, Place
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import below
 
 
 class GitPlace(Place):

@@ -17,7 +17,7 @@ import stat
 import time
 
 from omac.adapters.git.stamp import stamp_of
-from omac.domain.digest import sha256_hex
+from omac.domain.kernel.digest import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.git import configured, pointers, program, refs
+from omac.adapters.git import config_targets, pointers, program, refs
 from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
@@ -17,9 +17,9 @@ from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identi
 from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import ENTRIES_MAX, Found, walk
 from omac.adapters.linux import host_programs
-from omac.domain.confinement import WRITE, Entry, below
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.sandbox.confinement import WRITE, Entry, below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,15 +126,15 @@ def look(
         listing = config_list.read()
     finally:
         config_list.discard()
-    users = configured.users(listing, workdir, home)
+    users = config_targets.users(listing, workdir, home)
     warnings += users.warnings
     if own is None:
         warnings += _surroundings(workdir) if not is_agents else []
         _pin_configured(folders, users, workdir, home)
     else:
         warnings += _add(layout, folders, own, choices, users, home)
-        _pin_configured(folders, configured.of_repository(listing, workdir), workdir, home)
-        _skip_hooks(layout, own, configured.hooks_folder(listing, workdir, home), choices)
+        _pin_configured(folders, config_targets.of_repository(listing, workdir), workdir, home)
+        _skip_hooks(layout, own, config_targets.hooks_folder(listing, workdir, home), choices)
     found = found or walk(workdir)
     if not found.complete:
         warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
@@ -249,7 +249,7 @@ def _add(
     folders: Folders,
     repository: Repository,
     choices: GitChoices,
-    users: configured.Settings,
+    users: config_targets.Settings,
     home: str,
 ) -> list[str]:
     """The entries of one repository; returns warnings. Raises Refusal."""
@@ -267,7 +267,7 @@ def _add(
         folders.whole_folder(common, outside=not below(common, workdir))
     if repository.kind not in (PLAIN, BARE):
         folders.pin_pointer(repository.dot)
-    settings = configured.Settings()
+    settings = config_targets.Settings()
     settings.add(f"{common}/config", home)
     settings.add(f"{git}/config.worktree", home)
     settings.pairs += users.pairs
@@ -304,9 +304,9 @@ def _require_format(common: str) -> None:
         )
 
 
-def _pin_configured(folders: Folders, settings: configured.Settings, root: str, home: str) -> None:
+def _pin_configured(folders: Folders, settings: config_targets.Settings, root: str, home: str) -> None:
     """Pin what settings make git run or read in the tree. Raises Refusal."""
-    for path, made, why in configured.targets(settings, root, home):
+    for path, made, why in config_targets.targets(settings, root, home):
         folders.in_tree(path, made, why)
 
 

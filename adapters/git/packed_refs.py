@@ -18,11 +18,11 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import refs
 from omac.adapters.git.git_folder import content_of, put
 from omac.adapters.git.repository import mode_of
 from omac.adapters.git.stamp import stamp_of
-from omac.adapters.linux.without_links import opened_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import fcntl
 import os
 
 from omac.adapters.git.launch_record import Record, parsed
-from omac.adapters.linux import birth
-from omac.domain.refusal import Refusal, look_at, quoted
+from omac.adapters.linux import process_identity
+from omac.domain.kernel.refusal import Refusal, look_at, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Pending:
 
     def begun(self, record: Record, pid: int) -> None:
         """Add the process that the sandbox began with. Raises OSError."""
-        record.init = (pid, birth.start_ticks(pid) or 0, birth.boot_id())
+        record.init = (pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id())
         _write(record.descriptor, record.begun())
 
     def ended(self, record: Record) -> None:
@@ -132,7 +132,7 @@ class Pending:
             os.close(descriptor)
             record.is_busy = name.endswith(_BUSY)
             return record
-        if record.init[0] and birth.is_living(*record.init):
+        if record.init[0] and process_identity.is_living(*record.init):
             os.close(descriptor)
             return record
         if name.endswith(_BUSY):  # whoever was at it was killed

@@ -11,8 +11,8 @@ import stat
 
 from omac.adapters.git import pointers
 from omac.adapters.git.repository import mode_of
-from omac.domain.confinement import DENY, READ, WRITE, Entry, below
-from omac.domain.refusal import look_at
+from omac.domain.kernel.refusal import look_at
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry, below
 
 
 class Pins:

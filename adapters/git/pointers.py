@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 BYTES_MAX = 8192  # of a file that holds one path
 CONFIG_BYTES_MAX = 1 << 20

@@ -10,7 +10,7 @@ import time
 
 from omac.adapters.git.pointers import unsafe
 from omac.adapters.linux import host_programs
-from omac.domain.refusal import quoted
+from omac.domain.kernel.refusal import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

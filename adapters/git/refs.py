@@ -23,10 +23,10 @@ import errno
 import os
 import stat
 
+from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
-from omac.adapters.linux.without_links import opened_folder
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

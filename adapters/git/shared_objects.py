@@ -11,7 +11,7 @@ import os
 import stat
 
 from omac.adapters.git import pointers
-from omac.domain.refusal import quoted
+from omac.domain.kernel.refusal import quoted
 
 LOOSE_MAX = 50_000  # entries that are looked at
 BYTES_MAX = 512 << 20  # that are copied

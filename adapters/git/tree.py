@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import os
 
-from omac.domain.hidden_names import is_env_file
+from omac.domain.sandbox.hidden_names import is_env_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from omac.domain.hidden_names import HiddenNames
+    from omac.domain.sandbox.hidden_names import HiddenNames
 
 ENTRIES_MAX = 200_000
 _OF_ANY_NAME = ("lfs", "annex", "modules", "worktrees")  # in a git folder, or in folders of these

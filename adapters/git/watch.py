@@ -21,6 +21,7 @@ import os
 import select
 import sys
 
+from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_folder import GitFolder, content_of
@@ -29,7 +30,6 @@ from omac.adapters.git.packed_refs import PackedRefs
 from omac.adapters.git.pointers import BYTES_MAX
 from omac.adapters.git.worktree_scan import judge_bare
 from omac.adapters.linux.syscall import call
-from omac.adapters.linux.without_links import opened_folder
 from omac.domain.git.folder import MARKS
 from omac.domain.git.grammar import AGENT, GRAMMAR
 

@@ -16,7 +16,7 @@ from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
-from omac.domain.obeyed import OF_OTHERS, obeys
+from omac.domain.sandbox.autorun_files import OF_OTHERS, obeys
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 LINE_BYTES_MAX = 4096
 EXTENSION_BYTES_MAX = 16384

@@ -18,9 +18,9 @@ import httptools
 import msgspec
 
 from omac.adapters.http.bodies import Framing, UpstreamError, bad_request
-from omac.domain import loopback
-from omac.domain.ids import SHARED
-from omac.domain.refusal import Refusal
+from omac.domain.kernel import loopback
+from omac.domain.kernel.ids import SHARED
+from omac.domain.kernel.refusal import Refusal
 
 HEAD_BYTES_MAX = 65536
 NO_BODY = Framing(content_length=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from omac.domain.places import stated_home
+from omac.domain.kernel.state_paths import stated_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import sys
 
-from omac.adapters.linux.trail import trail
-from omac.domain.confinement import below
+from omac.adapters.linux.resolve_symlinks import trail
+from omac.domain.sandbox.confinement import below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

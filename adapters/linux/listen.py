@@ -7,7 +7,7 @@ import socket
 import stat
 from typing import TYPE_CHECKING
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 if TYPE_CHECKING:
     import trio

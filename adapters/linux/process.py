@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import trio
 
-from omac.adapters.linux.birth import start_ticks, stat_fields
+from omac.adapters.linux.process_identity import start_ticks, stat_fields
 from omac.domain.kernel.exhaustion import raise_exhaustion
 
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.trail import trail
-from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
-from omac.domain.environment import CERTIFICATES
+from omac.adapters.linux.resolve_symlinks import trail
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
+from omac.domain.sandbox.environment import CERTIFICATES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from omac.domain.harness import Harness
+    from omac.domain.harness.harness import Harness
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store", "/gnu/store")
 OWN = ("/tmp", "/var/tmp", "/run")  # noqa: S108  # folders of the sandbox's own

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.domain import confinement
-from omac.domain.confinement import DENY, PRIVATE, READ, WRITE, governing
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox import confinement
+from omac.domain.sandbox.confinement import DENY, PRIVATE, READ, WRITE, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omac.domain.confinement import Entry, Policy
+    from omac.domain.sandbox.confinement import Entry, Policy
 
 ARGUMENTS_MAX = 9_000 - 200  # bubblewrap takes 9,000
 NAMESPACES = (

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 import os
 
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, below, governing, ordered
+from omac.domain.sandbox.confinement import (
+    COPY,
+    DENY,
+    LINK,
+    PRIVATE,
+    READ,
+    WRITE,
+    Entry,
+    Policy,
+    below,
+    governing,
+    ordered,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

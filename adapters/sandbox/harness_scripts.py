@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.linux.trail import trail
-from omac.domain.confinement import WRITE, Entry, below, governing
-from omac.domain.harness_commands import command_words, expanded, is_script
+from omac.adapters.linux.resolve_symlinks import trail
+from omac.domain.harness.commands import command_words, expanded, is_script
+from omac.domain.sandbox.confinement import WRITE, Entry, below, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from omac.domain.harness_commands import Word
+    from omac.domain.harness.commands import Word
 
 SETTINGS_BYTES_MAX = 8 << 20
 SCRIPTS_MAX = 200

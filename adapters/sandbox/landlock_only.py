@@ -23,12 +23,12 @@ import struct
 from omac.adapters.linux import syscall
 from omac.adapters.sandbox import landlock, seccomp
 from omac.adapters.sandbox.stage import close_descriptors
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, below
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, below
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
-    from omac.domain.confinement import Entry, Policy
+    from omac.domain.sandbox.confinement import Entry, Policy
 
 ABI_MIN = landlock.SCOPE_ABI  # below 6 signals reach every process of the user, below 3 files outside can be truncated
 

@@ -17,14 +17,15 @@ import os
 import stat
 import time
 
-from omac.adapters.sandbox import bubblewrap, gate, landlock, mounted, seccomp
+from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp
+from omac.adapters.sandbox import start_barrier as gate
 from omac.adapters.sandbox.terminal import Terminal, default, forwarding, ignored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from omac.domain.confinement import Policy
+    from omac.domain.sandbox.confinement import Policy
 
 BUILD_WITHIN_S = 20.0
 _LOOK_EVERY_S = 0.0002

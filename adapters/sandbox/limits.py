@@ -19,9 +19,9 @@ import os
 import resource
 
 from omac.adapters.sandbox import cgroups
-from omac.domain.confinement import LIMITS
-from omac.domain.refusal import Refusal
-from omac.domain.sizes import parse_size
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import parse_size
+from omac.domain.sandbox.confinement import LIMITS
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:

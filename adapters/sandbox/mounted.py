@@ -17,13 +17,13 @@ import errno
 import os
 import stat
 
-from omac.adapters.linux.without_links import mount_of, opened_without_links
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
-from omac.domain.refusal import Refusal, look_at
+from omac.adapters.files.without_links import mount_of, opened_without_links
+from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omac.domain.confinement import Entry, Policy
+    from omac.domain.sandbox.confinement import Entry, Policy
 
 
 class Expected:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import fcntl
 import os
 
-from omac.adapters.linux.without_links import opened_without_links
-from omac.domain.refusal import Refusal, look_at
+from omac.adapters.files.without_links import opened_without_links
+from omac.domain.kernel.refusal import Refusal, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omac.domain.confinement import Entry, Policy
+    from omac.domain.sandbox.confinement import Entry, Policy
 
 LOCK = "placeholders.lock"  # in the state directory
 LIST = "placeholders"  # beside it: lines of a path in hexadecimal, the content that a file was given, device and inode

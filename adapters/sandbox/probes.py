@@ -11,9 +11,9 @@ import subprocess
 
 from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import bubblewrap, cgroups, landlock, limits, seccomp
-from omac.domain.confinement import LIMITS
-from omac.domain.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import LIMITS
+from omac.domain.sandbox.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap
 
 TRY_S_MAX = 10.0
 SETTING = "/proc/sys/kernel/core_pattern"  # whoever writes it runs programs as root (core(5))

@@ -28,11 +28,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from omac.adapters.sandbox import limits
-from omac.domain import places
-from omac.domain.confinement import BACKENDS, LIMITS, NETWORKS, below
-from omac.domain.hidden_names import check_pattern
-from omac.domain.printable import printable
-from omac.domain.refusal import Refusal
+from omac.domain.kernel import state_paths
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.sandbox.confinement import BACKENDS, LIMITS, NETWORKS, below
+from omac.domain.sandbox.hidden_names import check_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -90,7 +90,7 @@ def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> 
 
 
 def _folder(environment: Mapping[str, str], home: str) -> str:
-    return f"{places.configuration(environment, home)}/{FOLDER}"
+    return f"{state_paths.configuration(environment, home)}/{FOLDER}"
 
 
 def _path(name: str, environment: Mapping[str, str], home: str) -> str:

@@ -21,11 +21,11 @@ import sys
 
 import omac
 from omac.adapters.linux.first_line import INTERPRETERS_MAX, behind_env, command_of
-from omac.adapters.linux.trail import trail
+from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
-from omac.domain.confinement import LINK, READ, WRITE, Entry, below, governing
-from omac.domain.refusal import Refusal, look_at, quoted
+from omac.domain.kernel.refusal import Refusal, look_at, quoted
+from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, below, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

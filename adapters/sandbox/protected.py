@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.trail import trail
-from omac.domain.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
-from omac.domain.harness import HARNESSES
+from omac.adapters.linux.resolve_symlinks import trail
+from omac.domain.harness.harness import HARNESSES
+from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import fcntl
 import os
 import stat
 
+from omac.adapters.files.without_links import RESOLVE_NO_SYMLINKS
 from omac.adapters.linux.syscall import call, words
-from omac.adapters.linux.without_links import RESOLVE_NO_SYMLINKS
-from omac.domain.confinement import REPLACEABLE
+from omac.domain.sandbox.confinement import REPLACEABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

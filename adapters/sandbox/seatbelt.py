@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import posixpath
 
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing, ordered
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing, ordered
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from omac.domain.confinement import Policy
+    from omac.domain.sandbox.confinement import Policy
 
 PROGRAM = "/usr/bin/sandbox-exec"
 MOVED = ("/etc", "/tmp", "/var")  # noqa: S108 - links into /private, in every macOS

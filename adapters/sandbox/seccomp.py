@@ -18,7 +18,7 @@ refused here. Sources: seccomp(2), the kernel's Documentation/userspace-api/secc
 from __future__ import annotations
 
 from omac.adapters.linux import syscall
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False  # importing typing would take longer than building the program
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.trail import trail
+from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import ITEMS_MAX, readable
-from omac.domain.confinement import DENY, LINK, PRIVATE, READ, Entry, below, governing
-from omac.domain.toolchains import SHARED_BIN, SHARED_PROGRAMS, TOOLCHAINS, WITH_SHARED_BIN, Toolchain
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, below, governing
+from omac.domain.sandbox.toolchains import SHARED_BIN, SHARED_PROGRAMS, TOOLCHAINS, WITH_SHARED_BIN, Toolchain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

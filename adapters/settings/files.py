@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from omac.adapters.files.lock import hold_folder
 from omac.adapters.linux.home import home_of
-from omac.adapters.linux.lock import hold_folder
-from omac.domain import places
-from omac.domain.printable import printable
-from omac.domain.refusal import Refusal
-from omac.domain.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
+from omac.domain.kernel import state_paths
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.settings.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
 
 FILE = "settings.toml"
 PROJECT_FOLDER = ".omac"
@@ -36,7 +36,7 @@ class _Unusable(Exception):
 
 def user_path(environment: Mapping[str, str]) -> str:
     """$XDG_CONFIG_HOME/omac/settings.toml, else that in ~/.config."""
-    return f"{places.configuration(environment, home_of(environment))}/{FILE}"
+    return f"{state_paths.configuration(environment, home_of(environment))}/{FILE}"
 
 
 def read_user(environment: Mapping[str, str]) -> SettingsFile:
@@ -61,7 +61,7 @@ def read_project(workdir: str) -> SettingsFile:
 
 
 class UserChange:
-    """A change of the user's file that is certain and not made yet. See omac.services.settings.Change."""
+    """A change of the user's file that is certain and not made yet. See omac.services.settings.changes.Change."""
 
     def __init__(self, path: str, present: str | None, write: Callable[[], None]) -> None:
         self.origin = f"user {printable(path)}"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from omac.adapters.linux import host_programs
-from omac.domain.sidecar import SidecarSpec
+from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.services.ports import SpawnFailed
 
 PORT_WORD = "${SIDECAR_PORT}"

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from omac.adapters.linux import birth, host_programs, process
+from omac.adapters.linux import host_programs, process
+from omac.adapters.linux import process_identity as birth
 from omac.adapters.sidecars import command, interpreters, launch, logfile, orphan
 from omac.adapters.sidecars.process import LinuxSidecarProcess
-from omac.domain.hidden import Hidden
-from omac.domain.sidecar import Birth, SidecarSpec, environment
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.sidecars.sidecar import Birth, SidecarSpec, environment
 from omac.services.ports import SidecarHost, SpawnFailed
 
 PORTS_REMEMBERED = 256
@@ -65,9 +66,9 @@ class LinuxSidecarHost(SidecarHost):
     ) -> LinuxSidecarProcess:
         """Start it in `folder` on a free loopback port; `label` names its log file.
 
-        The environment is `omac.domain.sidecar.environment` and PWD, which bubblewrap always sets (where /bin/sh is
-        bash, SHLVL and _ too); it is in no other process's. An approved copy is read-only to it, where it has a
-        namespace. Raises SpawnFailed, InterpreterChanged; then, as after a cancellation, nothing of it is left.
+        The environment is `omac.domain.sidecars.sidecar.environment` and PWD, which bubblewrap always sets (where
+        /bin/sh is bash, SHLVL and _ too); it is in no other process's. An approved copy is read-only to it, where it
+        has a namespace. Raises SpawnFailed, InterpreterChanged; then, as after a cancellation, nothing of it is left.
         """
         isolated = await self.isolation_available()
         port = self._free_port()

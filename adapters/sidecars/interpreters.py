@@ -10,10 +10,10 @@ import trio
 
 from omac.adapters.linux import host_programs
 from omac.adapters.linux.first_line import INTERPRETERS_MAX, behind_env, command_of
-from omac.domain.confinement import below
-from omac.domain.interpreter import Interpreter
-from omac.domain.refusal import Refusal
-from omac.domain.sidecar import SidecarSpec
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import below
+from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.services.ports import InterpreterChanged, Interpreters
 
 DIGEST_BYTES_MAX = 128 << 20  # what is larger is known by its device and inode

@@ -5,9 +5,9 @@ import signal
 import trio
 
 from omac.adapters.linux import process
-from omac.adapters.linux.birth import boot_id
 from omac.adapters.linux.process import Stat
-from omac.domain.sidecar import Birth
+from omac.adapters.linux.process_identity import boot_id
+from omac.domain.sidecars.sidecar import Birth
 
 WITHIN_S = 5.0
 

@@ -20,8 +20,8 @@ import trio
 from omac.adapters.linux import process
 from omac.adapters.linux.process import Stat
 from omac.adapters.sidecars import health as health_check
-from omac.domain.sidecar import Birth, Exit
-from omac.domain.skill import Health
+from omac.domain.sidecars.sidecar import Birth, Exit
+from omac.domain.skills.skill import Health
 from omac.services.ports import SidecarProcess
 
 _PAUSE_FIRST_S = 0.002

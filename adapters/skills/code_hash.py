@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from omac.adapters.skills.tree import Reader, read_link, walk
-from omac.domain.bundle import PRUNED_FOLDERS, code_hash, considered, unhashed
+from omac.domain.skills.bundle import PRUNED_FOLDERS, code_hash, considered, unhashed
 
 LINK = "\0link"  # no file name ends like this
 

@@ -10,13 +10,13 @@ import msgspec
 
 from omac.adapters.skills.canonical import OutsideRootsError, canonical_folder
 from omac.adapters.skills.guide_file import read_guide
-from omac.adapters.skills.looking import go_on
 from omac.adapters.skills.paths import is_utf8, is_within, open_folder
+from omac.adapters.skills.worker_pool import go_on
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.kernel.exhaustion import raise_exhaustion
-from omac.domain.printable import printable
-from omac.domain.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
-from omac.domain.skill_contract import parse_meta
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.contract import parse_meta
+from omac.domain.skills.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
 
 META_FILE = "omac.yaml"
 SKILLS_PER_BASE_MAX = 256

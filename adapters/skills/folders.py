@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 from omac.adapters.skills.canonical import PATH_BYTES_MAX, OutsideRootsError, canonical_folder
 from omac.adapters.skills.code_hash import code_hash_of
+from omac.adapters.skills.digest_cache import LiveCode, LiveTrees
 from omac.adapters.skills.discovery import discover, global_roots, workdir_roots
-from omac.adapters.skills.live import LiveCode, LiveTrees
-from omac.adapters.skills.looking import THREADS_MAX, Pool
 from omac.adapters.skills.paths import is_utf8
-from omac.domain.printable import printable
-from omac.domain.refusal import Refusal
-from omac.domain.skill import FoundSkill
+from omac.adapters.skills.worker_pool import THREADS_MAX, Pool
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.skill import FoundSkill
 
 CANONICAL = Pool("omac.canonical", per_key_max=THREADS_MAX)
 LOOKS = Pool("omac.looks")

@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from omac.adapters.skills.links import Uncopyable
-from omac.adapters.skills.looking import Pool
 from omac.adapters.skills.paths import is_within
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
 from omac.adapters.skills.staging import STAGING_PREFIX, Staging, remove_tree
-from omac.adapters.skills.stamps import file_system_now_ns
+from omac.adapters.skills.stat_fingerprint import file_system_now_ns
 from omac.adapters.skills.verifying import check_copy, manifest_path
-from omac.domain.printable import printable
-from omac.domain.refusal import Refusal
+from omac.adapters.skills.worker_pool import Pool
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
 from omac.services.ports import CopyDamaged, Frozen
 
 PRUNED_AFTER_NS = 3600 * 10**9

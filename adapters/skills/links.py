@@ -11,7 +11,7 @@ import stat
 from collections.abc import Collection, Mapping
 
 from omac.adapters.skills.paths import is_within
-from omac.domain.printable import printable
+from omac.domain.kernel.terminal_escaping import printable
 
 HOPS_MAX = 40  # as in the kernel: path_resolution(7)
 STEPS_MAX = 20_000_000  # some seconds, for all links together; ten thousand ordinary ones take half a million

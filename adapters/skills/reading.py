@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from omac.adapters.skills.code_hash import LINK, code_hash_from
+from omac.adapters.skills.external_references import OWN, named_places, require_unchangeable
 from omac.adapters.skills.links import Links, Uncopyable
-from omac.adapters.skills.outside import OWN, named_places, require_unchangeable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
 from omac.adapters.skills.tree import Reader, read_link, walk
-from omac.domain.bundle import (
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.bundle import (
     PRUNED_FOLDERS,
     UNCOPIED_FOLDERS,
     TreeEntry,
@@ -27,7 +28,6 @@ from omac.domain.bundle import (
     tree_digest,
     unhashed,
 )
-from omac.domain.printable import printable
 
 
 class SinkFailed(Exception):

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from omac.adapters.skills.links import Uncopyable
-from omac.adapters.skills.looking import to_the_end
 from omac.adapters.skills.paths import FILE_FLAGS, FOLDER_FLAGS, PASS_FLAGS, open_below, open_folder
 from omac.adapters.skills.reading import SinkFailed, Tree
 from omac.adapters.skills.relocation import SHEBANG_BYTES_MAX, Relocation, beginning, extent, is_whole
 from omac.adapters.skills.tree import CHUNK_BYTES, walk, walk_open
+from omac.adapters.skills.worker_pool import to_the_end
 
 STAGING_PREFIX = ".staging."
 SYNCED_ONE_BY_ONE_MAX = 256  # files and folders; beyond, one sync of everything takes less time

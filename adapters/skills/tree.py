@@ -10,8 +10,8 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from omac.adapters.skills.looking import go_on
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
+from omac.adapters.skills.worker_pool import go_on
 
 BUNDLE_ENTRIES_MAX = 100_000
 BUNDLE_BYTES_MAX = 2**30

@@ -8,14 +8,22 @@ import tempfile
 
 import msgspec
 
-from omac.adapters.linux.birth import boot_id
+from omac.adapters.linux.process_identity import boot_id
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.relocation import Relocation, beginning, extent
 from omac.adapters.skills.staging import FILE_MODE, FOLDER_MODE, PROGRAM_MODE, STAGING_PREFIX
-from omac.adapters.skills.stamps import file_system_now_ns, stamps_of
+from omac.adapters.skills.stat_fingerprint import file_system_now_ns, stamps_of
 from omac.adapters.skills.tree import Reader, read_link, walk_open
-from omac.domain.bundle import UNCOPIED_FOLDERS, TreeEntry, TreeFile, TreeFolder, TreeLink, TreeOrigin, tree_digest
-from omac.domain.printable import printable
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.bundle import (
+    UNCOPIED_FOLDERS,
+    TreeEntry,
+    TreeFile,
+    TreeFolder,
+    TreeLink,
+    TreeOrigin,
+    tree_digest,
+)
 from omac.services.ports import CopyDamaged
 
 # What a copy that someone changed can answer with; the rest is the system's trouble.

@@ -9,9 +9,9 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from omac.domain.ids import StreamId
-from omac.domain.recorded import Event
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
 
 State = TypeVar("State")
 Command = TypeVar("Command")

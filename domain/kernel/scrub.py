@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from omac.domain.ids import TokenDigest, token_digest
-from omac.domain.recorded import Event
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import TokenDigest, token_digest
 
 TOKEN_DIGITS = 32
 ROUNDS = 3

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from omac.domain.ids import HostId, RunId, StreamId, TokenDigest, key_of, seat_beside, seat_of_server
 from omac.domain.kernel.aggregate import Addressed, Aggregate
-from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.event import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest, key_of, seat_beside, seat_of_server
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.writer import Late, Writer
 from omac.projections.system import System

@@ -20,11 +20,11 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeVar
 
-from omac.domain.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Addressed, Aggregate
+from omac.domain.kernel.event import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import scrub, scrub_text
-from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
-from omac.domain.refusal import Refusal
 from omac.journal.judgement import Conflict
 from omac.journal.writer import Late
 

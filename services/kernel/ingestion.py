@@ -13,9 +13,10 @@ import logging
 
 import trio
 
-from omac.domain import guard_record, inspection_record, sandbox
-from omac.domain.recorded import Cause, Spooled
-from omac.domain.refusal import Refusal
+from omac.domain.guard import denial
+from omac.domain.kernel.event import Cause, Spooled
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox import inspection, launch
 from omac.journal.inbox import Inbox, Pass, SpooledRecord, open_pass
 from omac.services.kernel.execution import AlreadyRecorded, Execution
 
@@ -117,13 +118,13 @@ class _Ingestion:
         spooled = Spooled(self._host, record.name, record.run, record.at, self._present)
         cause = Cause(record.actor, record.correlation)
         match record.event:
-            case guard_record.GuardDenied() as denied:
-                await self._execution.execute(guard_record.AGGREGATE, record.stream, denied, cause, spooled=spooled)
-            case inspection_record.Inspected() as done:
-                await self._execution.execute(inspection_record.AGGREGATE, record.stream, done, cause, spooled=spooled)
-            case sandbox.LaunchRequested() | sandbox.Launched() | sandbox.Exited() | sandbox.Denied() as happened:
-                report = sandbox.Report(happened)
-                await self._execution.execute(sandbox.AGGREGATE, record.stream, report, cause, spooled=spooled)
+            case denial.GuardDenied() as denied:
+                await self._execution.execute(denial.AGGREGATE, record.stream, denied, cause, spooled=spooled)
+            case inspection.Inspected() as done:
+                await self._execution.execute(inspection.AGGREGATE, record.stream, done, cause, spooled=spooled)
+            case launch.LaunchRequested() | launch.Launched() | launch.Exited() | launch.Denied() as happened:
+                report = launch.Report(happened)
+                await self._execution.execute(launch.AGGREGATE, record.stream, report, cause, spooled=spooled)
             case other:
                 raise AssertionError(f"the inbox gives out no {type(other).__name__}")
 
@@ -131,5 +132,5 @@ class _Ingestion:
         """Whether what it follows will not come any more."""
         if record.version in (None, 1):
             return True
-        begun = self._execution.entry(sandbox.AGGREGATE, record.stream).version > 0
+        begun = self._execution.entry(launch.AGGREGATE, record.stream).version > 0
         return begun or self._execution.clock() - record.at > WAIT_NS

@@ -9,10 +9,11 @@ from functools import partial
 
 import trio
 
-from omac.domain import ids, sandbox
-from omac.domain.ids import StreamId
-from omac.domain.refusal import Refusal
-from omac.domain.sandbox import LaunchRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox import launch as sandbox
+from omac.domain.sandbox.launch import LaunchRequested
 from omac.journal.inbox import Inbox
 from omac.journal.spool import open_folder
 from omac.services.kernel.engine import Engine, together

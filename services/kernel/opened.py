@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
-from omac.domain.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.aggregate import Aggregate
-from omac.domain.recorded import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.journal.application import Group, Journal
 from omac.journal.judgement import Conflict
 from omac.journal.writer import Late
-from omac.projections.tokens import TokenIndex
+from omac.projections.access.tokens import TokenIndex
 from omac.services.kernel.execution import Execution
 
 State = TypeVar("State")

@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from omac.domain.ids import StreamId
+from omac.domain.kernel.ids import StreamId
 
 RETRY_S = 0.5  # after an error of the system
 

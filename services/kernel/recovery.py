@@ -13,13 +13,16 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
-from omac.domain import access, directory, ids, run, sidecar
-from omac.domain.access import AccessAborted
-from omac.domain.ids import RunId, StreamId
+from omac.domain.access import access
+from omac.domain.access.access import AccessAborted
+from omac.domain.directories import directory
+from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.recorded import Cause
-from omac.domain.refusal import Refusal
-from omac.domain.run import Run
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import RunId, StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.run import Run
+from omac.domain.sidecars import sidecar
 from omac.services.kernel.engine import Engine, together
 from omac.services.ports import SidecarHost
 

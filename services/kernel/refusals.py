@@ -13,8 +13,8 @@ import msgspec
 import trio
 
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.recorded import Cause, Recorded
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.refusal import Refusal
 from omac.services.kernel.engine import Engine
 
 INTERVAL_S = 10.0

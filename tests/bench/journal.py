@@ -7,9 +7,9 @@ from pathlib import Path
 import trio
 from bench.report import Figure, median, percentile, publish
 
-from omac.domain import ids
-from omac.domain.access import AccessRequested
-from omac.domain.recorded import Cause, Draft
+from omac.domain.access.access import AccessRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Draft
 from omac.journal import writer
 from omac.journal.opening import open_journal
 from omac.projections.system import System

@@ -18,10 +18,10 @@ import trio
 from bench.report import Figure, median, publish
 from real_keyring import private_keyring
 
-from omac.adapters.secrets.stores import SecretStores
+from omac.adapters.credentials.stores import SecretStores
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.domain.hidden import Hidden
+from omac.domain.kernel.hidden import Hidden
 
 FILES = 1_000
 TOTAL_BYTES = 50 * 1024 * 1024

@@ -22,8 +22,8 @@ from bench.report import Figure, median, publish
 from omac.adapters.git.layout import prepare
 from omac.adapters.sandbox import bubblewrap, seccomp
 from omac.adapters.sandbox.placeholders import Placeholders
-from omac.tools.sandbox_options import parse
-from omac.tools.sandbox_policy import plan
+from omac.tools.compose.sandbox_policy import plan
+from omac.tools.hotpath.sandbox_options import parse
 
 ROUNDS = 40
 BUILD_ROUNDS = 9

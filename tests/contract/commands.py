@@ -6,26 +6,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from omac.domain import (
-    access,
-    control,
-    credential,
-    directory,
-    guard_record,
-    ids,
-    inspection_record,
-    registration,
-    run,
-    sandbox,
-    set_aside,
-    setting,
-    sidecar,
-)
-from omac.domain.ids import HostId, LaunchId, RunId, StreamId, TokenDigest
+from omac.domain.access import access, control
+from omac.domain.credentials import credential
+from omac.domain.directories import directory
+from omac.domain.guard import denial
+from omac.domain.kernel import ids, run, set_aside
 from omac.domain.kernel.aggregate import Aggregate
-from omac.domain.recorded import Event
-from omac.domain.refusal import Refusal
-from omac.domain.skill import Health
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import HostId, LaunchId, RunId, StreamId, TokenDigest
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox import inspection, launch
+from omac.domain.settings import setting
+from omac.domain.sidecars import sidecar
+from omac.domain.skills import registration
+from omac.domain.skills.skill import Health
 
 HOST = HostId("host0001")
 STATES_MAX = 300  # of one aggregate; its counters may make more
@@ -50,7 +44,7 @@ PARTIAL = directory.Plan({"echo": ECHO, "slack": SLACK}, {"echo": SPEC}, {"echo"
 RUNS = {"echo": sidecar.Sidecar("healthy", SPEC, 1)}
 FELL = {"echo": sidecar.Sidecar("gave_up", SPEC, 1, detail="it ended with 1")}
 STORED = {"KEY": credential.Stored("hmac:1", "vault")}
-LAUNCH = sandbox.LaunchRequested(WORKDIR, "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot")
+LAUNCH = launch.LaunchRequested(WORKDIR, "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot")
 STARTED = run.RunStarted("opencode", "0.1", 42, 7, "boot", ("/w",), {"approve": "ask", "drift": True})
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
@@ -104,11 +98,11 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         sidecar.ReportStopped(),
     ),
     "sandbox": (
-        sandbox.Report(LAUNCH),
-        sandbox.Report(sandbox.Launched(43)),
-        sandbox.Report(sandbox.Exited(0, ("/w/shop/.git/hooks/x: a hook",))),
-        sandbox.Report(sandbox.Denied(WORKDIR, "claude", ("npm",), "git-unsafe", "no")),
-        sandbox.Lose("the omac that launched it was killed"),
+        launch.Report(LAUNCH),
+        launch.Report(launch.Launched(43)),
+        launch.Report(launch.Exited(0, ("/w/shop/.git/hooks/x: a hook",))),
+        launch.Report(launch.Denied(WORKDIR, "claude", ("npm",), "git-unsafe", "no")),
+        launch.Lose("the omac that launched it was killed"),
     ),
     "setting": (
         setting.RequestChange("secrets.store", "vault", "/home/u/settings.toml", None),
@@ -130,8 +124,8 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         set_aside.PositionSetAside(7, "run.started", "run/host0001/r", "it cannot be decoded", "sha256:" + "ab" * 32),
         set_aside.PositionEmptied(),
     ),
-    "inspection": (inspection_record.Inspected(("00aa",), (WORKDIR,), ("/w/.git/hooks/x: new",)),),
-    "guard": (guard_record.GuardDenied("claude", "Write", "/w/x", WORKDIR, "/w/shop/x", "s1"),),
+    "inspection": (inspection.Inspected(("00aa",), (WORKDIR,), ("/w/.git/hooks/x: new",)),),
+    "guard": (denial.GuardDenied("claude", "Write", "/w/x", WORKDIR, "/w/shop/x", "s1"),),
 }
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import trio
 from eventsourcing.persistence import StoredEvent
 
-from omac.domain.control import ControlCalled
-from omac.domain.directory import SessionAdmitted
-from omac.domain.ids import StreamId, TokenDigest
+from omac.domain.access.control import ControlCalled
+from omac.domain.directories.directory import SessionAdmitted
 from omac.domain.kernel.aggregate import Aggregate
-from omac.domain.recorded import Cause, Draft, Recorded
+from omac.domain.kernel.event import Cause, Draft, Recorded
+from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.journal.application import Journal
 from omac.journal.judgement import Conflict, Envelope
 from omac.journal.opening import open_journal

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from omac.domain.recorded import Recorded
+from omac.domain.kernel.event import Recorded
 from omac.journal.application import Journal
 from omac.journal.writer import Writer
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import pytest
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
-from omac.domain.recorded import Spooled
+from omac.domain.kernel.event import Spooled
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.reader import Row
 from omac.journal.recorder import SqlRecorder

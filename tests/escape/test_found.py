@@ -319,8 +319,8 @@ import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from omac.adapters.sandbox.launch import Run
 from omac.adapters.sandbox.terminal import Terminal
-from omac.domain.confinement import LINK, READ, WRITE, Entry, Policy, ordered
-from omac.domain.refusal import Refusal
+from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, Policy, ordered
+from omac.domain.kernel.refusal import Refusal
 work = os.getcwd()
 links = [Entry(f"/{name}", LINK, "", target=f"usr/{name}") for name in ("bin", "lib", "lib64")]
 policy = Policy(work, ordered([Entry("/usr", READ, ""), *links, Entry(work, WRITE, "")]), {"PATH": "/usr/bin"})

@@ -17,8 +17,8 @@ from real_omac import COMMAND, Omac, omac_in
 from real_sandbox import SYSTEM_PYTHON, USERS, Box, Done, box, installed, readable_package
 from tiers import some
 
-from omac.domain.registration import Approved
-from omac.domain.sidecar import Healthy
+from omac.domain.sidecars.sidecar import Healthy
+from omac.domain.skills.registration import Approved
 
 PLANTED = ("sitecustomize", "usercustomize", "shutil", "subprocess", "gc", "omac", "select", "runpy")
 # A module that says so when the host imports it; inside, and for what looks for the real one, it is not there.

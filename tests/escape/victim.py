@@ -13,7 +13,7 @@ from pathlib import Path
 
 from real_sandbox import Box
 
-from omac.adapters.cache.tree import identity_of
+from omac.adapters.caches.tree import identity_of
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SHARED_BYTES = 4096

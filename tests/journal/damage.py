@@ -8,9 +8,9 @@ from typing import Any
 
 from contract.journals import called, commit_now, journal_at, texts
 
-from omac.domain.ids import HostId, StreamId, run_stream
-from omac.domain.recorded import Draft, Event
-from omac.domain.run import RunRecovered, RunStarted, RunStopped
+from omac.domain.kernel.event import Draft, Event
+from omac.domain.kernel.ids import HostId, StreamId, run_stream
+from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
 from omac.journal.application import Journal
 from omac.journal.codec import Codec
 from omac.journal.reader import ReadJournal

@@ -9,10 +9,10 @@ from contract.journals import LOG, admitted, called, commit_now, journal_at, tex
 from contract.recorder import everything, group, insert, log
 from eventsourcing.persistence import StoredEvent
 
-from omac.domain.directory import SessionAdmitted
-from omac.domain.ids import StreamId
-from omac.domain.recorded import Cause, Draft, Entry, Event, Recorded, Spooled
-from omac.domain.refusal import Refusal
+from omac.domain.directories.directory import SessionAdmitted
+from omac.domain.kernel.event import Cause, Draft, Entry, Event, Recorded, Spooled
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import PAGE, Group, Journal
 from omac.journal.judgement import Conflict
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from contract.journals import journal_at
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.backup import back_up, inspect, restore
 from omac.journal.mark import Mark
 

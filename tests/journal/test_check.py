@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from contract.journals import journal_at
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.check import check
 from omac.journal.reader import ReadJournal
 from omac.projections.system import System

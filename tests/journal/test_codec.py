@@ -13,26 +13,22 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import omac.domain
-from omac.domain import (
-    access,
-    control,
-    credential,
-    directory,
-    guard_record,
-    inspection_record,
-    registration,
-    run,
-    sandbox,
-    setting,
-    sidecar,
-)
-from omac.domain.ids import TokenDigest
-from omac.domain.recorded import Event
-from omac.domain.refusal import Refusal
-from omac.domain.skill import Health
+from omac.domain.access import access, control
+from omac.domain.credentials import credential
+from omac.domain.directories import directory
+from omac.domain.guard import denial
+from omac.domain.kernel import run
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import TokenDigest
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox import inspection, launch
+from omac.domain.settings import setting
+from omac.domain.sidecars import sidecar
+from omac.domain.skills import registration
+from omac.domain.skills.skill import Health
 from omac.journal.codec import Versioned
+from omac.journal.event_kinds import KIND_OF, KINDS, UPCASTERS
 from omac.journal.mapper import EventMapper
-from omac.journal.registry import KIND_OF, KINDS, UPCASTERS
 
 KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
 
@@ -170,7 +166,8 @@ def test_a_later_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["os:system", "antigravity:x", "wave:open", "omac.domain.run:RunStarted", "run.startet", "", "run.started "]
+    "kind",
+    ["os:system", "antigravity:x", "wave:open", "omac.domain.kernel.run:RunStarted", "run.startet", "", "run.started "],
 )
 def test_an_unknown_kind_is_refused_and_nothing_imported(kind: str) -> None:
     """A kind is looked up among those that are known; a row that names a module does not get it imported."""
@@ -379,7 +376,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
     ),
     (
         "sandbox.launch-requested",
-        sandbox.LaunchRequested(
+        launch.LaunchRequested(
             "/w", "claude", "bubblewrap", "ab" * 4, ("npm", "test"), "host", 4711, 123456, "boot", "run1"
         ),
         (
@@ -387,20 +384,20 @@ GOLDEN: list[tuple[str, Event, str]] = [
             "ce0001e240a4626f6f74a472756e31"
         ),
     ),
-    ("sandbox.launched", sandbox.Launched(4712), "0191cd1268"),
+    ("sandbox.launched", launch.Launched(4712), "0191cd1268"),
     (
         "sandbox.exited",
-        sandbox.Exited(137, ("/w/.git/hooks/x: new",)),
+        launch.Exited(137, ("/w/.git/hooks/x: new",)),
         "0193cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a0",
     ),
     (
         "sandbox.exited",
-        sandbox.Exited(None, (), "omac was killed"),
+        launch.Exited(None, (), "omac was killed"),
         "0193c090af6f6d616320776173206b696c6c6564",
     ),
     (
         "sandbox.denied",
-        sandbox.Denied("/w", "claude", ("npm",), "git-unsafe", "no"),
+        launch.Denied("/w", "claude", ("npm",), "git-unsafe", "no"),
         "0195a22f77a6636c6175646591a36e706daa6769742d756e73616665a26e6f",
     ),
     ("control.called", control.ControlCalled("activate", "/w", "socket"), "0193a86163746976617465a22f77a6736f636b6574"),
@@ -411,12 +408,12 @@ GOLDEN: list[tuple[str, Event, str]] = [
     ),
     (
         "guard.denied",
-        guard_record.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),
+        denial.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),
         "0197a6636c61756465a55772697465a42f772f78a42f772f74a62f772f742f78a27331a573706f6f6c",
     ),
     (
         "sandbox.inspected",
-        inspection_record.Inspected(("00aa",), ("/w",), ("/w/.git/hooks/x: new",)),
+        inspection.Inspected(("00aa",), ("/w",), ("/w/.git/hooks/x: new",)),
         "019391a43030616191a22f7791b42f772f2e6769742f686f6f6b732f783a206e6577",
     ),
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from contract.journals import called, commit_now, journal_at
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal import file
 from omac.journal import format as journal_format
 from omac.journal.application import Journal

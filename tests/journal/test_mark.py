@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from contract.journals import called, commit_now
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.mark import Mark
 from omac.journal.opening import open_journal

@@ -9,9 +9,9 @@ import pytest
 from contract.journals import called, commit_now, journal_at, run_python, sqlite_recorder, texts
 from contract.recorder import group, insert, log, versions
 
-from omac.domain.ids import StreamId
-from omac.domain.recorded import Draft, Entry
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.event import Draft, Entry
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Reader, ReadJournal
 
 from .damage import journal_of

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from contract.journals import python, read_apart, sqlite_recorder
 from contract.recorder import RecorderContract, Store, assert_whole, everything, group, insert, log, versions
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from contract.journals import called, commit_now, journal_at
 
-from omac.domain.ids import HostId
-from omac.domain.refusal import Refusal
-from omac.domain.set_aside import PositionEmptied, PositionSetAside
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
 from omac.journal.check import Finding, check
 from omac.journal.file import SCHEMA
 from omac.journal.reader import ReadJournal

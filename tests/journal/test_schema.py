@@ -16,8 +16,8 @@ from contract.journals import called, commit_now, create, journal_at, run_python
 from contract.media import needs_bubblewrap, read_only, small_disk
 from contract.recorder import everything
 
-from omac.domain.recorded import Cause
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.file import SCHEMA
 from omac.journal.opening import open_journal
@@ -311,7 +311,7 @@ READ = """
 """
 OPEN = """
     import sys
-    from omac.domain.refusal import Refusal
+    from omac.domain.kernel.refusal import Refusal
     from omac.journal.schema import open_for_writing
     try:
         open_for_writing(sys.argv[1], "id")
@@ -386,7 +386,7 @@ FULL = """
     import json, os, sys
     from itertools import count
     from contract.journals import called, commit_now
-    from omac.domain.refusal import Refusal
+    from omac.domain.kernel.refusal import Refusal
     from omac.journal.opening import open_journal
     from omac.journal.reader import ReadJournal
 
@@ -455,7 +455,7 @@ def test_a_full_disk(tmp_path: Path, size: int) -> None:
 
 FULL_AT_ONCE = """
     import os, sys
-    from omac.domain.refusal import Refusal
+    from omac.domain.kernel.refusal import Refusal
     from omac.journal.schema import open_for_writing
     folder = sys.argv[1]
     with open(folder + "/ballast", "wb", buffering=0) as file:

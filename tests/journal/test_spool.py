@@ -18,14 +18,14 @@ from contract.media import needs_bubblewrap, read_only, small_disk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.spool import RECORD_MAX, TEXT_MAX, Spool, bounded, encoded
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65_534
 APPEND = """
     from contract.launches import Program
-    from omac.domain.refusal import Refusal
+    from omac.domain.kernel.refusal import Refusal
     import sys
     try:
         program = Program(sys.argv[1])

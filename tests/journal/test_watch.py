@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from contract.journals import journal_at, python
 
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.check import check
 from omac.journal.reader import ReadJournal
@@ -127,7 +127,7 @@ def test_a_cut_log_that_others_have_open_is_not_written_over(path: Path) -> None
         import os, sys
         from pathlib import Path
         from contract.journals import called, commit_now, journal_at
-        from omac.domain.recorded import Cause
+        from omac.domain.kernel.event import Cause
         from omac.journal.codec import Versioned
         journal = journal_at(Path(sys.argv[1]))
         for number in range(60):

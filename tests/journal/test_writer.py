@@ -28,9 +28,9 @@ from contract.live import Live
 from contract.media import needs_bubblewrap, small_disk
 from contract.recorder import assert_whole, group, insert, log
 
-from omac.domain.recorded import Cause, Draft, Recorded
-from omac.domain.refusal import Refusal
-from omac.journal import writer as writer_module
+from omac.domain.kernel.event import Cause, Draft, Recorded
+from omac.domain.kernel.refusal import Refusal
+from omac.journal import writer
 from omac.journal.application import Journal
 from omac.journal.judgement import Conflict
 
@@ -162,7 +162,7 @@ async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> 
 
 async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More callers than a transaction may hold are committed in several, in the order they came."""
-    monkeypatch.setattr(writer_module, "BATCH_MAX", 3)
+    monkeypatch.setattr(writer, "BATCH_MAX", 3)
     other = lock(path)
     for number in range(20):
         live.writer.submit_soon([called(str(number))], CAUSE)
@@ -353,8 +353,8 @@ FULL = """
     import trio
     from contract.journals import called, until
     from contract.live import Live
-    from omac.domain.recorded import Cause
-    from omac.domain.refusal import Refusal
+    from omac.domain.kernel.event import Cause
+    from omac.domain.kernel.refusal import Refusal
     from omac.journal import writer as writer_module
     from omac.journal.opening import open_journal
 
@@ -586,7 +586,7 @@ async def test_cancelled_while_it_waits(live: Live, path: Path) -> None:
 
 async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more callers are under way than the bound; the others hear so at once, and may come again."""
-    monkeypatch.setattr(writer_module, "QUEUE_MAX", 4)
+    monkeypatch.setattr(writer, "QUEUE_MAX", 4)
     other = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
@@ -681,7 +681,7 @@ async def test_a_store_that_is_stuck_holds_nobody_up(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The end has a bound: whoever still waits then is refused, although the store has not answered."""
-    monkeypatch.setattr(writer_module, "STOP_S", 0.05)
+    monkeypatch.setattr(writer, "STOP_S", 0.05)
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "omac-journal"]
     other = lock(path)
     callers = Callers(live)
@@ -764,7 +764,7 @@ async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, queue_max: int
 ) -> None:
     """When omac has to end in the middle of its work, whoever waits, or waits for a turn, is refused."""
-    monkeypatch.setattr(writer_module, "QUEUE_MAX", queue_max)
+    monkeypatch.setattr(writer, "QUEUE_MAX", queue_max)
     other = lock(path)
     callers = Callers(live)
     with trio.fail_after(10):

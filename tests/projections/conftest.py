@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from omac.domain import directory, ids, sidecar
-from omac.domain.ids import HostId, RunId, StreamId
-from omac.domain.recorded import Event, Recorded
-from omac.domain.sidecar import Birth, SidecarSpec
+from omac.domain.directories import directory
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import HostId, RunId, StreamId
+from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import Birth, SidecarSpec
 
 HOST = HostId("host1")
 

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from omac.domain import registration
-from omac.domain.ids import StreamId
-from omac.domain.recorded import Cause, Recorded
-from omac.domain.registration import AutoRegistered, Code, Registration
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.ids import StreamId
+from omac.domain.skills import registration
+from omac.domain.skills.registration import AutoRegistered, Code, Registration
 from omac.projections.aggregates import ENDED_KEPT, Aggregates, Entry
 
 A, B = StreamId("registration/h/s/agents/a"), StreamId("registration/h/s/agents/b")

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from omac.domain import directory, ids, sidecar
-from omac.domain.ids import HostId, RunId, TokenDigest
-from omac.domain.recorded import Event
-from omac.domain.run import RunRecovered, RunStarted, RunStopped
-from omac.domain.sandbox import Denied, Exited, LaunchRequested
-from omac.domain.sidecar import SidecarSpec
+from omac.domain.directories import directory
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import HostId, RunId, TokenDigest
+from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
+from omac.domain.sandbox.launch import Denied, Exited, LaunchRequested
+from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.projections.aggregates import ENDED_KEPT
 from omac.projections.system import System
 

@@ -4,13 +4,15 @@ from typing import Any
 
 import msgspec
 
-from omac.domain import directory, ids, registration, run
-from omac.domain.control import ControlCalled, ControlRefused
-from omac.domain.credential import ConfigWritten, SecretWritten
-from omac.domain.guard_record import GuardDenied
-from omac.domain.ids import HostId, LaunchId, RunId, TokenDigest
-from omac.domain.registration import Approved, Registered
-from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
+from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.credentials.credential import ConfigWritten, SecretWritten
+from omac.domain.directories import directory
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.kernel import ids, run
+from omac.domain.kernel.ids import HostId, LaunchId, RunId, TokenDigest
+from omac.domain.sandbox.launch import Denied, Exited, Launched, LaunchRequested
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Approved, Registered
 from omac.projections.status import Status, about_stream, status_of
 from omac.projections.system import System
 

@@ -11,20 +11,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.domain import directory, ids, registration, sidecar
-from omac.domain.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
-from omac.domain.control import ControlCalled, ControlRefused
-from omac.domain.guard_record import GuardDenied
-from omac.domain.ids import HostId, LaunchId, RunId, StreamId, TokenDigest
-from omac.domain.recorded import Event, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.registration import Code, Registration
-from omac.domain.run import RunStarted, RunStopped
-from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
-from omac.domain.set_aside import PositionEmptied, PositionSetAside
-from omac.domain.setting import Setting, SettingChanged, SettingChangeRequested
-from omac.domain.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
-from omac.journal.registry import KINDS
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.directories import directory
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import HostId, LaunchId, RunId, StreamId, TokenDigest
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.run import RunStarted, RunStopped
+from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
+from omac.domain.sandbox.launch import Denied, Exited, Launched, LaunchRequested
+from omac.domain.settings.setting import Setting, SettingChanged, SettingChangeRequested
+from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Code, Registration
+from omac.journal.event_kinds import KINDS
 from omac.projections.status import status_of
 from omac.projections.system import System
 

@@ -13,35 +13,36 @@ import pytest
 import trio
 from contract.journals import decide_now
 
-from omac.domain import ids, registration
-from omac.domain.control import Listener
-from omac.domain.directory import Directory
-from omac.domain.harness import DEFAULT_HARNESS
-from omac.domain.hidden import Hidden
-from omac.domain.ids import HostId, StreamId
-from omac.domain.planning import Policy
-from omac.domain.recorded import Cause, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.registration import Approve, Code
-from omac.domain.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
-from omac.domain.skill import FoundSkill, Health, Meta, Secret, SidecarMeta
+from omac.domain.access.control import Listener
+from omac.domain.directories.directory import Directory
+from omac.domain.directories.planning import Policy
+from omac.domain.harness.harness import DEFAULT_HARNESS
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import HostId, StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Approve, Code
+from omac.domain.skills.skill import FoundSkill, Health, Meta, Secret, SidecarMeta
 from omac.journal.application import Journal
+from omac.journal.event_kinds import KIND_OF
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
-from omac.journal.registry import KIND_OF
 from omac.projections.status import Status, status_of
 from omac.projections.system import System
-from omac.services.access import AccessGate
-from omac.services.activation import Activation
-from omac.services.credentials import Credentials, Values
-from omac.services.directories import Caller, Directories
+from omac.services.access.authorization import AccessGate
+from omac.services.credentials.values import Credentials, Values
+from omac.services.directories.activation import Activation
+from omac.services.directories.manifest import Reach
+from omac.services.directories.requests import Caller, Directories
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.kernel.refusals import Refusals
-from omac.services.manifest import Reach
 from omac.services.ports import CopyDamaged, Frozen, ProbeFailed, SpawnFailed
-from omac.services.registrar import Registrar
-from omac.services.supervision import Supervision
+from omac.services.sidecars.supervision import Supervision
+from omac.services.skills.registrar import Registrar
 
 HOST = HostId("host0001")
 KEY = bytes(32)
@@ -528,5 +529,5 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
 @pytest.fixture(autouse=True)
 def retries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again while the journal is away is tried again at once."""
-    monkeypatch.setattr("omac.services.activation.RETRY_S", 0.001)
-    monkeypatch.setattr("omac.services.supervision.RETRY_S", 0.001)
+    monkeypatch.setattr("omac.services.directories.activation.RETRY_S", 0.001)
+    monkeypatch.setattr("omac.services.sidecars.supervision.RETRY_S", 0.001)

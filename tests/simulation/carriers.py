@@ -17,27 +17,30 @@ from contract.commands import COMMANDS, HOST, STARTED, WORKDIR
 from contract.launches import REFUSED, REQUEST, Program
 from simulation.processes import EARLY_NS, Copies, Host, Killed, Live, Opened, Process, Resolver, Simulation
 
-from omac.domain import access, directory, ids, run, sidecar
-from omac.domain.hidden import Hidden
-from omac.domain.ids import StreamId
+from omac.domain.access import access
+from omac.domain.directories import directory
+from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.place import Place
-from omac.domain.recorded import Cause, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.settings import SETTINGS
-from omac.domain.skill import FoundSkill, Meta, SidecarMeta
-from omac.journal import inbox as inboxes
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.settings import SETTINGS
+from omac.domain.sidecars import sidecar
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import FoundSkill, Meta, SidecarMeta
+from omac.journal import inbox
 from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
-from omac.services.credentials import Credentials, Values
-from omac.services.finding import Candidate
+from omac.services.credentials.values import Credentials, Values
 from omac.services.kernel.ingestion import WAIT_NS, ingest
 from omac.services.kernel.intake import settle_lost
 from omac.services.kernel.recovery import recover, unended_runs
-from omac.services.registering import Registering
-from omac.services.settings import change_setting
-from omac.tools.serving import leaves
+from omac.services.settings.changes import change_setting
+from omac.services.skills.registration import Registering
+from omac.services.skills.resolution import Candidate
+from omac.tools.compose.serving import leaves
 
 LIVES = 2  # servers, one after the other
 COMMANDERS = 2  # people who type commands, side by side
@@ -270,9 +273,9 @@ async def _repeat(times: int, work: Callable[[], Awaitable[None]]) -> None:
 @contextmanager
 def _quick() -> Iterator[None]:
     """Pauses between tries are short, and a process that is gone removes no file."""
-    remove = inboxes.Pass.remove
+    remove = inbox.Pass.remove
 
-    def remove_if_alive(self: inboxes.Pass, names: Sequence[str]) -> None:
+    def remove_if_alive(self: inbox.Pass, names: Sequence[str]) -> None:
         process = getattr(self._clock, "__self__", None)
         if not (isinstance(process, Process) and process.killed):
             remove(self, names)
@@ -281,7 +284,7 @@ def _quick() -> Iterator[None]:
         mock.patch("omac.journal.writer.RETRY_S", 0.002),
         mock.patch("omac.journal.writer.POLL_S", 0.002),
         mock.patch("omac.services.kernel.engine.RETRY_S", 0.002),
-        mock.patch.object(inboxes.Pass, "remove", remove_if_alive),
+        mock.patch.object(inbox.Pass, "remove", remove_if_alive),
     ):
         yield
 
@@ -348,7 +351,7 @@ def _check_spool(simulation: Simulation, records: Sequence[Recorded]) -> None:
         for recorded in records
         if recorded.happened is not None
     )
-    folder = simulation.spool / inboxes.REJECTED
+    folder = simulation.spool / inbox.REJECTED
     rejected = Counter(path.name for path in folder.iterdir()) if folder.is_dir() else Counter[str]()
     for name, what in simulation.spooled.items():
         assert durable[what] + rejected[name] == 1, (name, what, durable[what], rejected[name])

@@ -21,13 +21,13 @@ from typing import Any
 from real_omac import COMMAND, Answer, Done, Omac, Serving, curl
 from valued_skill import with_vault
 
-from omac.domain import ids
-from omac.domain.access import AccessRequested
-from omac.domain.credential import SecretWritten
-from omac.domain.directory import ActivationRequested, SessionAdmitted
-from omac.domain.recorded import Recorded
-from omac.domain.run import RunStarted
-from omac.domain.sandbox import LaunchRequested
+from omac.domain.access.access import AccessRequested
+from omac.domain.credentials.credential import SecretWritten
+from omac.domain.directories.directory import ActivationRequested, SessionAdmitted
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.run import RunStarted
+from omac.domain.sandbox.launch import LaunchRequested
 from omac.journal.reader import ReadJournal
 from omac.projections.system import System
 

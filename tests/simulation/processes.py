@@ -17,13 +17,13 @@ from contract.commands import HOST
 from contract.journals import lock
 from contract.launches import Program
 
-from omac.domain.hidden import Hidden
-from omac.domain.ids import RunId, StreamId
-from omac.domain.interpreter import Interpreter
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.recorded import Cause, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.sidecar import Birth
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import RunId, StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.sidecars.sidecar import Birth
 from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
 from omac.services.kernel.engine import Engine

@@ -26,10 +26,10 @@ from tiers import some
 from valued_skill import with_vault
 
 from omac.adapters.skills.reading import read_tree
-from omac.domain.directory import SkillVanished
-from omac.domain.registration import Approved
-from omac.projections.accesses import audit_rows
-from omac.tools.commands.audit import told
+from omac.domain.directories.directory import SkillVanished
+from omac.domain.skills.registration import Approved
+from omac.projections.evidence.accesses import audit_rows
+from omac.tools.cli.audit import told
 
 TOKEN, OTHER = f"xoxb-token-of-the-shop-{os.urandom(6).hex()}", f"xoxb-token-of-the-mall-{os.urandom(6).hex()}"
 IGNORED = ("node_modules", "dist", "build")

@@ -8,8 +8,8 @@ import trio
 from simulation.world import World, world
 from tiers import everything
 
-from omac.domain import ids
-from omac.domain.recorded import Recorded
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Recorded
 from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
@@ -22,8 +22,9 @@ COMPARED_BY_CLI = 10 if everything() else 3
 APPROVER = """
 import sys, time
 import trio
-from omac.domain import ids, registration
-from omac.domain.recorded import Cause
+from omac.domain.kernel import ids
+from omac.domain.skills import registration
+from omac.domain.kernel.event import Cause
 from omac.journal.opening import open_journal
 from omac.services.kernel.opened import OpenedJournal
 journal = open_journal(sys.argv[1], "other", time.time_ns)

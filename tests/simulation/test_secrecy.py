@@ -25,8 +25,8 @@ from real_omac import COMMAND, Answer, Done, Omac, Serving, curl, eventually, om
 from simulation.skills import Holder, holders, person_of
 from valued_skill import piped, typed, with_vault
 
-from omac.domain.credential import SecretWriteRequested
-from omac.domain.values import VALUE_BYTES_MAX
+from omac.domain.credentials.credential import SecretWriteRequested
+from omac.domain.credentials.values import VALUE_BYTES_MAX
 
 CORE_LENGTH = 24
 META = """\

@@ -16,8 +16,8 @@ from real_omac import Omac, Serving, curl, eventually, omac_in
 from simulation.skills import holders, meta, person_of, program, traces
 from valued_skill import with_vault
 
-from omac.adapters.secrets.stores import SecretStores
-from omac.domain import ids
+from omac.adapters.credentials.stores import SecretStores
+from omac.domain.kernel import ids
 
 ONE, TWO, SHARED = (f"xoxb-token-of-{whose}-{os.urandom(6).hex()}" for whose in ("one", "two", "all"))
 CLOSED = ("setsid", "sh", "-c", 'exec "$@" <&-', "sh")  # nobody to ask: no terminal, and no standard input at all

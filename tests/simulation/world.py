@@ -18,16 +18,16 @@ import trio
 from omac.adapters.sidecars.interpreters import HostInterpreters
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.domain.harness import DEFAULT_HARNESS
-from omac.domain.sidecar import RestartPolicy
+from omac.domain.harness.harness import DEFAULT_HARNESS
+from omac.domain.sidecars.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
-from omac.services.credentials import Credentials
-from omac.services.finding import Search, find
+from omac.services.credentials.values import Credentials
 from omac.services.kernel.opened import OpenedJournal
-from omac.services.registering import Registering
-from omac.tools.ready import Ready
-from omac.tools.serve_options import ServeOptions
-from omac.tools.serving import Server
+from omac.services.skills.registration import Registering
+from omac.services.skills.resolution import Search, find
+from omac.tools.cli.serve_options import ServeOptions
+from omac.tools.compose.endpoints import Ready
+from omac.tools.compose.serving import Server
 
 OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]
 MARK = "SIMULATION_MARK"

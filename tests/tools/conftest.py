@@ -12,7 +12,7 @@ from typing import TextIO
 import pytest
 from real_omac import Omac, Serving, omac_in
 
-from omac.tools.invocation import working_for
+from omac.tools.terminal.invocation import working_for
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pytest
 from real_omac import Done, Omac, Serving, curl, eventually, omac_in
 from tiers import some
 
-from omac.domain.control import ControlCalled, ControlRefused
-from omac.domain.directory import ActivationRequested, RouteStubbed
-from omac.domain.ids import token_digest
-from omac.domain.run import RunStarted, RunStopped
-from omac.domain.sidecar import Exited, GaveUp, Unhealthy
+from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.directories.directory import ActivationRequested, RouteStubbed
+from omac.domain.kernel.ids import token_digest
+from omac.domain.kernel.run import RunStarted, RunStopped
+from omac.domain.sidecars.sidecar import Exited, GaveUp, Unhealthy
 
 GOOD = "name: {name}\nsidecar:\n  command: [python3, sidecar.py]\n  mount: {name}\n"
 SERVER = """\

@@ -1,4 +1,4 @@
-"""tools/commands/cache.py: what is shown of tool caches, what is removed, and what scripts can rely on."""
+"""tools/cli/cache.py: what is shown of tool caches, what is removed, and what scripts can rely on."""
 
 import json
 import os
@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from real_omac import Omac
 
-from omac.adapters.cache.tree import identity_of, open_cache
-from omac.domain.refusal import Refusal
-from omac.tools.commands.cache import clear, gc, list_
+from omac.adapters.caches.tree import identity_of, open_cache
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.cli.cache import clear, gc, list_
 
 DAY_S = 86_400
 NOW_S = 2_000_000_000
 HOLD = """\
 import os, signal, sys
-from omac.adapters.cache.tree import open_cache
+from omac.adapters.caches.tree import open_cache
 cache = open_cache(sys.argv[1], os.environ)
 print("open", flush=True)
 signal.pause()
@@ -300,8 +300,8 @@ def test_the_command_line(omac: Omac) -> None:
 
 SLOW = """\
 import os, sys, time
-from omac.tools.commands.cache import Progress
-from omac.tools.invocation import Invocation, working_for
+from omac.tools.cli.cache import Progress
+from omac.tools.terminal.invocation import Invocation, working_for
 with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr)), Progress("removed") as progress:
     time.sleep(0.3)
     progress.step(1234)

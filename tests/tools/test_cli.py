@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from real_omac import Omac, Serving, curl, eventually
 
-from omac.tools.moments import rfc3339
-from omac.tools.version import VERSION
+from omac.tools.terminal.timestamps import rfc3339
+from omac.tools.terminal.version import VERSION
 
 COMMANDS = (
     "start", "serve",

@@ -1,4 +1,4 @@
-"""tools/commands/config.py: what the settings of a skill are, where each comes from, and changing them."""
+"""tools/cli/config.py: what the settings of a skill are, where each comes from, and changing them."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from real_omac import Omac, Serving, eventually, omac_in
 from valued_skill import everywhere, pid_of, piped, told, typed, valued, waiting
 
-from omac.domain.credential import ConfigRemoved, ConfigWritten, DefaultMirrored
+from omac.domain.credentials.credential import ConfigRemoved, ConfigWritten, DefaultMirrored
 
 SOON_S = 1.0  # a change from another terminal, until omac acts on it
 START_S = 5.0  # a small Python server, until it answers

@@ -1,4 +1,4 @@
-"""tools/commands/deregister.py: what is recorded is forgotten, what was given if that is wanted, and no folder ever."""
+"""tools/cli/deregister.py: what is recorded is forgotten, what was given if that is wanted, and no folder ever."""
 
 import json
 import shlex
@@ -14,15 +14,16 @@ import trio
 from real_omac import Done, Omac, eventually
 from valued_skill import everywhere, piped, typed, valued, with_vault
 
-from omac.adapters.secrets.keys import key_at_hand
-from omac.adapters.secrets.vault import Vault
-from omac.domain import credential, ids
-from omac.domain.credential import DEFAULTS, RequestSecrets, Stored
-from omac.domain.hidden import Hidden
-from omac.domain.registration import Deregistered
+from omac.adapters.credentials.keys import key_at_hand
+from omac.adapters.credentials.vault import Vault
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import DEFAULTS, RequestSecrets, Stored
+from omac.domain.kernel import ids
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.skills.registration import Deregistered
 from omac.services.kernel.opened import OpenedJournal
-from omac.services.registering import PERSON
-from omac.tools.opened import opened
+from omac.services.skills.registration import PERSON
+from omac.tools.compose.command_context import opened
 
 SECRET = "xoxb-7f3a9c"
 GIVEN = {"OMAC_SECRET_TOKEN": SECRET, "OMAC_CONFIG_NOTE": "mine"}

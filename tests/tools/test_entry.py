@@ -71,7 +71,7 @@ def test_a_call_passes_the_guard_without_what_takes_long(project: Path) -> None:
     """Nor does `omac hook pre-tool-use`, of a call that it lets pass."""
     status, modules = loaded(project, *HOOK, payload=writing(project / "new.txt"))
     assert status == 0
-    assert "omac.domain.guard" in modules
+    assert "omac.domain.guard.guard" in modules
     assert not modules & HEAVY
 
 
@@ -90,7 +90,7 @@ def test_heavy_modules_would_be_seen(project: Path) -> None:
 def test_a_guard_that_cannot_be_loaded_denies(project: Path) -> None:
     """Agents take every status but 2 for consent, so a broken installation has to answer with that one."""
     begin = (
-        f"import sys; sys.path[:0] = {sys.path!r}; sys.modules['omac.domain.guard'] = None\n"
+        f"import sys; sys.path[:0] = {sys.path!r}; sys.modules['omac.domain.guard.guard'] = None\n"
         "from omac.tools.entry import main; main()"
     )
     argv = [sys.executable, "-I", "-S", "-c", begin, *HOOK]

@@ -1,4 +1,4 @@
-"""tools/commands/hook.py: agents call the write guard, or no longer, and what was installed does what it is for."""
+"""tools/cli/hook.py: agents call the write guard, or no longer, and what was installed does what it is for."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from nested_worktree import Ground, ground
 
-from omac.domain.refusal import Refusal
-from omac.tools.commands.hook import install, role, uninstall
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.cli.hook import install, role, uninstall
 
 
 @pytest.fixture

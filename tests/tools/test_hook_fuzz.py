@@ -1,4 +1,4 @@
-"""tools/hook.py against a judge that knows nothing of it: the kernel, asked where a write would land."""
+"""tools/hotpath/guard_hook.py against a judge that knows nothing of it: the kernel, asked where a write would land."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from nested_worktree import Ground, ground
 from real_sandbox import SYSTEM_PYTHON
 from tiers import examples
 
-from omac.domain.guard import Unclear
-from omac.tools.hook import decide
+from omac.domain.guard.guard import Unclear
+from omac.tools.hotpath.guard_hook import decide
 
 EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(5000)))
 SEED = int(os.environ.get("OMAC_SOAK_SEED", time.time_ns()))  # a failure says it, and is the same again with it

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tiers import examples
 
-from omac.domain.guard_shell import patch_bases
+from omac.domain.guard.shell import patch_bases
 
 EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(3000)))
 SEED = int(os.environ.get("OMAC_SOAK_SEED", time.time_ns()))  # a failure says it, and is the same again with it

@@ -19,8 +19,8 @@ from jeepney.io.blocking import open_dbus_connection
 from real_keyring import PrivateKeyring, private_keyring
 from real_omac import COMMAND, Done, Omac, curl, eventually, omac_in
 
-from omac.domain.credential import ConfigWritten, DefaultMirrored, SecretWritten
-from omac.domain.registration import Approved, Registered
+from omac.domain.credentials.credential import ConfigWritten, DefaultMirrored, SecretWritten
+from omac.domain.skills.registration import Approved, Registered
 
 META = """\
 name: {name}

@@ -1,4 +1,4 @@
-"""tools/commands/listing.py and approve.py: what is there, what people vouched for, and what became of it since."""
+"""tools/cli/listing.py and approve.py: what is there, what people vouched for, and what became of it since."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from real_omac import Done, Omac
 from valued_skill import piped, valued, with_vault
 
-from omac.domain.registration import ApprovalRevoked, Approved
+from omac.domain.skills.registration import ApprovalRevoked, Approved
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import omac.tools
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 from omac.tools.main import main
 
 TOOLS = Path(omac.tools.__path__[0])
@@ -149,7 +149,7 @@ def test_a_defect_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: object) -> int:
         raise ZeroDivisionError("hunter2")
 
-    monkeypatch.setattr("omac.tools.commands.settings.show", fail)
+    monkeypatch.setattr("omac.tools.cli.settings.show", fail)
     status, out, err = called(house(tmp_path / "a"), "settings", "show")
     assert (status, out) == (1, "")
     assert err.startswith("omac: failed unexpectedly (ZeroDivisionError): this is a defect of omac\n  try: less /")
@@ -162,5 +162,5 @@ def test_a_defect_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(*_: object) -> int:
         raise ExceptionGroup("", [ExceptionGroup("", [Refusal("misuse", "one")]), Refusal("misuse", "two")])
 
-    monkeypatch.setattr("omac.tools.commands.settings.show", refuse)
+    monkeypatch.setattr("omac.tools.cli.settings.show", refuse)
     assert called(house(tmp_path / "b"), "settings", "show") == (2, "", "omac: one\n")

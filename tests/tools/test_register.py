@@ -1,4 +1,4 @@
-"""tools/commands/register.py: a person vouches for a skill and gives it values; all is recorded, or nothing is."""
+"""tools/cli/register.py: a person vouches for a skill and gives it values; all is recorded, or nothing is."""
 
 import json
 import os
@@ -15,11 +15,12 @@ from real_keyring import private_keyring
 from real_omac import ECHO_SKILL, Done, Omac, eventually, omac_in
 from valued_skill import PROGRAM, everywhere, piped, told, typed, valued, with_vault
 
-from omac.adapters.secrets.keys import key_at_hand
-from omac.adapters.secrets.vault import Vault
-from omac.domain import credential, ids
-from omac.domain.credential import DEFAULTS, DefaultAdopted
-from omac.domain.registration import Approved
+from omac.adapters.credentials.keys import key_at_hand
+from omac.adapters.credentials.vault import Vault
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import DEFAULTS, DefaultAdopted
+from omac.domain.kernel import ids
+from omac.domain.skills.registration import Approved
 
 SECRET = "xoxb-7f3a9c"
 OTHER = "xoxb-e81d22"

@@ -7,7 +7,7 @@ import sys
 import msgspec
 import pytest
 
-from omac.tools.commands.sandbox_doctor import run
+from omac.tools.cli.sandbox_doctor import run
 
 PROGRAM = "from omac.tools.entry import main; main()"
 REFUSED = ("unshare", "--user", "--map-root-user", "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"')

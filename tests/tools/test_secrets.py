@@ -1,4 +1,4 @@
-"""tools/commands/secrets.py: secrets go from a person to a store and to the sidecar, and are seen nowhere else."""
+"""tools/cli/secrets.py: secrets go from a person to a store and to the sidecar, and are seen nowhere else."""
 
 import io
 import json
@@ -13,17 +13,23 @@ from real_keyring import PrivateKeyring, private_keyring
 from real_omac import Done, Omac, Serving, curl, eventually, omac_in, stays
 from valued_skill import META, PROGRAM, everywhere, pid_of, piped, told, typed, valued, waiting, with_vault
 
-from omac.domain.credential import Credential, SecretErased, SecretRemoved, SecretWriteRequested, SecretWritten
-from omac.domain.hidden import Hidden
-from omac.domain.place import Place
-from omac.domain.refusal import Refusal
-from omac.domain.skill import FoundSkill
-from omac.services.credentials import Values
-from omac.services.finding import Candidate
-from omac.tools.choosing import Where
-from omac.tools.commands.secrets import set_
-from omac.tools.one_skill import Asked, tell_besides
-from omac.tools.prompting import BYTES_MAX
+from omac.domain.credentials.credential import (
+    Credential,
+    SecretErased,
+    SecretRemoved,
+    SecretWriteRequested,
+    SecretWritten,
+)
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import FoundSkill
+from omac.services.credentials.values import Values
+from omac.services.skills.resolution import Candidate
+from omac.tools.cli.scope_options import Where
+from omac.tools.cli.secrets import set_
+from omac.tools.cli.skill_argument import Asked, tell_besides
+from omac.tools.terminal.prompts import BYTES_MAX
 
 SECRET = "xoxb-7f3a9c"
 OTHER = "xoxb-e81d22"

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import pytest
 from real_omac import CURL, Omac, Serving, curl, eventually, omac_in, stays
 
-from omac.domain.access import AccessAborted, AccessCompleted, AccessRequested
-from omac.domain.run import RunRecovered, RunStopped
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
+from omac.domain.kernel.run import RunRecovered, RunStopped
 
 FIELDS = {
     "position", "at", "dir", "skill", "session", "method", "path", "status", "bytes", "duration", "outcome",

@@ -1,4 +1,4 @@
-"""tools/commands/settings.py: what is shown, what is changed, and what the journal says of it."""
+"""tools/cli/settings.py: what is shown, what is changed, and what the journal says of it."""
 
 import json
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from omac.adapters.settings.files import user_path
-from omac.domain.ids import StreamId, key_of
-from omac.domain.recorded import Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.setting import SettingChanged, SettingChangeRequested
-from omac.domain.settings import SETTINGS
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.ids import StreamId, key_of
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.setting import SettingChanged, SettingChangeRequested
+from omac.domain.settings.settings import SETTINGS
 from omac.journal.reader import ReadJournal
-from omac.tools.commands.settings import set_, show, unset
+from omac.tools.cli.settings import set_, show, unset
 
 Environment = Mapping[str, str]
 

@@ -18,10 +18,10 @@ import pytest
 from real_omac import Omac, curl, eventually
 from started import BARE, SHOW, WAIT, started, told
 
-from omac.domain.control import ControlRefused
-from omac.domain.directory import ActivationRequested, Deactivated
-from omac.domain.run import RunRecovered, RunStarted, RunStopped
-from omac.domain.sidecar import SpawnRequested
+from omac.domain.access.control import ControlRefused
+from omac.domain.directories.directory import ActivationRequested, Deactivated
+from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
+from omac.domain.sidecars.sidecar import SpawnRequested
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""tools/commands/vault.py: making the vault, looking at it, and opening what is locked for the server that runs."""
+"""tools/cli/vault.py: making the vault, looking at it, and opening what is locked for the server that runs."""
 
 import json
 import os

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from real_omac import Answer, Omac, Serving, eventually
 
-from omac.domain.control import ControlRefused
+from omac.domain.access.control import ControlRefused
 
 
 @pytest.fixture

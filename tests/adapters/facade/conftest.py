@@ -10,10 +10,10 @@ import trio
 from omac.adapters.facade.server import Facade, FacadeLimits
 from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
-from omac.domain.ids import token_digest
-from omac.domain.refusal import Refusal
-from omac.projections.routes import Way
-from omac.services.gate import Answer, Request
+from omac.domain.kernel.ids import token_digest
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.access.routes import Way
+from omac.services.access.recorder import Answer, Request
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 

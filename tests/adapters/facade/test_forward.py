@@ -5,7 +5,7 @@ import pytest
 
 from omac.adapters.facade.forward import client_head, encode_body, refusal_answer, upstream_head
 from omac.adapters.http.http1 import RequestHead, parse_request_head, parse_response_head
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 TOKEN = "s3cr3t"
 

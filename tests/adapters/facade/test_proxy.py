@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from omac.adapters.http.slots import SlotLimits
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 Build = Callable[..., Awaitable[Any]]
 Replies = Callable[..., Any]

@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from omac.adapters.git import look as inspections
+from omac.adapters.git import inspections
 from omac.adapters.git.inspection import Baseline, Finding
 from omac.adapters.git.layout import GitChoices, Layout, bring_home, look, prepare
 from omac.adapters.git.quarantine import Quarantine
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, ordered
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, ordered
 
 SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
 DATE = "2026-01-02T03:04:05+00:00"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.git import inspection, look
+from omac.adapters.git import inspection, inspections
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget
 from omac.adapters.git.quarantine import Quarantine
@@ -22,14 +22,14 @@ def test_reading_is_paid_for(lines: int, is_judged: bool, tmp_path: Path) -> Non
     """A few files that are long spend the time of many that are short: what they leave no time for is set aside."""
     project = tmp_path / "project"
     project.mkdir()
-    baseline = look.note((str(project),), {}, time.time_ns())
+    baseline = inspections.note((str(project),), {}, time.time_ns())
     for number in range(3):
         for name in ("objects", "refs"):
             (project / f"n{number}" / ".git" / name).mkdir(parents=True)
         (project / f"n{number}" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         (project / f"n{number}" / ".git" / "config").write_text("[core]\n" + "\tfilemode = true\n" * lines)
     quarantine = Quarantine(str(tmp_path / "state"), "launch")
-    findings = look.act((str(project),), {}, baseline, quarantine, Budget(0))
+    findings = inspections.act((str(project),), {}, baseline, quarantine, Budget(0))
     assert [one for one in findings if "was not inspected" in one.what] == ([] if is_judged else findings)
     assert all((project / f"n{number}" / ".git" / "HEAD").exists() == is_judged for number in range(3))
 
@@ -49,10 +49,10 @@ def test_a_disk_that_fails_lets_nothing_pass(tmp_path: Path, monkeypatch: pytest
         inspect(self, folder)
 
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = look.note((str(project),), folders, time.time_ns())
+    baseline = inspections.note((str(project),), folders, time.time_ns())
     (project / "zz/.git/hooks/post-checkout").write_text("#!/bin/sh\n")
     monkeypatch.setattr(GitFolder, "inspect", failing)
-    findings = look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    findings = inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
     for folder in (project, project / "nested"):
         assert (folder / ".git").is_file(), findings
         assert subprocess.run(["git", "status"], cwd=folder, capture_output=True).returncode
@@ -66,12 +66,12 @@ def test_what_is_too_large_for_another_file_system_stays(tmp_path: Path) -> None
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = look.note((str(project),), folders, time.time_ns())
+    baseline = inspections.note((str(project),), folders, time.time_ns())
     for name, size in (("odd", 1000), ("large", 1 << 40)):
         with (project / ".git" / name).open("wb") as file:
             file.truncate(size)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as state:
-        findings = look.act((str(project),), folders, baseline, Quarantine(state, "launch"))
+        findings = inspections.act((str(project),), folders, baseline, Quarantine(state, "launch"))
         kept = [path for path in Path(state).rglob("*") if path.is_file()]
         assert [path.stat().st_size for path in kept] == [1000]
     said = {Path(finding.path).name: str(finding) for finding in findings}
@@ -87,13 +87,13 @@ def test_an_index_is_read_as_the_settings_say_that_are_put_back(tmp_path: Path, 
     subprocess.run(["git", "init", "-q", "--object-format=sha256", str(project)], check=True)
     (project / "file").write_text("x")
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = look.note((str(project),), folders, time.time_ns())
+    baseline = inspections.note((str(project),), folders, time.time_ns())
     subprocess.run(["git", "add", "file"], cwd=project, check=True)
     if not is_harmless:
         index = project / ".git/index"
         index.write_bytes(index.read_bytes().replace(b"\0\4file\0", b"\0\4.git\0"))
     (project / ".git/config").write_text("[core\n")
-    look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
     assert "sha256" in (project / ".git/config").read_text()
     assert (project / ".git/index").exists() == is_harmless
 
@@ -108,10 +108,10 @@ def test_a_worktree_of_the_host_behind_a_link_stays(tmp_path: Path) -> None:
     subprocess.run(["git", "config", "core.worktree", str(through)], cwd=project, check=True)
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
     for setting in ("", "user.name"):
-        baseline = look.note((str(project),), folders, time.time_ns())
+        baseline = inspections.note((str(project),), folders, time.time_ns())
         if setting:
             subprocess.run(["git", "config", setting, "x"], cwd=project, check=True)
-        findings = look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+        findings = inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
         assert [one for one in findings if one.moved] == []
         assert str(through) in (project / ".git/config").read_text()
 
@@ -124,9 +124,9 @@ def test_an_admin_folder_has_no_settings_of_that_name(tmp_path: Path) -> None:
     subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "1"], cwd=project, check=True)
     subprocess.run(["git", "worktree", "add", "-q", "w"], cwd=project, check=True)
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = look.note((str(project),), folders, time.time_ns())
+    baseline = inspections.note((str(project),), folders, time.time_ns())
     (project / ".git/worktrees/w/config").write_text("[core]\n\tfsmonitor = x\n")
-    look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
     assert not (project / ".git/worktrees/w/config").exists()
     assert (project / ".git/config").exists()
 
@@ -142,7 +142,7 @@ def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytes
         subprocess.run([*git, "update-index", "--index-info"], input=lines.encode(), check=True)
         subprocess.run([*git, "init", "-q", "--bare", "x.git"], check=True)
     monkeypatch.setattr(inspection, "NOTED_BYTES_MAX", 25_000)
-    baseline = look.note((str(project),), {}, time.time_ns())
+    baseline = inspections.note((str(project),), {}, time.time_ns())
     kept = [path for path, digests in baseline.written.items() if digests]
     assert 0 < len(kept) < 3
     assert not baseline.is_whole
@@ -150,7 +150,7 @@ def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytes
     for number in range(3):
         index = project / f"n{number}/.git/index"
         index.write_bytes(index.read_bytes())
-    look.act((str(project),), {}, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    inspections.act((str(project),), {}, baseline, Quarantine(str(tmp_path / "state"), "launch"))
     assert [f"{project}/n{n}/.git" for n in range(3) if (project / f"n{n}/.git/index").exists()] == sorted(kept)
 
 
@@ -160,7 +160,7 @@ def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = look.note((str(project),), folders, time.time_ns())
+    baseline = inspections.note((str(project),), folders, time.time_ns())
     logs = project / ".git/logs/refs/heads"
     logs.mkdir(parents=True)
     line = f"{'1' * 40} {'2' * 40} A <a@b> 1700000000 +0000\tx\n"
@@ -168,7 +168,9 @@ def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None
     for number in range(60):
         os.link(logs / "a", logs / f"a{number}")
     os.link(logs / "a", logs / "a..b")
-    look.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"), Budget(60, 20_000))
+    inspections.act(
+        (str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"), Budget(60, 20_000)
+    )
     assert (project / ".git/HEAD").exists()
     assert len(list(logs.iterdir())) == (61 if is_fine else 0)
     assert not (logs / "a..b").exists()

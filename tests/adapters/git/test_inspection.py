@@ -1,4 +1,4 @@
-"""adapters/git/look.py: what a program left is found, the dangerous is set aside, the rest is left working."""
+"""adapters/git/inspections.py: what a program left is found, the dangerous is set aside, the rest is left working."""
 
 import os
 import stat
@@ -10,8 +10,8 @@ from adapters.git.boxed import Outcome, act, host, note, run_inside
 
 from adapters.git import layouts
 from omac.adapters.git.inspection import Budget, Exhausted
+from omac.adapters.git.inspections import act as act_within
 from omac.adapters.git.layout import GitChoices, look
-from omac.adapters.git.look import act as act_within
 from omac.adapters.git.quarantine import Quarantine
 from omac.domain.git.config import parse
 

@@ -11,8 +11,8 @@ from adapters.git.boxed import host, run_inside
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, Layout, look
 from omac.adapters.git.program import ConfigList
-from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, below
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, below
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from adapters.git import layouts
 from omac.adapters.git.launch_record import Record, merged, record_of
 from omac.adapters.git.layout import GitChoices, bring_home, look, prepare
 from omac.adapters.git.pending import FOLDER, Pending
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from omac.adapters.http.http1 import (
     parse_response_head,
     split_target,
 )
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 
 def request(*fields: bytes, line: bytes = b"GET /t/m/ HTTP/1.1", host: bytes | None = b"Host: 127.0.0.1") -> bytes:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from omac.adapters.linux import listen
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 
 def open_tcp(host: str, port: int) -> trio.SocketListener:

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 import trio
 
-from omac.adapters.linux import birth, process
+from omac.adapters.linux import process, process_identity
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def test_start_ticks_survive_a_hostile_name(tmp_path) -> None:
         assert mine
         assert (entry.parent, entry.session) == (os.getpid(), child.pid)
         assert entry.start_ticks >= mine.start_ticks > 0
-        assert birth.start_ticks(child.pid) == entry.start_ticks
+        assert process_identity.start_ticks(child.pid) == entry.start_ticks
 
 
 def test_nobody_has_no_descendants() -> None:
@@ -124,7 +124,7 @@ def test_a_closer_stranger_wins_over_a_wildcard() -> None:
 def test_a_signal_never_hits_a_stranger() -> None:
     """With another start time the pid belongs to somebody else, and nothing is sent."""
     with running("sh", "-c", "echo ready; sleep 60; true") as child:
-        ticks = birth.start_ticks(child.pid)
+        ticks = process_identity.start_ticks(child.pid)
         assert ticks is not None
         assert not process.kill(child.pid, ticks - 1, signal.SIGKILL)
         assert process.open_pidfd(child.pid, ticks - 1) is None
@@ -137,7 +137,7 @@ def test_a_signal_never_hits_a_stranger() -> None:
 async def test_a_pidfd_tells_the_end() -> None:
     """wait_exit returns when the process ends, before anyone reaps it, and can be cancelled."""
     with running("sh", "-c", "echo ready; sleep 60; true") as child:
-        ticks = birth.start_ticks(child.pid) or 0
+        ticks = process_identity.start_ticks(child.pid) or 0
         descriptor = process.open_pidfd(child.pid, ticks)
         assert descriptor is not None
         with trio.move_on_after(0.01) as waiting:

@@ -9,8 +9,8 @@ import pytest
 from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox.baseline import exposed, harness_entries, placed, readable, system_entries, uncovered
-from omac.domain.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
-from omac.domain.harness import HARNESSES, Harness, harness_named
+from omac.domain.harness.harness import HARNESSES, Harness, harness_named
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
 
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])

@@ -6,7 +6,7 @@ import pytest
 
 from omac.adapters.sandbox.flattened import flattened
 from omac.adapters.sandbox.landlock_only import refusals
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, governing, ordered
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, governing, ordered
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 import omac
 from omac.adapters.sandbox import landlock, landlock_only
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, ordered
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, ordered
 
 SOURCE = Path(omac.__file__).parent
 NOBODY = 65534
@@ -30,8 +30,8 @@ ENTER = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from omac.adapters.sandbox import landlock, landlock_only
-from omac.domain.confinement import Entry, Policy, ordered
-from omac.domain.refusal import Refusal
+from omac.domain.sandbox.confinement import Entry, Policy, ordered
+from omac.domain.kernel.refusal import Refusal
 asked = json.loads(sys.argv[2])
 entries = ordered(Entry(path, access, "") for path, access in asked["entries"])
 ports, fence = tuple(asked["ports"]), tuple(asked["fence"])

@@ -14,7 +14,7 @@ import pytest
 from real_sandbox import readable_package
 
 from omac.adapters.sandbox import cgroups, limits
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 AS = {"root": (), "nobody": NOBODY}
@@ -24,7 +24,7 @@ LAUNCHER = """\
 import json, os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
 from omac.adapters.sandbox import limits
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 try:
     enforcement = limits.plan(limits.parse(sys.argv[2:3] if sys.argv[2] else []))
     held = limits.begin(enforcement, f"test-{os.getpid()}")
@@ -214,7 +214,7 @@ def test_without_a_namespace_all_that_the_user_runs_counts() -> None:
 import sys
 sys.path.insert(0, {readable_package()!r})
 from omac.adapters.sandbox import limits
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 import os, time
 others = limits._threads(os.getuid())
 limits.begin(limits.plan({{"pids": others + 30, "files": 40}}, namespaced=False), "alone").add(os.getpid())

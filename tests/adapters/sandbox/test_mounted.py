@@ -10,8 +10,8 @@ import pytest
 from real_sandbox import USERS
 
 from omac.adapters.sandbox import mounted
-from omac.domain.confinement import DENY, READ, WRITE, Entry, Policy
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry, Policy
 
 STRANGE = "a b\\n\tc"  # the kernel escapes each of these
 

@@ -10,7 +10,7 @@ import pytest
 from real_sandbox import readable_package
 
 from omac.adapters.sandbox import probes
-from omac.domain.doctor import FAIL, findings
+from omac.domain.sandbox.doctor import FAIL, findings
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 AS = {"root": (), "nobody": NOBODY}
@@ -20,7 +20,7 @@ PROBE = """\
 import dataclasses, json, os, sys
 sys.path.insert(0, sys.argv[1])
 from omac.adapters.sandbox import probes
-from omac.domain.doctor import findings
+from omac.domain.sandbox.doctor import findings
 machine = probes.machine(sys.argv[2])
 failed = probes.why_bubblewrap_failed(machine.bwrap, "bubblewrap ended") if machine.bwrap else None
 print(json.dumps({

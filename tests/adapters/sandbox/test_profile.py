@@ -12,7 +12,7 @@ from real_sandbox import NOBODY, box
 from tiers import examples
 
 from omac.adapters.sandbox.profile import FOLDER, read
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 FULL = {
     "allow": ["~/data"],

@@ -10,8 +10,8 @@ import pytest
 from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox.program import own_installation, resolve
-from omac.domain.confinement import LINK, READ, below
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import LINK, READ, below
 
 SCRIPT = "#!/bin/sh\necho ran $0\n"
 
@@ -289,7 +289,9 @@ def test_omac_runs_inside(world: Box) -> None:
     """Its hooks do: with its interpreter and its own files, which nobody there can change."""
     with box(0) as roots:
         done = roots.run(
-            sys.executable, "-c", "import omac.domain.harness, msgspec; print(omac.domain.harness.__file__)"
+            sys.executable,
+            "-c",
+            "import omac.domain.harness.harness, msgspec; print(omac.domain.harness.harness.__file__)",
         )
         assert done.status == 0, done.err
         assert done.out.strip().endswith("harness.py")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.adapters.sandbox import seatbelt
-from omac.domain.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy
 
 GOLDEN = Path(__file__).parent / "golden"
 HOME = "/Users/ada"

@@ -15,7 +15,7 @@ import pytest
 
 import omac
 from omac.adapters.sandbox import seccomp
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
 
 SOURCE = str(Path(omac.__file__).parent.parent)
 MACHINE = os.uname().machine

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.adapters.settings.files import BYTES_MAX, changing_user, read_project, read_user, user_path
-from omac.domain.refusal import Refusal
-from omac.domain.settings import SETTINGS, SettingsFile
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.settings import SETTINGS, SettingsFile
 
 Environment = Mapping[str, str]
 
@@ -304,7 +304,7 @@ def test_a_place_that_cannot_be_written(environment: Environment, mine: Path) ->
 
 def test_one_at_a_time(environment: Environment, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that change it at once neither undoes the other; one that hangs is not waited for without end."""
-    monkeypatch.setattr("omac.adapters.linux.lock.FOLDER_WAIT_S", 0.05)
+    monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
     folder = os.open(mine.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     assert refused(lambda: put(environment, "secrets.store", "vault")).reason == "contention"

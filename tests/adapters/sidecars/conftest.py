@@ -10,7 +10,7 @@ import trio
 from omac.adapters.linux import process
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.sidecars.process import LinuxSidecarProcess
-from omac.domain.sidecar import SidecarSpec
+from omac.domain.sidecars.sidecar import SidecarSpec
 
 SERVER = """\
 import os, signal, socket, sys

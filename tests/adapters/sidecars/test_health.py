@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from omac.adapters.sidecars import health as health_check
-from omac.domain.skill import Health
+from omac.domain.skills.skill import Health
 from omac.services.ports import ProbeFailed
 
 PYTHON = (sys.executable, "-I", "-S")

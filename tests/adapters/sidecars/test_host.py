@@ -14,13 +14,14 @@ import msgspec
 import pytest
 import trio
 
-from omac.adapters.linux import birth, process
+from omac.adapters.linux import process
+from omac.adapters.linux import process_identity as birth
 from omac.adapters.sidecars import launch, logfile
 from omac.adapters.sidecars.host import LinuxSidecarHost
-from omac.domain import sidecar as domain
-from omac.domain.hidden import Hidden
-from omac.domain.sidecar import Exit, Variable
-from omac.domain.skill import Health
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.sidecars import sidecar as domain
+from omac.domain.sidecars.sidecar import Exit, Variable
+from omac.domain.skills.skill import Health
 from omac.services.ports import SpawnFailed
 
 PYTHON = (sys.executable, "-I", "-S")
@@ -31,10 +32,11 @@ DEAF = "trap '' TERM; echo ready; while :; do sleep 60; done"
 DRIVER = """\
 import json, os, signal, sys, time
 import msgspec, trio
-from omac.adapters.linux import birth, process
+from omac.adapters.linux import process
+from omac.adapters.linux import process_identity as birth
 from omac.adapters.sidecars.host import LinuxSidecarHost
-from omac.domain.sidecar import SidecarSpec
-from omac.domain.skill import Health
+from omac.domain.sidecars.sidecar import SidecarSpec
+from omac.domain.skills.skill import Health
 
 mode, folder, *command = sys.argv[1:]
 

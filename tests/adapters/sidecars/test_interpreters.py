@@ -9,9 +9,9 @@ import pytest
 
 from omac.adapters.sidecars import interpreters
 from omac.adapters.sidecars.interpreters import HostInterpreters, trusted_path
-from omac.domain.interpreter import Interpreter
-from omac.domain.refusal import Refusal
-from omac.domain.sidecar import SidecarSpec
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.services.ports import InterpreterChanged
 
 SCRIPT = "#!/bin/sh\nexit 0\n"

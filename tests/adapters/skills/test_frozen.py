@@ -19,8 +19,8 @@ from omac.adapters.skills import frozen as frozen_module
 from omac.adapters.skills import staging, tree
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.domain.printable import printable
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
 from omac.services.ports import CopyDamaged, FrozenSkills
 
 QUIET = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}  # root could write into a copy

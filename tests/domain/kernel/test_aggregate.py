@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from omac.domain import control
-from omac.domain.aggregates import AGGREGATES
-from omac.domain.control import ControlCalled
-from omac.domain.directory import Activated
+from omac.domain.access import control
+from omac.domain.access.control import ControlCalled
+from omac.domain.directories.directory import Activated
 from omac.domain.kernel.aggregate import Aggregate, log
-from omac.domain.recorded import Event
-from omac.domain.refusal import Refusal
-from omac.journal.registry import KINDS
+from omac.domain.kernel.aggregates import AGGREGATES
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.event_kinds import KINDS
 
 
 class Counted(Event, frozen=True):

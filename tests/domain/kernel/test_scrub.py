@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.domain.access import AccessRequested
-from omac.domain.ids import token_digest
+from omac.domain.access.access import AccessRequested
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.scrub import ROUNDS, SCRUBBED, scrub, scrub_text
-from omac.domain.recorded import Event
 
 TOKEN = "0123456789abcdef" * 2
 OTHER = "fedcba9876543210" * 2

@@ -10,14 +10,16 @@ import trio
 from contract.journals import decide_now
 from trio.testing import wait_all_tasks_blocked
 
-from omac.domain import access, control, ids, registration
-from omac.domain.access import AccessRequested
-from omac.domain.control import ControlCalled
-from omac.domain.ids import HostId
+from omac.domain.access import access, control
+from omac.domain.access.access import AccessRequested
+from omac.domain.access.control import ControlCalled
+from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.recorded import Cause, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.registration import Code, Discover
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Code, Discover
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
 from omac.services.kernel.engine import together

@@ -8,15 +8,18 @@ import pytest
 import trio
 from contract.journals import decide_now
 
-from omac.domain import control, directory, ids, registration
-from omac.domain.control import ControlCalled
-from omac.domain.directory import Activated
-from omac.domain.ids import HostId, RunId
+from omac.domain.access import control
+from omac.domain.access.control import ControlCalled
+from omac.domain.directories import directory
+from omac.domain.directories.directory import Activated
+from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed, Aggregate
+from omac.domain.kernel.event import Cause, Entry, Event, Recorded, Spooled
+from omac.domain.kernel.ids import HostId, RunId
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import SCRUBBED
-from omac.domain.recorded import Cause, Entry, Event, Recorded, Spooled
-from omac.domain.refusal import Refusal
-from omac.domain.registration import Approve, Approved, Code, Discover, Drifted, Registered, Registration
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Approve, Approved, Code, Discover, Drifted, Registered, Registration
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal

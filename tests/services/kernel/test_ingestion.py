@@ -21,17 +21,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.domain import ids, sandbox
-from omac.domain.guard_record import GuardDenied
-from omac.domain.ids import HostId, LaunchId
-from omac.domain.recorded import Cause, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.sandbox import Denied, Exited, Launched, LaunchRequested
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.ids import HostId, LaunchId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox import launch as sandbox
+from omac.domain.sandbox.launch import Denied, Exited, Launched, LaunchRequested
 from omac.journal.application import Journal
+from omac.journal.event_kinds import KIND_OF
 from omac.journal.inbox import REJECTED, Inbox
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
-from omac.journal.registry import KIND_OF
 from omac.journal.spool import RECORD_MAX
 from omac.projections.status import status_of
 from omac.projections.system import System
@@ -43,7 +44,7 @@ NOBODY = 65_534
 INGEST = """
     import sys, time
     import trio
-    from omac.domain.ids import HostId
+    from omac.domain.kernel.ids import HostId
     from omac.journal.inbox import Inbox
     from omac.journal.opening import open_journal
     from omac.services.kernel.ingestion import ingest

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from contract.launches import AT, WHOLE, Program
 
-from omac.domain.ids import HostId
-from omac.domain.refusal import Refusal
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.inbox import REJECTED, Inbox, Pass
 from omac.journal.opening import open_journal
 from omac.services.kernel.ingestion import ingest, try_to_ingest

@@ -10,10 +10,10 @@ import pytest
 import trio
 from contract.launches import AT, WHOLE, Program
 
-from omac.adapters.linux import birth, process
-from omac.domain import ids
-from omac.domain.ids import HostId, LaunchId
-from omac.domain.sandbox import Exited
+from omac.adapters.linux import process, process_identity
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import HostId, LaunchId
+from omac.domain.sandbox.launch import Exited
 from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
 from omac.projections.status import Status
@@ -24,7 +24,7 @@ from omac.services.kernel.opened import OpenedJournal
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 HOST = HostId("host0001")
 SOON_S = 0.5
-HERE = {"boot_id": birth.boot_id()}
+HERE = {"boot_id": process_identity.boot_id()}
 
 
 @pytest.fixture
@@ -119,13 +119,13 @@ async def spooled(path: str, inbox: Inbox) -> None:
 
 async def settle(omac: Any, inbox: Inbox, boot: str | None = None) -> list[str]:
     take_in = Intake(inbox, omac.engine).take_in
-    found = await settle_lost(omac.engine, process.living, boot or birth.boot_id(), take_in)
+    found = await settle_lost(omac.engine, process.living, boot or process_identity.boot_id(), take_in)
     return [stream.split("/")[2] for stream in found]
 
 
 def own() -> dict[str, Any]:
     pid = os.getpid()
-    return {"pid": pid, "start_ticks": birth.start_ticks(pid), **HERE}
+    return {"pid": pid, "start_ticks": process_identity.start_ticks(pid), **HERE}
 
 
 @pytest.mark.parametrize("steps", [("launch-requested",), ("launch-requested", "launched")])

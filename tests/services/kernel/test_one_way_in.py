@@ -16,26 +16,28 @@ import trio
 from contract.commands import HOST, WORKDIR, shortest, stream_of, walk
 from contract.journals import run_python
 
-from omac.domain import credential, ids, setting
-from omac.domain.aggregates import AGGREGATES
-from omac.domain.hidden import Hidden
-from omac.domain.ids import token_digest
+from omac.domain.credentials import credential
+from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Aggregate
+from omac.domain.kernel.aggregates import AGGREGATES
+from omac.domain.kernel.event import Cause, Event, Recorded
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import token_digest
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import scrub
-from omac.domain.recorded import Cause, Event, Recorded
-from omac.domain.refusal import Refusal
-from omac.domain.settings import SETTINGS
+from omac.domain.settings import setting
+from omac.domain.settings.settings import SETTINGS
 from omac.journal.application import Journal
 from omac.journal.codec import Codec
+from omac.journal.event_kinds import KIND_OF, KINDS
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
-from omac.journal.registry import KIND_OF, KINDS
 from omac.projections.system import System
-from omac.services.credentials import Credentials, Values
+from omac.services.credentials.values import Credentials, Values
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.execution import Execution
 from omac.services.kernel.opened import OpenedJournal
-from omac.services.settings import change_setting
+from omac.services.settings.changes import change_setting
 
 ROOT = Path(__file__).parents[3]
 PERSON = Cause("person")
@@ -69,8 +71,8 @@ BY_USE_CASE = {  # outcomes that their stream takes at any time: the use case ke
     "secret.written": "test_a_store_is_touched_between_a_request_and_its_outcome",
     "secret.erased": "test_a_store_is_touched_between_a_request_and_its_outcome",
     "default.mirrored": "test_a_store_is_touched_between_a_request_and_its_outcome",
-    "access.completed": "omac.services.gate.Gate: it names the position of its request",
-    "access.aborted": "omac.services.gate.Gate: it names the position of its request",
+    "access.completed": "omac.services.access.recorder.Gate: it names the position of its request",
+    "access.aborted": "omac.services.access.recorder.Gate: it names the position of its request",
 }
 FACTS = frozenset(
     {
@@ -104,7 +106,7 @@ def owner_of(kind: str) -> Aggregate[Any, Any]:
 @pytest.fixture
 def few_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory whose sessions are soon too many."""
-    monkeypatch.setattr("omac.domain.directory.SESSIONS_MAX", 1)
+    monkeypatch.setattr("omac.domain.directories.directory.SESSIONS_MAX", 1)
 
 
 @pytest.fixture
@@ -320,12 +322,12 @@ FOLD = """
     from unittest import mock
     import msgspec
     from contract.commands import walk
-    from omac.domain.aggregates import AGGREGATES
+    from omac.domain.kernel.aggregates import AGGREGATES
 
     def unwanted(*_, **__):
         raise AssertionError("a fold asks the world")
 
-    mock.patch("omac.domain.directory.SESSIONS_MAX", 1).start()
+    mock.patch("omac.domain.directories.directory.SESSIONS_MAX", 1).start()
     digest = hashlib.sha256()
     steps = [(aggregate, list(walk(aggregate))) for aggregate in AGGREGATES]
     for place, name in [(time, "time"), (time, "time_ns"), (time, "monotonic"), (random, "random"), (os, "urandom"),

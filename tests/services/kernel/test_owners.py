@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from omac.domain.ids import StreamId
+from omac.domain.kernel.ids import StreamId
 from omac.services.kernel.owners import RETRY_S, Owners, Retries, retried
 
 

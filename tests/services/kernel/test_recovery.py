@@ -10,15 +10,18 @@ import trio
 import trio.testing
 from contract.journals import PERSON, decide_now
 
-from omac.domain import access, directory, ids, run, sidecar
-from omac.domain.access import AccessRequested
-from omac.domain.ids import HostId, RunId, StreamId
+from omac.domain.access import access
+from omac.domain.access.access import AccessRequested
+from omac.domain.directories import directory
+from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Aggregate
-from omac.domain.recorded import Cause
-from omac.domain.run import RunRecovered, RunStarted
-from omac.domain.sidecar import Birth, SidecarSpec
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import HostId, RunId, StreamId
+from omac.domain.kernel.run import RunRecovered, RunStarted
+from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import Birth, SidecarSpec
 from omac.journal.opening import open_journal
-from omac.projections.accesses import audit_rows
+from omac.projections.evidence.accesses import audit_rows
 from omac.services.kernel.recovery import recover
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]

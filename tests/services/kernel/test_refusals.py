@@ -9,12 +9,13 @@ import trio
 import trio.testing
 from contract.journals import lock, until
 
-from omac.domain import access, ids
-from omac.domain.access import AccessRefused
-from omac.domain.ids import HostId
+from omac.domain.access import access
+from omac.domain.access.access import AccessRefused
+from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.recorded import Cause
-from omac.services.kernel import refusals as module
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import HostId
+from omac.services.kernel import refusals
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 LOG = ids.access_stream(HostId("host0001"))
@@ -67,7 +68,7 @@ async def test_an_interval_without_any_ends_the_count(serving: Serving) -> None:
 
 async def test_each_interval_records_what_it_counted(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anybody asking for it."""
-    monkeypatch.setattr(module, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(refusals, "INTERVAL_S", 0.05)
     async with serving(reactors=False) as omac, trio.open_nursery() as nursery:
         await omac.refusals.note(refused(), AGENT, "a")
         await omac.refusals.note(refused(), AGENT, "a")
@@ -97,7 +98,7 @@ async def test_a_refusal_waits_for_no_slow_journal(
     serving: Serving, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its caller is answered in time; what the journal takes after all is counted once."""
-    monkeypatch.setattr(module, "FIRST_S", 0.02)
+    monkeypatch.setattr(refusals, "FIRST_S", 0.02)
     async with serving(reactors=False) as omac:
         other = lock(path)  # type: ignore[arg-type]  # a text does as well
         try:
@@ -116,7 +117,7 @@ async def test_a_refusal_waits_for_no_slow_journal(
 
 async def test_the_kinds_are_bounded(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are, memory is not."""
-    monkeypatch.setattr(module, "KINDS_MAX", 3)
+    monkeypatch.setattr(refusals, "KINDS_MAX", 3)
     async with serving(reactors=False) as omac:
         for kind in range(10):
             await omac.refusals.note(refused(), AGENT, kind)

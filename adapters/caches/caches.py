@@ -1,0 +1,153 @@
+"""All tool caches of this user: looking at them, and taking them away while nobody uses them."""
+
+import fcntl
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from omac.adapters.caches.removal import Step, empty_trash, to_trash
+from omac.adapters.caches.size import Size, measured
+from omac.adapters.caches.tree import FOLDER_FLAGS, Root, hold, marked, open_root
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.cache_eviction import Cache
+from omac.domain.sandbox.tool_cache import is_cache_id
+
+TRIES = 3  # who only looks holds a lock for a moment, too
+PAUSE_S = 0.01
+
+
+@contextmanager
+def opened(environment: Mapping[str, str], step: Step) -> Iterator["Caches | None"]:
+    """All caches; None where there has never been one. Raises Refusal (cache-unsafe)."""
+    root = open_root(environment, make=False)
+    if root is None:
+        yield None
+        return
+    try:
+        yield Caches(root, step)
+    except OSError as error:
+        path = error.filename if isinstance(error.filename, str) and error.filename.startswith("/") else root.path
+        message = f"the tool caches in {path} cannot be used: {error.strerror or error}"
+        raise Refusal("cache-unsafe", message, fix=[f"ls -la {shlex.quote(root.path)}"]) from error
+    finally:
+        root.close()
+
+
+class Caches:
+    """The caches below one root; `step` is told how many names were looked at or removed, now and then."""
+
+    def __init__(self, root: Root, step: Step) -> None:
+        self._root = root
+        self._step = step
+
+    @property
+    def path(self) -> str:
+        """The folder that holds them."""
+        return self._root.path
+
+    def ids(self) -> list[str]:
+        """Their names, sorted: whatever is named like one, whether it can be used or not. Raises OSError."""
+        return sorted(name for name in os.listdir(self._root.folder) if is_cache_id(name))
+
+    def look(self, identity: str) -> Cache:
+        """One cache as it is now. Raises OSError."""
+        workdir, size = "", Size(0, True)
+        with suppress(NotADirectoryError), self._folder(identity) as folder:
+            with suppress(OSError):  # a marker that cannot be read names none
+                workdir = os.fsdecode(marked(folder) or b"")
+            size = measured(folder, self._step)
+        return Cache(
+            identity,
+            workdir,
+            os.path.join(self._root.path, identity),
+            size.bytes,
+            size.whole,
+            self._last_used(identity),
+            self._in_use(identity),
+            bool(workdir) and os.path.isdir(workdir),
+        )
+
+    def take_away(self, identity: str, token: str, last_used: int | None = None) -> bool:
+        """Move a cache to the trash, under the new name `token`; False if it is in use. Raises OSError.
+
+        With `last_used`, what `look` said, also False if it was used meanwhile.
+        """
+        used = self._lock_time(identity)
+        lock = self._exclusive(identity)
+        if lock is None:
+            return False
+        try:
+            if last_used is not None and used is not None and used != last_used:
+                return False
+            with suppress(FileNotFoundError):
+                to_trash(self._root, identity, token)
+            os.unlink(f"{identity}.lock", dir_fd=self._root.locks)  # who waits for it finds out, and takes a new one
+        finally:
+            os.close(lock)
+        return True
+
+    def empty_trash(self) -> list[str]:
+        """Remove what was taken away, now or by a run that was cut off. What would not go, and why. Raises OSError."""
+        return empty_trash(self._root, self._step)
+
+    def drop_loose_locks(self) -> None:
+        """Remove the locks of caches that are not there. Raises OSError."""
+        for name in os.listdir(self._root.locks):
+            identity = name.removesuffix(".lock")
+            if not is_cache_id(identity) or self._is_there(identity):
+                continue
+            lock = self._exclusive(identity)
+            if lock is None:
+                continue
+            try:
+                if not self._is_there(identity):
+                    os.unlink(name, dir_fd=self._root.locks)
+            finally:
+                os.close(lock)
+
+    @contextmanager
+    def _folder(self, identity: str) -> Iterator[int]:
+        folder = os.open(identity, FOLDER_FLAGS, dir_fd=self._root.folder)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _is_there(self, identity: str) -> bool:
+        try:
+            os.stat(identity, dir_fd=self._root.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _last_used(self, identity: str) -> int:
+        used = self._lock_time(identity)
+        if used is None:
+            used = os.stat(identity, dir_fd=self._root.folder, follow_symlinks=False).st_mtime_ns
+        return used
+
+    def _lock_time(self, identity: str) -> int | None:
+        """When its lock was taken or let go of last, in ns; None where there is no lock."""
+        try:
+            return os.stat(f"{identity}.lock", dir_fd=self._root.locks, follow_symlinks=False).st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def _in_use(self, identity: str) -> bool:
+        if self._lock_time(identity) is None:
+            return False  # looking at it makes no lock: its time says when the cache was used
+        lock = self._exclusive(identity)
+        if lock is not None:
+            os.close(lock)
+        return lock is None
+
+    def _exclusive(self, identity: str) -> int | None:
+        """The lock, held; None if the cache is in use."""
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(PAUSE_S)
+            with suppress(BlockingIOError):
+                return hold(self._root, identity, fcntl.LOCK_EX)
+        return None

@@ -1,0 +1,91 @@
+"""Where the key of the vault comes from, and the files that hold keys.
+
+In this order: the credential "omac-key" that systemd hands over ($CREDENTIALS_DIRECTORY), the file that
+$OMAC_VAULT_KEY_FILE names, the key that this process was given. The first that is there counts: if it is
+the wrong one, no other is tried. A file holds 64 hexadecimal digits and perhaps a line's end, or 32 bytes.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from omac.adapters.credentials.private_file import read_credential, read_private, write_new
+from omac.adapters.credentials.vault_format import KEY_BYTES, HiddenBytes, VaultKey
+from omac.domain.kernel.refusal import Refusal
+
+CREDENTIAL = "omac-key"
+FILE_VARIABLE = "OMAC_VAULT_KEY_FILE"
+UNLOCK_FIXES = ("omac unlock", f"export {FILE_VARIABLE}=PATH  # of its key file, also where omac serve is started")
+FILE_BYTES_MAX = 1024
+DRAFT_PREFIX = ".omac-key."
+
+
+class KeyAtHand(NamedTuple):
+    """A key, and where it came from, in words."""
+
+    key: VaultKey
+    origin: str
+
+
+def key_at_hand(environment: Mapping[str, str], given: VaultKey | None) -> KeyAtHand:
+    """The key of the vault, whether it is the right one or not. Raises Refusal (vault-locked, vault-unusable)."""
+    folder, named = environment.get("CREDENTIALS_DIRECTORY"), environment.get(FILE_VARIABLE)
+    if folder and (key := _from_file(read_credential, os.path.join(folder, CREDENTIAL), "the systemd credential")):
+        return key
+    if named and (key := _from_file(read_private, os.path.abspath(named), "the key file")):
+        return key
+    if given is not None:
+        return KeyAtHand(given, "the key from omac unlock")
+    missing = f": there is no key file {named}" if named else ""
+    raise Refusal("vault-locked", f"the vault is locked{missing}", fix=UNLOCK_FIXES)
+
+
+def key_of(key: bytes) -> VaultKey:
+    """A key from bytes that somebody else made. Raises Refusal (vault-key-wrong) for a wrong length."""
+    length, found = len(key), VaultKey(key) if len(key) == KEY_BYTES else None
+    del key  # a traceback shows what a function held
+    if found is None:
+        raise Refusal("vault-key-wrong", f"a key of the vault has {KEY_BYTES} bytes, not {length}")
+    return found
+
+
+def make_key_file(path: str) -> VaultKey:
+    """Make a random key and keep it in a new file, mode 0600. Raises Refusal (vault-exists, vault-unusable)."""
+    key = VaultKey(os.urandom(KEY_BYTES))
+    path = os.path.abspath(path)
+    try:
+        write_new(path, HiddenBytes(key.hex().encode() + b"\n"), DRAFT_PREFIX)
+    except FileExistsError:
+        raise Refusal(
+            "vault-exists", f"{path} is there already, and no key is overwritten", fix=[f"ls -l {shlex.quote(path)}"]
+        ) from None
+    except OSError as error:
+        raise Refusal("vault-unusable", f"the key file {path} cannot be written: {error.strerror}") from None
+    return key
+
+
+def _from_file(read: Callable[[str, str, int], HiddenBytes], path: str, what: str) -> KeyAtHand | None:
+    try:
+        content = read(path, what, FILE_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    key = _parsed(content)
+    if key is None:
+        raise Refusal(
+            "vault-unusable",
+            f"{what} {path} holds no key: 64 hexadecimal digits, or exactly {KEY_BYTES} bytes",
+            fix=[f"wc -c {shlex.quote(path)}"],
+        )
+    return KeyAtHand(key, f"{what} {path}")
+
+
+def _parsed(content: HiddenBytes) -> VaultKey | None:
+    """None for what is no key; the error would show it."""
+    if len(content) == KEY_BYTES:
+        return VaultKey(content)
+    try:
+        digits = content.removesuffix(b"\n").removesuffix(b"\r").decode("ascii")
+        return VaultKey(bytes.fromhex(digits)) if len(digits) == 2 * KEY_BYTES else None
+    except ValueError:
+        return None

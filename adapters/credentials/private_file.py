@@ -1,0 +1,130 @@
+"""Files that nobody else may read: looked at before they are believed, and written whole or not at all."""
+
+import contextlib
+import os
+import shlex
+import stat
+import tempfile
+
+from omac.adapters.credentials.vault_format import HiddenBytes
+from omac.domain.kernel.refusal import Refusal
+
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_private(path: str, what: str, bytes_max: int) -> HiddenBytes:
+    """What is in a file that only this user can read; errors call it `what`.
+
+    Follows no link, and waits for no FIFO or device. Raises FileNotFoundError, Refusal (vault-unusable).
+    """
+    return _read(path, what, bytes_max, handed_over=False)
+
+
+def read_credential(path: str, what: str, bytes_max: int) -> HiddenBytes:
+    """The same for a credential that systemd hands over (systemd.exec(5)).
+
+    It may be root's, readable through an access list, whose mask then shows as rights of the group.
+    """
+    return _read(path, what, bytes_max, handed_over=True)
+
+
+def require_private_folder(path: str) -> None:
+    """Nobody else may replace what is in this folder. Raises FileNotFoundError, Refusal (vault-unusable)."""
+    found = os.stat(path)
+    if found.st_uid not in (os.geteuid(), 0):
+        raise Refusal(
+            "vault-unusable", f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})", fix=[_look(path)]
+        )
+    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        raise Refusal("vault-unusable", f"others may write to {path}", fix=[f"chmod 700 {shlex.quote(path)}"])
+
+
+def write_new(path: str, content: bytes, draft_prefix: str) -> None:
+    """Make a file, whole or not at all and on the disk at once. Raises FileExistsError, OSError."""
+    draft = _drafted(path, content, draft_prefix)
+    try:
+        os.link(draft, path)
+    finally:
+        os.unlink(draft)
+    _sync_folder(path)
+
+
+def replace(path: str, content: bytes, draft_prefix: str) -> None:
+    """Put a file in the place of another in one step: whatever happens, the one or the other is there.
+
+    Raises OSError.
+    """
+    draft = _drafted(path, content, draft_prefix)
+    try:
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
+    _sync_folder(path)
+
+
+def sweep(folder: str, draft_prefix: str) -> None:
+    """Remove drafts that killed writers left behind."""
+    for name in os.listdir(folder):
+        if name.startswith(draft_prefix):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, name))
+
+
+def _read(path: str, what: str, bytes_max: int, handed_over: bool) -> HiddenBytes:
+    try:
+        _require_regular(path, what, os.lstat(path))
+        # It may have become something else since: hence the flags, and the second look.
+        with open(os.open(path, _READ_FLAGS), "rb") as file:
+            found = os.fstat(file.fileno())
+            _require_regular(path, what, found)
+            _require_private(path, what, found, handed_over)
+            content = HiddenBytes(file.read(bytes_max + 1))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Refusal("vault-unusable", f"{what} {path} cannot be read: {error.strerror}", fix=[_look(path)]) from None
+    if len(content) > bytes_max:
+        raise Refusal("vault-unusable", f"{what} {path} is larger than {bytes_max} bytes", fix=[_look(path)])
+    return content
+
+
+def _require_regular(path: str, what: str, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+        raise Refusal("vault-unusable", f"{what} {path} is {kind}; put the file itself in its place", fix=[_look(path)])
+
+
+def _require_private(path: str, what: str, found: os.stat_result, handed_over: bool) -> None:
+    roots = handed_over and found.st_uid == 0
+    if found.st_uid != os.geteuid() and not roots:
+        who = f"user {found.st_uid}, not to you ({os.geteuid()})"
+        raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[_look(path)])
+    if found.st_mode & (0o007 if roots else 0o077):
+        raise Refusal("vault-unusable", f"others may use {what} {path}", fix=[f"chmod 600 {shlex.quote(path)}"])
+
+
+def _look(path: str) -> str:
+    return f"ls -ld {shlex.quote(path)}"
+
+
+def _drafted(path: str, content: bytes, draft_prefix: str) -> str:
+    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=draft_prefix)
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        os.unlink(draft)
+        raise
+    return draft
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,202 @@
+"""The two stores of secrets behind one port: calls that block go to threads, have a deadline, leave no value behind.
+
+A traceback shows what its functions held. So what a thread raises is not passed on: it is looked at in the thread, and
+the refusal that is raised here knows neither the error nor the frames behind it.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal, TypeVar
+
+import trio
+
+from omac.adapters.credentials import refusals
+from omac.adapters.credentials.keychain import Keychain, remove_checked, system_keychain, write_checked
+from omac.adapters.credentials.keys import KeyAtHand, key_at_hand, key_of
+from omac.adapters.credentials.vault import Vault
+from omac.adapters.credentials.vault_format import VaultKey
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal
+
+KEYCHAIN, VAULT = "keychain", "vault"
+VAULT_FILE = "vault"  # in the state directory
+VALUE_BYTES_MAX = 128 * 1024
+TIMEOUT_S = 10.0
+PROMPT_TIMEOUT_S = 60.0
+LOCK_SHARE = 0.8  # of the time-out: then who holds the vault's lock can still be said
+THREADS_MAX = 4  # for each store: one that hangs does not hold up the other
+
+T = TypeVar("T")
+Choice = Literal["auto", "keychain", "vault"]
+
+
+class SecretStores:
+    """The Secrets port over the system's keychain and the vault in the state directory.
+
+    `choice` says which store takes new values; "auto" is the vault where there is one, else the keychain. With
+    `choose_once` the first answer stands: a command opens, checks, writes to and reports one store. A write that timed
+    out may still be done later. `keychain` replaces that of this machine.
+    """
+
+    def __init__(
+        self,
+        state_path: str,
+        environment: Mapping[str, str],
+        choice: Choice = "auto",
+        *,
+        choose_once: bool = False,
+        timeout_s: float = TIMEOUT_S,
+        prompt_timeout_s: float = PROMPT_TIMEOUT_S,
+        keychain: Keychain | None = None,
+    ) -> None:
+        self.vault = Vault(os.path.join(state_path, VAULT_FILE), lock_wait_s=LOCK_SHARE * timeout_s)
+        self._environment = environment
+        self._choice: Choice = choice
+        self._choose_once = choose_once
+        self._timeout_s = timeout_s
+        self._prompt_timeout_s = prompt_timeout_s
+        self._keychain = keychain
+        self._given_key: VaultKey | None = None
+        self._threads = {store: trio.CapacityLimiter(THREADS_MAX) for store in (KEYCHAIN, VAULT)}
+
+    async def chosen(self) -> str:
+        """As in the port. Raises Refusal (keychain-unavailable, keychain-timeout) when there is neither."""
+        if self._choice != "auto":
+            return self._choice
+        found = await self._found()
+        if self._choose_once:
+            self._choice = found
+        return found
+
+    async def _found(self) -> Literal["vault", "keychain"]:
+        if await self._run(VAULT, self.vault.exists):
+            return "vault"
+        await self._run(KEYCHAIN, lambda: self._system_keychain().check())
+        return "keychain"
+
+    async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
+        """As in the port."""
+        if not names:
+            return {}
+        if _known(store) == VAULT:
+            return await self._run(VAULT, lambda: self.vault.read(self._key(), service, names))
+        return await self._run(KEYCHAIN, lambda: self._system_keychain().read(service, names))
+
+    async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
+        """As in the port; a value is text of up to VALUE_BYTES_MAX. Raises Refusal (value-refused)."""
+        for name, value in values.items():
+            _require_storable(service, name, value)
+        if not values:
+            return
+        if _known(store) == VAULT:
+            await self._run(VAULT, lambda: self.vault.write(self._key(), service, values))
+        else:
+            await self._run(KEYCHAIN, lambda: write_checked(self._system_keychain(), service, values))
+
+    async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
+        """As in the port."""
+        if not names:
+            return
+        if _known(store) == VAULT:
+            await self._run(VAULT, lambda: self.vault.remove(self._key(), service, names))
+        else:
+            await self._run(KEYCHAIN, lambda: remove_checked(self._system_keychain(), service, names))
+
+    async def unlock(self, store: str) -> None:
+        """Make a store usable: nothing, if it is already.
+
+        The keychain may prompt on the desktop, for up to a minute. The vault takes the key that is at hand; one that
+        was given and does not fit is forgotten. Raises Refusal (as the port, keychain-locked, vault-locked).
+        """
+        if _known(store) == KEYCHAIN:
+            await self._run(KEYCHAIN, lambda: self._system_keychain().unlock(), self._prompt_timeout_s)
+            return
+        try:
+            await self._run(VAULT, lambda: self.vault.check(self._key()))
+        except Refusal as refusal:
+            if refusal.reason == "vault-key-wrong":
+                self._given_key = None
+            raise
+
+    def give_vault_key(self, key: bytes) -> None:
+        """Keep the key of the vault in the memory of this process. Raises Refusal (vault-key-wrong) for no key at all.
+
+        Whether it is the right one, `unlock` says.
+        """
+        self._given_key = key_of(key)
+
+    def _key(self) -> KeyAtHand:
+        try:
+            return key_at_hand(self._environment, self._given_key)
+        except Refusal as refusal:
+            if refusal.reason != "vault-locked" or not self.vault.has_passphrase():
+                raise
+            message = f"{refusal.message}; its passphrase opens it for a server that runs, or at a terminal"
+            raise Refusal("vault-locked", message, fix=["omac unlock"]) from None
+
+    def _system_keychain(self) -> Keychain:
+        return self._keychain or system_keychain(
+            sys.platform, self._environment, timeout_s=self._timeout_s, prompt_timeout_s=self._prompt_timeout_s
+        )
+
+    async def _run(self, store: str, work: Callable[[], T], timeout_s: float | None = None) -> T:
+        """Do it in a thread, within the time-out."""
+        seconds = timeout_s or self._timeout_s
+        outcome: T | Refusal = _timed_out(store, seconds, self.vault.path)
+        with trio.move_on_after(seconds):
+            outcome = await trio.to_thread.run_sync(
+                partial(_outcome, store, work), abandon_on_cancel=True, limiter=self._threads[store]
+            )
+        if isinstance(outcome, Refusal):
+            raise outcome
+        return outcome
+
+
+def _outcome(store: str, work: Callable[[], T]) -> T | Refusal:
+    """What it returns or refuses, cut off from the frames that may hold a value."""
+    try:
+        return work()
+    except Refusal as refusal:
+        found = refusal
+    except Exception as error:  # whatever it is, its text and its frames may hold a value
+        found = Refusal(
+            "keychain-failed" if store == KEYCHAIN else "vault-unusable",
+            f"the {store} failed in a way that omac does not know: {type(error).__name__}",
+        )
+    found.__traceback__ = found.__context__ = found.__cause__ = None
+    return found
+
+
+def _timed_out(store: str, seconds: float, vault_path: str) -> Refusal:
+    if store == KEYCHAIN:
+        return refusals.timed_out(seconds)
+    fix = [f"ls -l {shlex.quote(vault_path)}"]
+    return Refusal("vault-unusable", f"the vault {vault_path} could not be used within {seconds:g} s", fix=fix)
+
+
+def _known(store: str) -> str:
+    if store not in (KEYCHAIN, VAULT):
+        raise ValueError(f"there is no store {store!r}")
+    return store
+
+
+def _require_storable(service: str, name: str, value: Hidden) -> None:
+    size = _utf8_bytes(value)
+    if size is None:
+        raise Refusal("value-refused", f"the value of {name} of {service} is not Unicode text")
+    if size > VALUE_BYTES_MAX:
+        raise Refusal(
+            "value-refused",
+            f"the value of {name} of {service} has {size} bytes; {VALUE_BYTES_MAX // 1024} KiB is the most",
+        )
+
+
+def _utf8_bytes(value: Hidden) -> int | None:
+    """None for what is no Unicode; the error would hold the text."""
+    try:
+        return len(value.reveal().encode())
+    except UnicodeError:
+        return None

@@ -1,0 +1,205 @@
+"""The vault: all secrets of this user in one encrypted file, for machines without a keychain.
+
+Rules:
+
+1. The file is replaced whole and in one step, so a reader needs no lock, and a writer that is killed or runs out of
+   disk leaves the earlier file as it was.
+2. Writers take turns by a lock on `<path>.lock`: whoever writes has read what the one before wrote.
+3. What is damaged is never written over.
+4. Keys and values live in memory for one call; who keeps a key for longer is said in `omac.adapters.credentials.keys`.
+
+Everything here blocks: on the disk, on other writers up to `lock_wait_s`, on scrypt for the better part of a second.
+"""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from omac.adapters.credentials import private_file
+from omac.adapters.credentials.keys import FILE_VARIABLE, KeyAtHand, key_of
+from omac.adapters.credentials.vault_format import (
+    BYTES_MAX,
+    COST,
+    Contents,
+    Damaged,
+    Header,
+    Newer,
+    Scrypt,
+    Unsealable,
+    VaultKey,
+    WrongKey,
+    open_header,
+    seal,
+    stretched,
+    unseal,
+)
+from omac.adapters.files import lock
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal
+
+LOCK_WAIT_S = 10.0
+LOCK_POLL_S = 0.003
+
+
+class Vault:
+    """The vault in the file `path`, whether it is there yet or not. Every method raises Refusal (vault-*)."""
+
+    def __init__(self, path: str, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
+        self.path = os.path.abspath(path)
+        self._lock_wait_s = lock_wait_s
+        self._draft_prefix = os.path.basename(path) + ".draft."
+
+    def exists(self) -> bool:
+        """Whether there is something in its place: even if it is no vault, no other store is to be used instead."""
+        return os.path.lexists(self.path)
+
+    def create_with_passphrase(self, passphrase: Hidden, cost: Scrypt = COST) -> VaultKey:
+        """Make an empty vault under a passphrase; returns the key it makes. Raises Refusal (vault-exists)."""
+        if not passphrase.reveal():
+            raise Refusal("value-refused", "an empty passphrase protects nothing")
+        self._refuse_existing()
+        header, key = Header.of_passphrase(passphrase, cost)
+        self._create(header, key)
+        return key
+
+    def create_with_key(self, key: bytes) -> None:
+        """Make an empty vault under a random key of 32 bytes. Raises Refusal (vault-exists)."""
+        key = key_of(key)
+        self._create(Header.of_random(key), key)
+
+    def has_passphrase(self) -> bool:
+        """Whether its key is made of a passphrase."""
+        with self._words():
+            return open_header(self._file()).cost is not None
+
+    def key_from_passphrase(self, passphrase: Hidden) -> VaultKey:
+        """The key that a passphrase makes, found to be the right one. Raises Refusal (vault-key-wrong)."""
+        with self._words():
+            header = open_header(self._file())
+        if header.cost is None:
+            raise Refusal(
+                "vault-key-wrong",
+                f"the vault {self.path} opens with a key file, not with a passphrase",
+                fix=[f"export {FILE_VARIABLE}=PATH"],
+            )
+        key = stretched(passphrase, header.salt, header.cost)
+        if not header.fits(key):
+            raise Refusal(
+                "vault-key-wrong", f"this is not the passphrase of the vault {self.path}", fix=["omac unlock"]
+            )
+        return key
+
+    def check(self, at_hand: KeyAtHand) -> None:
+        """Nothing, if the vault is whole and this is its key."""
+        self._open(at_hand)
+
+    def read(self, at_hand: KeyAtHand, service: str, names: Sequence[str]) -> dict[str, Hidden]:
+        """The values of these names; what is not there is left out."""
+        values = self._open(at_hand).get(service, {})
+        return {name: values[name] for name in names if name in values}
+
+    def write(self, at_hand: KeyAtHand, service: str, values: Mapping[str, Hidden]) -> None:
+        """Keep these values, in place of earlier ones: all of them or, when it is refused, none."""
+        self._change(at_hand, lambda contents: contents.setdefault(service, {}).update(values))
+
+    def remove(self, at_hand: KeyAtHand, service: str, names: Sequence[str]) -> None:
+        """Forget these values; what is not there is no error."""
+
+        def drop(contents: Contents) -> None:
+            kept = {name: value for name, value in contents.pop(service, {}).items() if name not in names}
+            if kept:
+                contents[service] = kept
+
+        self._change(at_hand, drop)
+
+    def _create(self, header: Header, key: VaultKey) -> None:
+        with self._words():
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            private_file.require_private_folder(os.path.dirname(self.path))
+            with self._turn():
+                self._refuse_existing()
+                private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
+                private_file.write_new(self.path, seal({}, header, key), self._draft_prefix)
+
+    def _refuse_existing(self) -> None:
+        if self.exists():
+            raise Refusal(
+                "vault-exists",
+                f"there is a vault at {self.path} already, and it was not touched",
+                fix=[f"ls -l {shlex.quote(self.path)}"],
+            )
+
+    def _open(self, at_hand: KeyAtHand) -> Contents:
+        with self._words(at_hand.origin):
+            return unseal(self._file(), at_hand.key)
+
+    def _change(self, at_hand: KeyAtHand, change: Callable[[Contents], None]) -> None:
+        with self._words(at_hand.origin):
+            self._file()  # so that the lock of a vault that is not there is not made
+            with self._turn():
+                private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
+                found = self._file()
+                contents = unseal(found, at_hand.key)
+                change(contents)
+                changed = seal(contents, open_header(found), at_hand.key)
+                private_file.replace(self.path, changed, self._draft_prefix)
+
+    def _file(self) -> bytes:
+        try:
+            private_file.require_private_folder(os.path.dirname(self.path))
+            return private_file.read_private(self.path, "the vault", BYTES_MAX)
+        except FileNotFoundError:
+            raise Refusal("vault-unusable", f"there is no vault at {self.path}", fix=["omac vault init"]) from None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold the lock: one writer at a time, in this process and in others."""
+        deadline = time.monotonic() + self._lock_wait_s
+        while True:
+            try:
+                held = lock.hold(self.path + ".lock")
+                break
+            except lock.Locked as locked:
+                if time.monotonic() > deadline:
+                    who = f"process {locked.pid}" if locked.pid else "another process"
+                    raise Refusal(
+                        "vault-unusable",
+                        f"{who} has been writing to the vault {self.path} for {self._lock_wait_s:g} s",
+                        fix=[f"fuser -v {shlex.quote(self.path + '.lock')}"],
+                    ) from None
+            time.sleep(LOCK_POLL_S)
+        try:
+            yield
+        finally:
+            os.close(held)
+
+    @contextmanager
+    def _words(self, origin: str = "this key") -> Iterator[None]:
+        """Whatever keeps the vault from being used is said in omac's words."""
+        try:
+            yield
+        except WrongKey:
+            raise Refusal(
+                "vault-key-wrong",
+                f"{origin} is not the key of the vault {self.path}",
+                fix=["omac unlock"] if self.has_passphrase() else [f"echo ${FILE_VARIABLE}  # is it the right file?"],
+            ) from None
+        except Damaged as error:
+            raise Refusal(
+                "vault-damaged",
+                f"the vault {self.path} is damaged, and was not touched: {error}; put a backup in its place, or begin "
+                "anew and give every secret again",
+                fix=[f"mv {shlex.quote(self.path)} {shlex.quote(self.path + '.damaged')} && omac vault init"],
+            ) from None
+        except Newer as error:
+            raise Refusal("vault-unusable", f"a later omac wrote the vault {self.path}: {error}") from None
+        except Unsealable as error:
+            raise Refusal("value-refused", f"the vault {self.path} was not touched: {error}") from None
+        except OSError as error:
+            raise Refusal(
+                "vault-unusable",
+                f"the vault {self.path} cannot be used, and was not touched: {error.strerror}",
+                fix=[f"df -h {shlex.quote(os.path.dirname(self.path))}"],
+            ) from None

@@ -1,0 +1,1 @@
+"""Files: the state directory, locks, JSON texts, and paths that lead through no symbolic link."""

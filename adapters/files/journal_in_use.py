@@ -1,0 +1,72 @@
+"""The journal that is in use: which one a program uses that was given none, and the spool that belongs to it.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.files import lock
+from omac.domain.kernel.digest import sha256_hex
+from omac.domain.kernel.refusal import Refusal
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SPOOL = "spool"  # in the state directory, of the journal that lies in it
+NAME_DIGITS = 16
+
+
+def journal_named(state: str, environment: Mapping[str, str], flag: str | None = None) -> str:
+    """Return the journal's path: the flag, else $OMAC_JOURNAL, else journal.db in `state`. Raises Refusal for a URL."""
+    chosen = flag or environment.get("OMAC_JOURNAL") or os.path.join(state, "journal.db")
+    if "://" in chosen:
+        raise Refusal("misuse", f"journals behind a URL are not supported yet: {chosen.split('://')[0]}://...")
+    return os.path.abspath(chosen)
+
+
+def journal_in_use(state: str, environment: Mapping[str, str], flag: str | None = None, run: str = "") -> str:
+    """Return the journal that a program means: that of the run it is part of; else as `journal_named`, but where
+    nothing is said, that of the server that runs.
+    """
+    folder = os.path.join(state, "run", run if run.isalnum() else "current")
+    if run.isalnum() or (not (flag or environment.get("OMAC_JOURNAL")) and is_held(folder)):
+        try:
+            return os.readlink(os.path.join(folder, "journal"))
+        except OSError:
+            pass
+    return journal_named(state, environment, flag)
+
+
+def spool_of(state: str, journal: str) -> str:
+    """Return the folder of the records that wait for the journal at that path; no other journal takes them in."""
+    folder = os.path.realpath(state)
+    path = os.path.join(os.path.realpath(os.path.dirname(journal)), os.path.basename(journal))
+    own = path == os.path.join(folder, "journal.db")
+    return os.path.join(folder, SPOOL if own else f"{SPOOL}-{sha256_hex(os.fsencode(path))[:NAME_DIGITS]}")
+
+
+def is_held(folder: str) -> bool:
+    """Return whether a process lives whose run has this folder: it holds the lock, or answers at the socket."""
+    return lock.is_held(os.path.join(folder, "lock")) or _answers(os.path.join(folder, "control.sock"))
+
+
+def _answers(path: str) -> bool:
+    """Return whether a process listens on a Unix socket."""
+    if not os.path.exists(path):
+        return False
+    import _socket  # the module around it takes longer to load than all the rest
+
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        probe.setblocking(False)
+        probe.connect(path)
+    except BlockingIOError:
+        return True  # its queue is full
+    except OSError:
+        return False
+    finally:
+        probe.close()
+    return True

@@ -1,0 +1,283 @@
+"""The state directory of this host: its id, its journal, and one folder for each run.
+
+Everything in it is 0700 or 0600 and out of every sandbox's reach. `run/current` points to the server's run folder; runs
+beside the server have folders of their own.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+
+from omac.adapters.files import journal_in_use as in_use
+from omac.adapters.files import lock
+from omac.adapters.linux import process_identity
+from omac.adapters.linux.home import home_of
+from omac.domain.kernel import state_paths
+from omac.domain.kernel.ids import HostId, RunId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.run import Run
+
+FINGERPRINT_KEY_BYTES = 32
+INSPECTIONS = "inspections"  # the folder of what is still to be inspected (adapters/git/pending.py)
+JOURNAL_ID_SHOWN = 12
+RECOVERY_WAIT_S = 60.0  # that a run that begins waits for another that recovers; ending an orphan may take seconds
+RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living runs are kept beyond that
+
+
+class StateDir:
+    """`path` is created where it is missing. Raises Refusal (state-unusable) when it cannot be used."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "StateDir":
+        """The one that the environment says (`places.state`)."""
+        return cls(state_paths.state(environment, home_of(environment)))
+
+    def journal(self, environment: Mapping[str, str], flag: str | None = None) -> str:
+        """The journal's path: the flag, else $OMAC_JOURNAL, else journal.db here. Raises Refusal for a URL."""
+        return in_use.journal_named(self.path, environment, flag)
+
+    def journal_in_use(self, environment: Mapping[str, str], flag: str | None = None) -> str:
+        """The journal that a command means: as `journal`, but where nothing is said, that of the server that runs."""
+        return in_use.journal_in_use(self.path, environment, flag)
+
+    def has_inspections(self) -> bool:
+        """Return whether launches are on record that have not been inspected, living ones included."""
+        try:
+            return len(os.listdir(os.path.join(self.path, INSPECTIONS))) > 1  # one is the lock
+        except OSError:
+            return False
+
+    def spool(self, journal: str) -> str:
+        """Where the records are that wait for this journal."""
+        return in_use.spool_of(self.path, journal)
+
+    def host_id(self, mint: Callable[[], str]) -> HostId:
+        """The id of this host, minted once. Two processes that mint at once agree on one of the two."""
+        found = self._minted("host-id", mint)
+        if not (found.isalnum() and 8 <= len(found) <= 64):
+            path = os.path.join(self.path, "host-id")
+            raise Refusal("state-unusable", f"{path} does not hold a host id; it was changed by hand or cut off")
+        return HostId(found)
+
+    def fingerprint_key(self, mint: Callable[[], str]) -> bytes:
+        """This host's key of fingerprints, minted once: 32 bytes. `mint` gives 64 hex digits."""
+        found = self._minted("fingerprint.key", mint)
+        try:
+            key = bytes.fromhex(found)
+        except ValueError:
+            key = b""
+        if len(key) != FINGERPRINT_KEY_BYTES:
+            path = os.path.join(self.path, "fingerprint.key")
+            raise Refusal(
+                "state-unusable",
+                f"{path} does not hold a key; it was changed by hand or cut off",
+                fix=[f"rm {shlex.quote(path)}  # then give every secret again: omac secrets set"],
+            )
+        return key
+
+    def frozen(self, journal: str, journal_id: str) -> str:
+        """Where the copies are that this journal approved: what one journal no longer approves, another may."""
+        own = journal == os.path.join(self.path, "journal.db")
+        return os.path.join(self.path, "frozen" if own else f"frozen-{journal_id[:JOURNAL_ID_SHOWN]}")
+
+    def _minted(self, name: str, mint: Callable[[], str]) -> str:
+        path = os.path.join(self.path, name)
+        with self._usable():
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            self._require_private()
+            if not os.path.exists(path):
+                self._mint(path, mint())
+            with open(path, encoding="ascii", errors="replace") as file:
+                return file.read().strip()
+
+    def _mint(self, path: str, minted: str) -> None:
+        """Whole or not at all, and on the disk before anything is recorded that depends on it."""
+        descriptor, draft = tempfile.mkstemp(dir=self.path, prefix=f"{os.path.basename(path)}.")
+        try:
+            with open(descriptor, "w", encoding="ascii") as file:
+                file.write(minted)
+                file.flush()
+                os.fsync(file.fileno())
+            with contextlib.suppress(FileExistsError):  # another process was first
+                os.link(draft, path)
+        finally:
+            os.unlink(draft)
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def begin_run(self, run: RunId) -> str:
+        """Make and lock the folder of a run that begins; returns its path."""
+        path = self.run_path(run)
+        draft = os.path.join(os.path.dirname(path), f".{run}")
+        with self._usable():
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            os.mkdir(draft, mode=0o700)
+            os.mkdir(os.path.join(draft, "logs"), mode=0o700)
+            lock.hold(os.path.join(draft, "lock"))
+            os.rename(draft, path)  # so that nobody ever sees it without its lock held
+        return path
+
+    def restore_run(self, run: RunId, journal: str) -> bool:
+        """Make again what is missing of the folder of this process's run; returns whether anything was."""
+        path = self.run_path(run)
+        missing = {name for name in ("logs", "lock", "journal") if not os.path.lexists(os.path.join(path, name))}
+        with self._usable():
+            if missing:
+                for folder in (os.path.dirname(path), path, os.path.join(path, "logs")):
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(folder, mode=0o700)
+            if "lock" in missing:
+                with contextlib.suppress(lock.Locked):  # by a process that judges whether this run lives
+                    lock.hold(os.path.join(path, "lock"))
+            if "journal" in missing:
+                self.name_journal(run, journal)
+        return bool(missing)
+
+    def run_path(self, run: RunId) -> str:
+        """The folder of a run."""
+        return os.path.join(self.path, "run", run)
+
+    def recovering(self) -> AbstractAsyncContextManager[None]:
+        """The turn of this process to settle what dead runs left. Entering it raises Refusal (contention)."""
+        from omac.adapters.files.turns import OneAtATime  # loads trio, which commands that only read do without
+
+        return OneAtATime(os.path.join(self.path, "recovery.lock"), RECOVERY_WAIT_S)()
+
+    def is_alive(self, run: RunId, recorded: Run | None = None) -> bool:
+        """Return whether the process of a run lives: by what the journal `recorded` of it, then by its lock.
+
+        A lock that is held counts for a process that is not recorded, or that another pid namespace of this boot
+        hides; its absence says nothing, for a cleaner may have removed the file. Then an answering socket counts.
+        """
+        if recorded is not None and recorded.boot_id:
+            if recorded.boot_id != process_identity.boot_id():
+                return False
+            if process_identity.is_living(recorded.pid, recorded.start_ticks, recorded.boot_id):
+                return True
+        return in_use.is_held(self.run_path(run))
+
+    def point_current(self, run: RunId) -> None:
+        """Let run/current lead to this run, in one step."""
+        with self._usable():
+            draft = os.path.join(self.path, "run", f".current.{run}")
+            os.symlink(run, draft)
+            os.replace(draft, os.path.join(self.path, "run", "current"))
+
+    def name_journal(self, run: RunId, journal: str) -> None:
+        """Leave word of which journal a run uses, for the commands that talk about it."""
+        with self._usable():
+            os.symlink(journal, os.path.join(self.run_path(run), "journal"))
+
+    def leads_to_living(self) -> bool:
+        """Return whether run/current leads to a run that lives. Raises Refusal when that cannot be found out."""
+        with self._usable():
+            return in_use.is_held(os.path.join(self.path, "run", "current"))
+
+    def current_socket(self) -> str:
+        """Where the server's control socket is, if a server runs."""
+        return os.path.join(self.path, "run", "current", "control.sock")
+
+    def living_sockets(self) -> list[str]:
+        """The control sockets of all runs that live, the server's first."""
+        folder = os.path.join(self.path, "run")
+        with contextlib.suppress(OSError):
+            names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and name != "current")
+            alive = [name for name in names if self.is_alive(RunId(name))]
+            server = os.path.basename(os.path.realpath(os.path.join(folder, "current")))
+            alive.sort(key=lambda name: name != server)
+            return [os.path.join(folder, name, "control.sock") for name in alive]
+        return []
+
+    def hold_server(self, journal: str) -> int:
+        """Become the one server of a journal on this host, until the descriptor that is returned is closed.
+
+        Raises Refusal (journal-in-use).
+        """
+        path = journal + ".server.lock"
+        with self._usable():
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            try:
+                return lock.hold(path)
+            except lock.Locked as locked:
+                who = f" (pid {locked.pid})" if locked.pid else ""
+                fix = ["omac status", f"kill {locked.pid}" if locked.pid else f"fuser {shlex.quote(path)}"]
+                raise Refusal(
+                    "journal-in-use", f"another omac serve{who} uses the journal {journal}", fix=fix
+                ) from None
+
+    def write_token(self, path: str, token: str) -> None:
+        """Write a token to a new file that only its owner can read."""
+        with self._usable():
+            _write_private(path, token)
+
+    def prune_runs(self, living: Collection[RunId] = ()) -> None:
+        """Remove the folders of ended runs except the newest few, and never one of the `living`."""
+        folder = os.path.join(self.path, "run")
+        with self._usable():
+            runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+            begun = {entry.path: _begun(entry.path) for entry in runs if not entry.name.startswith(".")}
+            for path in sorted(begun, key=begun.__getitem__, reverse=True)[RUNS_KEPT:]:
+                run = RunId(os.path.basename(path))
+                if run not in living and not self.is_alive(run):
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _require_private(self) -> None:
+        """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""
+        found = os.stat(self.path)
+        if found.st_uid != os.geteuid():
+            raise Refusal(
+                "state-unusable",
+                f"the state directory {self.path} belongs to user {found.st_uid}, not to you ({os.geteuid()})",
+                fix=[f"ls -ld {shlex.quote(self.path)}", "export OMAC_STATE_DIR=PATH  # one of your own"],
+            )
+        if found.st_mode & 0o022:
+            raise Refusal(
+                "state-unusable",
+                f"others may write to the state directory {self.path}",
+                fix=[f"chmod 700 {shlex.quote(self.path)}"],
+            )
+
+    def _usable(self) -> "_Usable":
+        return _Usable(self.path)
+
+
+class _Usable:
+    """What the system refuses in here is said in omac's words."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise Refusal(
+                "state-unusable",
+                f"the state directory {self._path} cannot be used: {error}",
+                fix=[f"ls -ld {shlex.quote(self._path)}", "export OMAC_STATE_DIR=PATH  # somewhere you can write"],
+            ) from error
+
+
+def _begun(run: str) -> float:
+    """When the folder of a run last changed; 0 for one that another process has just removed."""
+    try:
+        return os.lstat(run).st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _write_private(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,0 +1,50 @@
+"""Turns: tasks of several processes, one at a time, in the order of a file lock."""
+
+import os
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from omac.adapters.files.lock import Locked, hold
+from omac.domain.kernel.refusal import Refusal
+
+POLL_S = 0.05
+
+
+class OneAtATime:
+    """Call it for a context that one task of one process on this host is in at a time; the others wait for their turn.
+
+    Entering it raises Refusal: contention (another process stays in it for `wait_s`), state-unusable.
+    """
+
+    def __init__(self, path: str, wait_s: float = 10.0) -> None:
+        self._path = path
+        self._wait_s = wait_s
+        self._turn = trio.Lock()  # within this process, first come first served
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[None]:
+        async with self._turn:
+            descriptor = await self._held()
+            try:
+                yield
+            finally:
+                os.close(descriptor)
+
+    async def _held(self) -> int:
+        deadline = trio.current_time() + self._wait_s
+        while True:
+            try:
+                return hold(self._path)
+            except Locked as locked:
+                if trio.current_time() >= deadline:
+                    who = f"pid {locked.pid}" if locked.pid else "another process"
+                    message = f"{who} has held {self._path} for {self._wait_s:g} s; nothing was changed"
+                    fix = [f"ps -fp {locked.pid}" if locked.pid else f"fuser {shlex.quote(self._path)}"]
+                    raise Refusal("contention", message, fix=fix) from None
+            except OSError as error:
+                message = f"{self._path} cannot be locked: {error.strerror}"
+                raise Refusal("state-unusable", message, fix=[f"ls -ld {shlex.quote(self._path)}"]) from None
+            await trio.sleep(POLL_S)

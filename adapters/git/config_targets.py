@@ -1,0 +1,164 @@
+"""What trusted configuration makes git run or read: files that may lie in the tree, and must then stay as they are.
+
+The user's own files count too: `core.hooksPath = .githooks` in `~/.gitconfig` makes that folder of every worktree one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.git import pointers
+from omac.domain.git import config
+from omac.domain.git.config_list import Setting, parsed
+from omac.domain.kernel.refusal import Refusal
+
+INCLUDES_MAX = 64  # files in all
+FILE = "file"
+FOLDER = "folder"
+INCLUDES = ("include.path", "includeif.*.path")
+OF_A_REPOSITORY = ("local", "worktree")
+
+# what git runs by itself, without being asked for that very thing; "*" is any subsection
+COMMANDS = frozenset(
+    (
+        "core.fsmonitor",
+        "core.sshcommand",
+        "core.editor",
+        "core.pager",
+        "core.askpass",
+        "sequence.editor",
+        "interactive.difffilter",
+        "diff.external",
+        "diff.*.command",
+        "diff.*.textconv",
+        "filter.*.clean",
+        "filter.*.smudge",
+        "filter.*.process",
+        "merge.*.driver",
+        "gpg.program",
+        "gpg.*.program",
+        "gpg.ssh.defaultkeycommand",
+        "credential.helper",
+        "credential.*.helper",
+        "trailer.*.command",
+        "trailer.*.cmd",
+        "uploadpack.packobjectshook",
+    )
+)
+
+
+class Settings:
+    """The settings of some files and of what they include: `pairs` of (general key, value, folder of the file)."""
+
+    __slots__ = ("files", "pairs", "warnings")
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str, str]] = []
+        self.files: dict[str, bytes | None] = {}  # every file that was looked at, and what it held
+        self.warnings: list[str] = []
+
+    def add(self, path: str, home: str, *, link: bool = False) -> None:
+        """Read a file and its includes; `link`: it may be a link. Raises Refusal where git could not read it."""
+        if path in self.files or len(self.files) >= INCLUDES_MAX:
+            return
+        real = os.path.realpath(path) if link else path
+        content = pointers.read(real, pointers.CONFIG_BYTES_MAX)
+        self.files[path] = content
+        if not content:
+            return
+        try:
+            pairs = config.parse(content.decode(errors="surrogateescape"))
+        except ValueError as error:
+            raise pointers.unsafe(f"{path} is not a configuration that git reads: {error}") from None
+        folder = os.path.dirname(real)
+        for key, value in pairs:
+            general = general_key(key)
+            self.pairs.append((general, value, folder))
+            if general in INCLUDES:
+                self.add_leniently(expanded(value, folder, home), home)
+
+    def add_leniently(self, path: str, home: str) -> None:
+        """The same for a file that is not the repository's own: what cannot be read becomes a warning."""
+        try:
+            self.add(path, home, link=True)
+        except Refusal as refusal:
+            self.warnings.append(refusal.message)
+
+
+def users(listing: bytes, workdir: str, home: str) -> Settings:
+    """What git says that the machine, the user and their environment have set, by its `listing` in the workdir.
+
+    Files that it includes under a condition that does not hold there, and files it names that are not there yet, are
+    read too: for a repository below, or later, they may count. Raises Refusal (git-unsafe).
+    """
+    settings = Settings()
+    listed = [one for one in _listed(listing, workdir) if one.scope not in OF_A_REPOSITORY]
+    own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    named = [os.environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
+    for path in (*named, f"{own}/git/config", f"{home}/.gitconfig", *(one.file for one in listed)):
+        if path:
+            settings.files[os.path.join(workdir, path)] = None
+    for one in listed:
+        folder = os.path.dirname(os.path.realpath(os.path.join(workdir, one.file))) if one.file else workdir
+        settings.pairs.append((general_key(one.key), one.value, folder))
+        if general_key(one.key) in INCLUDES:
+            settings.add_leniently(expanded(one.value, folder, home), home)
+    return settings
+
+
+def of_repository(listing: bytes, workdir: str) -> Settings:
+    """What git says that the repository of the workdir itself has set. Raises Refusal (git-unsafe)."""
+    settings = Settings()
+    for one in _listed(listing, workdir):
+        if one.scope in OF_A_REPOSITORY:
+            file = os.path.join(workdir, one.file)
+            settings.files[file] = None
+            settings.pairs.append((general_key(one.key), one.value, os.path.dirname(file)))
+    return settings
+
+
+def hooks_folder(listing: bytes, root: str, home: str) -> str:
+    """Return the folder that `core.hooksPath` names for the worktree `root`; empty where it is not set."""
+    values = [one.value for one in _listed(listing, root) if one.key == "core.hookspath"]
+    return expanded(values[-1], root, home) if values and values[-1] else ""
+
+
+def _listed(listing: bytes, workdir: str) -> list[Setting]:
+    try:
+        return parsed(listing)
+    except ValueError as error:
+        raise pointers.unsafe(f"git -C {workdir} config --list: {error}") from None
+
+
+def targets(settings: Settings, root: str, home: str) -> list[tuple[str, str, str]]:
+    """(path, FILE or FOLDER or "", key) of what the settings make git run or read for the worktree `root`.
+
+    "" is for what is a file or a folder only if it is there.
+    """
+    found: list[tuple[str, str, str]] = [(path, FILE, "configuration") for path in settings.files]
+    for key, value, _folder in settings.pairs:
+        if key == "core.hookspath" and value:
+            found.append((expanded(value, root, home), FOLDER, "core.hooksPath"))
+        elif key == "core.attributesfile" and value:
+            found.append((expanded(value, root, home), FILE, "core.attributesFile"))
+        elif key in COMMANDS:
+            words = [word.strip("'\"!") for word in value.split()]
+            for number, word in enumerate(words):
+                if word and word[0] != "-":  # only the program itself must not come to be: the rest may be anything
+                    found.append((expanded(word, root, home), FILE if number == 0 and "/" in word else "", key))
+    return found
+
+
+def general_key(key: str) -> str:
+    """`filter.*.clean` for `filter.lfs.clean`: a key without its subsection."""
+    first, last = key.find("."), key.rfind(".")
+    return key if first == last else f"{key[:first]}.*{key[last:]}"
+
+
+def expanded(value: str, folder: str, home: str) -> str:
+    """A path of a setting, absolute: `~/` is the home, what is relative starts at `folder`."""
+    if value == "~" or value.startswith("~/"):
+        value = home + value[1:]
+    elif value.startswith("%(prefix)/"):
+        value = "/usr" + value[9:]
+    return os.path.normpath(os.path.join(folder, value.replace("\0", "")))

@@ -1,0 +1,141 @@
+"""The two inspections around a run: `note` before the program begins, `act` when nothing can write there any more."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from omac.adapters.git import checkouts, tracked_files
+from omac.adapters.git.dot_git import NO_REPOSITORY, UNJUDGED
+from omac.adapters.git.git_folder import GitFolder, opened_root, put
+from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.layout import BEHIND_A_LINK
+from omac.adapters.git.quarantine import Quarantine
+from omac.adapters.git.stamp import node_of
+from omac.adapters.git.worktree_scan import WorktreeScan
+from omac.domain.git.folder import WHOLE, Folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECONDS_MAX = 35.0  # of one inspection at the end, of all projects of a launch; HURRIED_SECONDS_MAX may follow
+FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts as new
+
+
+def note(
+    projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int, kept: tuple[str, ...] = ()
+) -> Baseline:
+    """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
+    the projects, those that are `kept` are an agent's own."""
+    baseline = Baseline(since_ns)
+    for path, folder in folders.items():
+        if folder.worktree in projects and (commit := tracked_files.commit_of(path, folder.common)):
+            baseline.commits[folder.worktree] = commit
+    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept)
+    _inspect(inspection, folders)
+    checkouts.note(inspection)
+    baseline.is_whole = baseline.is_whole and not inspection.is_cut
+    return baseline
+
+
+def act(
+    projects: tuple[str, ...],
+    folders: Mapping[str, Folder],
+    baseline: Baseline,
+    quarantine: Quarantine,
+    budget: Budget | None = None,
+    kept: tuple[str, ...] = (),
+) -> list[Finding]:
+    """Judge what the program left, set aside what the grammar does not allow; what a person should know."""
+    inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept)
+    try:
+        _inspect(inspection, folders)
+        _judge_checkouts(inspection)
+    finally:
+        quarantine.close()
+    inspection.findings += tracked_files.described(inspection.obeyed, folders, baseline.commits)
+    if inspection.unlisted:
+        more = f"{inspection.unlisted} more findings are not listed; what was set aside is in {quarantine.path}"
+        inspection.findings.append(Finding(projects[0], more))
+    return inspection.findings
+
+
+def _judge_checkouts(inspection: Inspection) -> None:
+    """Judge what checkouts would write; where there is no time left, they are set aside unjudged."""
+    inspection.budget.renew(checkouts.SECONDS_MAX)
+    try:
+        checkouts.judge(inspection)
+    except Exhausted:
+        checkouts.set_all_aside(inspection)
+
+
+def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
+    known = inspection.by_themselves = frozenset(folders)
+    inspection.pinned = frozenset(f"{folder.worktree}/{path}" for folder in folders.values() for path in folder.pinned)
+    whole = tuple(f"{path}/" for path, folder in folders.items() if folder.role == WHOLE and not folder.only)
+    for path, folder in sorted(folders.items(), key=lambda item: (item[1].role != WHOLE, item[0])):
+        if not path.startswith(whole):  # else the walk through that one judges it
+            _known(inspection, path, folder)
+    for project in inspection.projects:
+        try:
+            WorktreeScan(inspection, project, known).run()
+            if inspection.is_hurried:
+                inspection.report(project, "was not inspected as a whole: repositories in the rest of it are set aside")
+        except Exhausted:
+            inspection.is_cut = True
+            inspection.report(project, "was not inspected as a whole: there is too much in it")
+        except OSError as error:
+            _tell_unread(inspection, project, error)
+
+
+def _tell_unread(inspection: Inspection, path: str, error: OSError) -> None:
+    """What an inspection begins with cannot be opened."""
+    if error.errno == errno.ELOOP:
+        inspection.report(path, f"{BEHIND_A_LINK}: nothing there was inspected, or changed")
+    elif os.path.lexists(path):
+        inspection.report(path, f"cannot be inspected: {error.strerror}")
+
+
+def _known(inspection: Inspection, path: str, folder: Folder) -> None:
+    """One git folder that the launch knew."""
+    try:
+        opened = opened_root(path)
+    except OSError as error:
+        _tell_unread(inspection, path, error)
+        return
+    try:
+        before = inspection.baseline.nodes.get(path)
+        if before not in (None, node_of(os.fstat(opened))):
+            inspection.report(path, "was replaced by another folder")
+        GitFolder(inspection, path, folder).inspect(opened)
+    except Exhausted:
+        inspection.is_cut = True
+        _set_aside(inspection, path, folder, opened, UNJUDGED)
+    except OSError as error:
+        inspection.is_cut = True
+        _set_aside(inspection, path, folder, opened, f"could not be inspected as a whole: {error.strerror}")
+    finally:
+        os.close(opened)
+
+
+def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, what: str) -> None:
+    """What was not inspected in a git folder that the launch knew."""
+    if inspection.is_first:
+        return
+    if folder.only:
+        for name in folder.only:
+            inspection.set_aside(opened, name, f"{path}/{name}", what)
+        return
+    try:
+        parent = opened_root(os.path.dirname(path))
+    except OSError:
+        inspection.report(path, f"{what}. It is still there: remove it before you run git there")
+        return
+    try:
+        if inspection.set_aside(parent, os.path.basename(path), path, what) and path.endswith("/.git"):
+            put(parent, ".git", NO_REPOSITORY)
+    except OSError as error:
+        inspection.report(path, f"nothing could be put in its place: {error.strerror}")
+    finally:
+        os.close(parent)

@@ -1,0 +1,98 @@
+"""What git knows of a worktree, read without running it: the commit it is at, and which files its index has."""
+
+from __future__ import annotations
+
+from omac.adapters.git import pointers, refs
+from omac.adapters.git.inspection import Finding
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.autorun_files import described as sentence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omac.domain.git.folder import Folder
+
+INDEX_BYTES_MAX = 32 << 20
+COMMIT_DIGITS = 12  # that are shown
+_LENGTH_BITS = 0xFFF  # of an entry's flags, before its name (gitformat-index(5))
+_EXTENDED = 0x40  # of the first byte of its flags: two more follow
+
+
+def commit_of(git: str, common: str) -> str:
+    """Return the commit that HEAD of a git folder names; empty: it has none yet, or cannot be read."""
+    try:
+        head = (pointers.read(f"{git}/HEAD", pointers.BYTES_MAX) or b"").decode(errors="replace").strip()
+        if refs.is_value(head):
+            return head
+        name = head.removeprefix("ref: ")
+        if not refs.is_name(name):
+            return ""
+        loose = (pointers.read(f"{common}/{name}", pointers.BYTES_MAX) or b"").decode(errors="replace").strip()
+        if refs.is_value(loose):
+            return loose
+        packed = pointers.read(f"{common}/packed-refs", refs.BYTES_MAX) or b""
+        at = packed.find(f" {name}\n".encode(errors="replace"))
+        value = packed[packed.rfind(b"\n", 0, max(at, 0)) + 1 : max(at, 0)].decode(errors="replace")
+        return value if refs.is_value(value) else ""
+    except Refusal:
+        return ""
+
+
+def names_of(git: str, oid: str) -> list[str]:
+    """Return the names of entries of the index of a git folder that have an object; of an index of version 4 none."""
+    try:
+        index = pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b""
+    except Refusal:
+        return []
+    found, wanted = [], bytes.fromhex(oid)
+    at = index.find(wanted) if index[4:8] in (b"\0\0\0\2", b"\0\0\0\3") else -1
+    while at >= 0:
+        flags = at + len(wanted)
+        name = flags + (4 if index[flags] & _EXTENDED else 2)
+        found.append(index[name : index.find(b"\0", name)].decode(errors="surrogateescape"))
+        at = index.find(wanted, name)
+    return found
+
+
+def tracked_of(git: str, names: Iterable[str]) -> set[str]:
+    """Return those names that the index of a git folder has; of an index of version 4 some may be missing."""
+    try:
+        index = pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b""
+    except Refusal:
+        return set()
+    return {name for name in names if _has(index, name)}
+
+
+def described(
+    obeyed: Iterable[tuple[str, str, str]], folders: Mapping[str, Folder], commits: Mapping[str, str]
+) -> list[Finding]:
+    """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new."""
+    indexes: dict[str, bytes] = {}
+    found = []
+    for project, path, who in obeyed:
+        if project not in indexes:
+            indexes[project] = _index(project, folders)
+        commit = commits.get(project, "")
+        since = commit[:COMMIT_DIGITS] if commit and _has(indexes[project], path) else ""
+        found.append(Finding(f"{project}/{path}", sentence(project, path, who, since=since)))
+    return found
+
+
+def _index(project: str, folders: Mapping[str, Folder]) -> bytes:
+    git = next((path for path, folder in folders.items() if folder.worktree == project and not folder.only), "")
+    try:
+        return (pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b"") if git else b""
+    except Refusal:
+        return b""
+
+
+def _has(index: bytes, path: str) -> bool:
+    """Whether an index has an entry of this name; of version 4 only those whose whole name is written there."""
+    name = path.encode(errors="surrogateescape")
+    at = index.find(name + b"\0")
+    while at >= 0:
+        if int.from_bytes(index[at - 2 : at], "big") & _LENGTH_BITS == min(len(name), _LENGTH_BITS):
+            return True
+        at = index.find(name + b"\0", at + 1)
+    return False

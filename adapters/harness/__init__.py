@@ -1,0 +1,1 @@
+"""Harnesses: the settings of agents that omac changes, and the programs that these name."""

@@ -1,0 +1,194 @@
+"""The settings files of agents on disk: found, read, and replaced whole, with nothing lost that others wrote there."""
+
+import errno
+import json
+import os
+import secrets
+import shlex
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from omac.adapters.files.lock import hold_folder
+from omac.adapters.linux.home import home_of
+from omac.domain.kernel.refusal import Refusal
+
+BYTES_MAX = 4 * 1024 * 1024
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Agent(NamedTuple):
+    """An agent with hooks: `folder` is in a project or the home, `variable` names another place for the latter."""
+
+    name: str
+    folder: str
+    file: str
+    variable: str
+    matcher: str  # a regular expression for the tools that write files
+
+
+AGENTS = (
+    Agent("claude", ".claude", "settings.json", "CLAUDE_CONFIG_DIR", "Write|Edit|MultiEdit|NotebookEdit"),
+    Agent("codex", ".codex", "hooks.json", "CODEX_HOME", "apply_patch|Edit|Write|Bash"),
+)
+
+
+class SettingsFile(NamedTuple):
+    """One settings file. A project's may be written by an agent: no link in it is followed."""
+
+    folder: str
+    name: str
+    of_project: bool
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return os.path.join(self.folder, self.name)
+
+
+def agent_named(name: str) -> Agent:
+    """Raises Refusal (misuse)."""
+    for agent in AGENTS:
+        if agent.name == name:
+            return agent
+    known = " and ".join(agent.name for agent in AGENTS)
+    message = f"omac has no hook for {name!r}; it has them for {known}"
+    raise Refusal("misuse", message, fix=[f"omac hook install {AGENTS[0].name}"])
+
+
+def of_user(agent: Agent, environment: Mapping[str, str]) -> SettingsFile:
+    """The user's own; where it is a link, what that leads to. Raises Refusal (settings-invalid)."""
+    folder = environment.get(agent.variable) or os.path.join(home_of(environment), agent.folder)
+    named = os.path.join(folder, agent.file)
+    path = os.path.realpath(named)
+    if os.path.lexists(named) and not os.path.lexists(path):
+        message = f"{named} is a link to {path}, where nothing is"
+        raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(named)}"])
+    return SettingsFile(os.path.dirname(path), os.path.basename(path), of_project=False)
+
+
+def of_project(agent: Agent, project: str) -> SettingsFile:
+    """That of the project whose top folder is `project`."""
+    return SettingsFile(os.path.join(os.path.realpath(project), agent.folder), agent.file, of_project=True)
+
+
+def change(file: SettingsFile, edit: Callable[[str], str], *, create: bool) -> bool:
+    """Replace the text with what `edit` makes of it, a ValueError being about the text; False if that is the same.
+
+    `create` gives `edit` an empty object where there is no file. Raises Refusal: settings-invalid, state-unusable,
+    contention.
+    """
+    try:
+        with _locked(file, create) as folder:
+            if folder is None:
+                return False
+            before, mode = _content(file, folder)
+            if before is None and not create:
+                return False
+            text = _decoded(file, before)
+            after = _edited(file, text, edit)
+            if after == text:
+                return False
+            _replace(file, folder, before, after.encode(), mode)
+    except OSError as error:
+        message = f"{file.path} cannot be changed: {error.strerror or error}"
+        raise Refusal("state-unusable", message, fix=[f"ls -la {shlex.quote(file.folder)}"]) from error
+    return True
+
+
+def _decoded(file: SettingsFile, content: bytes | None) -> str:
+    try:
+        text = (content or b"").decode()
+    except UnicodeDecodeError:
+        raise _invalid(file, "is not UTF-8 text") from None
+    return text if text.strip() else "{}\n"
+
+
+def _edited(file: SettingsFile, text: str, edit: Callable[[str], str]) -> str:
+    try:
+        after = edit(text)
+        json.loads(after)
+    except json.JSONDecodeError as error:
+        raise _invalid(file, f"is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise _invalid(file, "is nested too deep") from None
+    except ValueError as error:
+        raise _invalid(file, f"cannot be used: {error}") from None
+    return after
+
+
+def _content(file: SettingsFile, folder: int) -> tuple[bytes | None, int]:
+    """What is in the file and its mode; None, and the mode for a new one, where there is none."""
+    try:
+        descriptor = os.open(file.name, _FILE_FLAGS, dir_fd=folder)
+    except FileNotFoundError:
+        return None, 0o644 if file.of_project else 0o600
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _invalid(file, "is a link, which could lead anywhere") from None
+        raise
+    with open(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise _invalid(file, "is no ordinary file")
+        if found.st_uid != os.geteuid():
+            raise _invalid(file, f"belongs to user {found.st_uid}, not to you ({os.geteuid()})")
+        content = opened.read(BYTES_MAX + 1)
+    if len(content) > BYTES_MAX:
+        raise _invalid(file, f"is larger than {BYTES_MAX >> 20} MiB")
+    return content, stat.S_IMODE(found.st_mode)
+
+
+def _replace(file: SettingsFile, folder: int, before: bytes | None, after: bytes, mode: int) -> None:
+    draft = f".{file.name}.{secrets.token_hex(6)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, 0o600, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as opened:
+            opened.write(after)
+            opened.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        if _content(file, folder)[0] != before:  # the agent itself does not know of our lock
+            message = f"{file.path} was changed by someone else just now; it is left as it is"
+            raise Refusal("contention", message, fix=["try again"])
+        os.replace(draft, file.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+    os.fsync(folder)
+
+
+@contextmanager
+def _locked(file: SettingsFile, create: bool) -> Iterator[int | None]:
+    """The open folder, with no other omac changing what is in it; None where there is none and none is to be made."""
+    if create:
+        if file.of_project:
+            with suppress(FileExistsError):
+                os.mkdir(file.folder, 0o755)
+        else:
+            os.makedirs(file.folder, mode=0o700, exist_ok=True)
+    try:
+        folder = os.open(file.folder, _FOLDER_FLAGS | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _invalid(file, "is in a folder that is a link, or none at all") from None
+        raise
+    try:
+        if not hold_folder(folder):
+            message = f"another program has {file.folder} locked; nothing was changed"
+            raise Refusal("contention", message, fix=["try again"])
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _invalid(file: SettingsFile, problem: str) -> Refusal:
+    return Refusal("settings-invalid", f"{file.path} {problem}", fix=[f"$EDITOR {shlex.quote(file.path)}"])

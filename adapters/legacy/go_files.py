@@ -1,0 +1,313 @@
+"""Reading the old files: the registries, the approvals and the settings, in a project and in the user's folder.
+
+An agent may write those of a project while omac reads them. Nothing there follows a link, waits or costs much. What
+cannot be used becomes a note that begins with the file, and the rest is read all the same.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from omac.adapters.linux.home import home_of
+from omac.domain.credentials.values import has_64_bits, shown
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.legacy.go_import import Old, OldApproval, OldEntry, OldValues
+from omac.domain.skills.skill import SKILL_NAME, VARIABLE
+
+PROJECT_FOLDER = ".opencode"
+REGISTRY, APPROVALS, SETTINGS = "sidecar.json", "approvals.json", "skill-config.yaml"
+VERSION = 1
+BYTES_MAX = 2 * 1024 * 1024
+YAML_BYTES_MAX = 256 * 1024
+ENTRIES_MAX = 5_000
+NAMES_MAX = 256  # secrets that an entry declares
+NOTES_PER_FILE_MAX = 10
+HASH = re.compile(r"sha256:[0-9a-f]{64}")
+
+ParseYaml = Callable[[bytes, str], object]  # raises ValueError; its text goes on after the file's name
+
+_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Unusable(Exception):
+    """The text goes on after the file's name."""
+
+
+class _File(NamedTuple):
+    """What was read of a file, or nothing (`content` None), and where the notes about it go."""
+
+    path: str
+    content: bytes | None
+    notes: list[str]
+
+    def note(self, problem: str) -> None:
+        mine = sum(1 for note in self.notes if note.startswith(f"{self.path}: "))
+        if mine < NOTES_PER_FILE_MAX:
+            self.notes.append(f"{self.path}: {problem}")
+        elif mine == NOTES_PER_FILE_MAX:
+            self.notes.append(f"{self.path}: more of its entries cannot be used")
+
+
+def read_old(workdir: str, environment: Mapping[str, str], parse_yaml: ParseYaml) -> Old:
+    """All there is for the canonical `workdir` and this user. Raises nothing: `notes` tell what could not be used."""
+    notes: list[str] = []
+    entries = [*_entries(_of_project(workdir, REGISTRY, notes), workdir)]
+    entries += _entries(_of_user(workdir, REGISTRY, environment, notes), "")
+    approvals = tuple(_approvals(_of_user(workdir, APPROVALS, environment, notes)))
+    project = _values(_of_project(workdir, SETTINGS, notes), parse_yaml)
+    user = _values(_of_user(workdir, SETTINGS, environment, notes), parse_yaml)
+    return Old(tuple(entries), approvals, project, user, tuple(notes))
+
+
+def copy_path(name: str, bundle_hash: str, environment: Mapping[str, str]) -> str:
+    """Where the old omac kept its copy of an approved skill: the real path, whether there is one or not."""
+    assert SKILL_NAME.fullmatch(name)
+    assert HASH.fullmatch(bundle_hash)
+    return os.path.realpath(os.path.join(_user_folders(environment)[0], "skills", name, bundle_hash[7:]))
+
+
+def _user_folders(environment: Mapping[str, str]) -> list[str]:
+    """The user's folder of omac, and where some versions kept settings regardless of XDG_CONFIG_HOME."""
+    usual = os.path.join(home_of(environment), ".config", "omac")
+    config = environment.get("XDG_CONFIG_HOME", "")
+    return [os.path.join(config, "omac"), usual] if config.startswith("/") else [usual]
+
+
+def _of_project(workdir: str, name: str, notes: list[str]) -> _File:
+    path = printable(os.path.join(workdir, PROJECT_FOLDER, name))
+    file = _File(path, None, notes)
+    try:
+        top = os.open(workdir, _FOLDER_FLAGS)
+        try:
+            folder = os.open(PROJECT_FOLDER, _FOLDER_FLAGS, dir_fd=top)
+        finally:
+            os.close(top)
+        try:
+            if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise _Unusable("is a link, and omac follows none in a project; put the file itself there")
+            fd = os.open(name, _FILE_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+        return file._replace(content=_content(fd)[0])
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        file.note(f"cannot be read: {PROJECT_FOLDER} is a link or no folder, and omac follows no links in a project")
+    except (OSError, _Unusable) as error:
+        file.note(_problem(error))
+    return file
+
+
+def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: list[str]) -> _File:
+    folders = _user_folders(environment)
+    paths = [os.path.join(folder, name) for folder in (folders if name == SETTINGS else folders[:1])]
+    path = next((path for path in paths if os.path.lexists(path)), paths[0])
+    file = _File(printable(path), None, notes)
+    try:
+        real = os.path.realpath(path)
+        if real.startswith(workdir.rstrip("/") + "/"):
+            if os.path.lexists(path):
+                file.note("lies in the project, where an agent can write, so it vouches for nothing; it was not read")
+            return file
+        content, found = _content(os.open(real, _FILE_FLAGS | os.O_NOFOLLOW))
+        _require_own(found)
+        _require_own(os.stat(os.path.dirname(real)), "its folder ")
+        return file._replace(content=content)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, _Unusable) as error:
+        file.note(_problem(error))
+    return file
+
+
+def _require_own(found: os.stat_result, whose: str = "") -> None:
+    if found.st_uid not in (0, os.geteuid()):
+        raise _Unusable(f"{whose}belongs to user {found.st_uid}, and not to you ({os.geteuid()})")
+    if found.st_mode & 0o022:
+        raise _Unusable(f"{whose}can be written by others, so nothing in it counts; chmod go-w")
+
+
+def _content(fd: int) -> tuple[bytes, os.stat_result]:
+    with open(fd, "rb", buffering=0) as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise _Unusable("is not a regular file")
+        content = bytearray()
+        while len(content) <= BYTES_MAX and (chunk := file.read(BYTES_MAX + 1 - len(content))):
+            content += chunk
+    if len(content) > BYTES_MAX:
+        raise _Unusable(f"is larger than {BYTES_MAX // 1024**2} MiB")
+    return bytes(content), found
+
+
+def _entries(file: _File, workdir: str) -> Iterator[OldEntry]:
+    for where, section in _listed(file, "registered"):
+        try:
+            name, bundle_hash = _name(section), _text(section, "bundle_hash")
+            names = section.get("declared_secret_names")
+            names = [] if names is None else names
+            if not isinstance(names, list) or len(names) > NAMES_MAX:
+                raise _Unusable(f"declared_secret_names must be a list of at most {NAMES_MAX} names")
+            for one in names:
+                if not (isinstance(one, str) and VARIABLE.fullmatch(one)):
+                    raise _Unusable(f"declared_secret_names has {_shown(one)}, which is not the name of a variable")
+            source = _folder(section, workdir)
+        except _Unusable as problem:
+            file.note(f"{where} {problem}")
+        else:
+            yield OldEntry(name, source, bundle_hash, tuple(names), file.path, not workdir)
+
+
+def _approvals(file: _File) -> Iterator[OldApproval]:
+    for where, section in _listed(file, "approved"):
+        try:
+            bundle_hash = _text(section, "bundle_hash")
+            if not HASH.fullmatch(bundle_hash):
+                raise _Unusable(f"bundle_hash {shown(bundle_hash)} must be sha256: and 64 hexadecimal digits")
+            if not section.get("skill_dir"):
+                raise _Unusable("says no skill_dir, so it is not known which folder was approved")
+            source, path = _folder(section, ""), os.path.normpath(section["skill_dir"])
+            yield OldApproval(_name(section), path, _project_resolved(path), source, bundle_hash, file.path)
+        except _Unusable as problem:
+            file.note(f"{where} {problem}")
+
+
+def _listed(file: _File, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """The mappings in the list `key` of a JSON file, each with how a note calls it."""
+    if file.content is None:
+        return
+    try:
+        document = msgspec.json.decode(file.content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        file.note(f"is not valid JSON ({_one_line(error)})")
+        return
+    try:
+        entries = _of_version(document).get(key)
+        if entries is None:
+            return
+        if not isinstance(entries, list):
+            raise _Unusable(f"{key} must be a list")
+        if len(entries) > ENTRIES_MAX:
+            raise _Unusable(f"{key} has {len(entries)} entries; at most {ENTRIES_MAX} are read, and none of these was")
+    except _Unusable as problem:
+        file.note(str(problem))
+        return
+    for index, entry in enumerate(entries):
+        where = f"{key}[{index}]"
+        if isinstance(entry, dict):
+            named = entry.get("name")
+            yield (f"{where} ({shown(named)})" if isinstance(named, str) else where), entry
+        else:
+            file.note(f"{where} must be a mapping")
+
+
+def _values(file: _File, parse_yaml: ParseYaml) -> OldValues:
+    if file.content is None:
+        return OldValues(file.path)
+    try:
+        if len(file.content) > YAML_BYTES_MAX:
+            raise _Unusable(f"is larger than {YAML_BYTES_MAX // 1024} KiB")
+        document = _of_version(parse_yaml(file.content, file.path))
+    except (_Unusable, ValueError) as problem:
+        file.note(_problem(problem))
+        return OldValues(file.path)
+    return OldValues(file.path, _by_skill(file, document, "skills"), _by_skill(file, document, "defaults"))
+
+
+def _by_skill(file: _File, document: dict[Any, Any], key: str) -> dict[str, dict[str, str]]:
+    sections = document.get(key)
+    if sections is None:
+        return {}
+    if not isinstance(sections, dict):
+        file.note(f"{key} must be a mapping")
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for skill, fields in sections.items():
+        if not (isinstance(skill, str) and SKILL_NAME.fullmatch(skill)):
+            file.note(f"{key} has {_shown(skill)}, which is not the name of a skill")
+        elif not isinstance(fields, dict | None):
+            file.note(f"{key}.{skill} must be a mapping")
+        else:
+            for name, value in (fields or {}).items():
+                try:
+                    _add(found.setdefault(skill, {}), name, value)
+                except _Unusable as problem:
+                    file.note(f"{key}.{skill} {problem}")
+    return found
+
+
+def _add(fields: dict[str, str], name: object, value: object) -> None:
+    if not (isinstance(name, str) and VARIABLE.fullmatch(name)):
+        raise _Unusable(f"has {_shown(name)}, which is not the name of a variable")
+    match value:
+        case bool():
+            fields[name] = "true" if value else "false"
+        case int() if has_64_bits(value):
+            fields[name] = str(value)
+        case str():
+            fields[name] = value
+        case _:
+            raise _Unusable(f"has a value of {name} that is no text: put it in quotes")
+
+
+def _of_version(document: object) -> dict[Any, Any]:
+    if not isinstance(document, dict):
+        raise _Unusable("must hold a mapping")
+    version = document.get("version")
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise _Unusable(f"must say version: {VERSION}")
+    if version > VERSION:
+        raise _Unusable("was written by a later omac than this one knows (its version is beyond 1)")
+    if version != VERSION:
+        raise _Unusable(f"must say version: {VERSION}")
+    return document
+
+
+def _name(section: dict[Any, Any]) -> str:
+    name = _text(section, "name")
+    if not SKILL_NAME.fullmatch(name):
+        raise _Unusable("has a name that no skill can have: 1 to 64 of A-Z a-z 0-9 . _ -, a letter or digit first")
+    return name
+
+
+def _folder(section: dict[Any, Any], workdir: str) -> str:
+    """Where the folder leads now."""
+    path = _text(section, "skill_dir")
+    if not path.isprintable() or ".." in path.split("/"):
+        raise _Unusable(f"skill_dir {shown(path)} must be a plain path, without .. and control characters")
+    if not (workdir or path.startswith("/")):
+        raise _Unusable(f"skill_dir {shown(path)} must be an absolute path")
+    try:
+        return os.path.realpath(os.path.join(workdir, path))
+    except (OSError, ValueError):
+        raise _Unusable(f"skill_dir {shown(path)} leads nowhere") from None
+
+
+def _project_resolved(path: str) -> str:
+    """`path` with the links followed that lead to its project: not those in its last three parts, .base/skills/name."""
+    project, *inner = path.rsplit("/", 3)
+    return os.path.join(os.path.realpath(project or "/"), *inner)
+
+
+def _text(section: dict[Any, Any], key: str) -> str:
+    value = section.get(key)
+    if not isinstance(value, str) or not value:
+        raise _Unusable(f"must have text as {key}")
+    return value
+
+
+def _shown(value: object) -> str:
+    return shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def _problem(error: Exception) -> str:
+    return f"cannot be read ({error.strerror or type(error).__name__})" if isinstance(error, OSError) else str(error)
+
+
+def _one_line(error: BaseException) -> str:
+    return shown(str(error).partition("\n")[0])[1:-1]

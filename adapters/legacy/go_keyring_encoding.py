@@ -1,0 +1,21 @@
+"""How the keychain library of the old omac spells what it keeps: on macOS not as it is, but encoded."""
+
+import base64
+import binascii
+
+from omac.domain.kernel.hidden import Hidden
+
+HEX, BASE64 = "go-keyring-encoded:", "go-keyring-base64:"
+
+
+def plain(value: Hidden) -> Hidden:
+    """The value that was meant; itself, where it is not encoded."""
+    text = value.reveal()
+    try:
+        if text.startswith(BASE64):
+            return Hidden(base64.b64decode(text[len(BASE64) :], validate=True).decode())
+        if text.startswith(HEX):
+            return Hidden(bytes.fromhex(text[len(HEX) :]).decode())
+    except (binascii.Error, ValueError):
+        pass  # it only begins like that
+    return value

@@ -1,0 +1,57 @@
+"""What the file system says of everything in a folder: enough to see that nothing has changed since, in milliseconds.
+
+Nobody can set the time of a status change (ctime) but by setting the clock: whoever edits a file, renames it or puts
+another in its place leaves another ctime or another inode.
+"""
+
+import os
+import time
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+
+from omac.adapters.skills.tree import walk_open
+from omac.adapters.skills.worker_pool import go_on
+
+TICK_NS = 20_000_000  # two changes within one tick of the file system's clock can bear the same time
+
+Stamp = tuple[bytes, int, int, int, int, int]
+
+
+class Stamps(NamedTuple):
+    """Of each entry, and of the folder itself (""): relpath, device, inode, size, mode, ctime in ns; in order."""
+
+    rows: list[Stamp]
+
+    def encoded(self) -> bytes:
+        """The same in bytes."""
+        return msgspec.msgpack.encode(self.rows)
+
+    def settled_at(self, now_ns: int) -> bool:
+        """Whether all was as it is for long enough at `now_ns` that a later change bears another time."""
+        return max(row[5] for row in self.rows) < now_ns - TICK_NS
+
+
+def file_system_now_ns() -> int:
+    """The clock by which the kernel stamps files; it says nothing else, so no other will do in its place."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_REALTIME_COARSE", time.CLOCK_REALTIME))
+
+
+def stamps_of(top: int, shown: str, skipped: Collection[str]) -> Stamps:
+    """The stamps of the open folder `top` and all in it but folders whose name is `skipped`. Raises OSError."""
+    rows = [_stamp("", os.fstat(top))]
+    for _, below, entries in walk_open(top, shown, skipped):
+        for entry in entries:
+            go_on()
+            relpath = below + entry.name
+            try:
+                rows.append(_stamp(relpath, entry.stat(follow_symlinks=False)))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, os.path.join(shown, relpath)) from None
+    rows.sort()
+    return Stamps(rows)
+
+
+def _stamp(relpath: str, found: os.stat_result) -> Stamp:
+    return os.fsencode(relpath), found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_ctime_ns

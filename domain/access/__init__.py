@@ -1,0 +1,1 @@
+"""Access: the requests that agents make to skills, and the calls to the control plane."""

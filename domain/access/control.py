@@ -1,0 +1,38 @@
+"""Control calls: what was asked of the control plane. A log without versions.
+
+Rules
+
+1. A call that changes something is recorded together with the change, before its effect.
+2. A call that is refused is recorded with the reason.
+3. A call that only reads, or changes nothing, is not recorded.
+4. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
+"""
+
+from typing import Literal
+
+from omac.domain.kernel.aggregate import log
+from omac.domain.kernel.event import Event
+
+Action = Literal["activate", "deactivate", "reload", "unlock"]
+Listener = Literal["socket", "tcp", "command-line"]  # how the caller came in: its authority
+
+
+class ControlCalled(Event, frozen=True):
+    """It was granted."""
+
+    action: Action
+    dir: str
+    listener: Listener
+
+
+class ControlRefused(Event, frozen=True):
+    """It was refused, `count` times in a row. `dir` is what the first caller wrote, cut to 1,024 characters."""
+
+    action: str
+    dir: str
+    listener: Listener
+    reason: str
+    count: int = 1
+
+
+AGGREGATE = log("control", (ControlCalled, ControlRefused))

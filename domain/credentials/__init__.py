@@ -1,0 +1,1 @@
+"""Credentials: the values that skills are given, and where each comes from."""

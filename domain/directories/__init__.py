@@ -1,0 +1,1 @@
+"""Directories: projects whose skills are brought online together."""

@@ -1,0 +1,425 @@
+"""A directory: a project whose skills are brought online together, reached through routing tokens.
+
+What is shared by all projects is brought online in the same way, as the directory with the empty path; it has no tokens
+of its own.
+
+Rules
+
+1. Nothing leads to a directory that is not active: tokens are minted with an activation and dead from the moment
+   its end is requested.
+2. One activation at a time: whoever asks while one is under way shares its outcome. A reload keeps the tokens.
+3. A skill is either mounted (a sidecar stands behind it) or stubbed (a reason does, and the way to mend it); one that
+   cannot come online never keeps the others from it.
+4. An activation ends `activated` when every skill is ready, else `activated-partially`. It always ends.
+5. Deactivated is recorded when every sidecar of the directory has been recorded as stopped.
+6. At most SESSIONS_MAX sessions have tokens. Admitting one more ends the session admitted longest ago: its token is
+   dead, and it gets another when it asks again. The fold keeps to the bound also in a journal from before this rule.
+"""
+
+import shlex
+from typing import Literal, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from omac.domain.kernel.aggregate import Aggregate
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import TokenDigest
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import Sidecar, SidecarSpec
+
+Status = Literal["offline", "activating", "active", "active_partial", "deactivating"]
+MAX_BODY_BYTES = 10 * 1024 * 1024  # when a skill names no limit of its own
+SESSIONS_MAX = 512  # with tokens at one time; what an admission costs grows with it
+
+
+class ActivationRequested(Event, frozen=True):
+    """It shall come online for `harness`; `digest` is that of its first routing token ("" if it has none)."""
+
+    path: str
+    harness: str
+    digest: TokenDigest
+
+
+class SessionAdmitted(Event, frozen=True):
+    """An agent's session got a routing token of its own."""
+
+    session: str
+    digest: TokenDigest
+
+
+class SessionEnded(Event, frozen=True):
+    """An agent's session gave up its routing token to one admitted later."""
+
+    session: str
+    digest: TokenDigest
+
+
+class SkillAppeared(Event, frozen=True):
+    """A skill was found, or found changed. `mount` is empty when it has none to offer."""
+
+    name: str
+    base: str
+    source: str
+    bundle_hash: str
+    mount: str
+
+
+class SkillVanished(Event, frozen=True):
+    """A skill is no longer there."""
+
+    name: str
+
+
+class RouteMounted(Event, frozen=True):
+    """`/<token>/<mount>/` leads to the skill's sidecar, for bodies of at most `max_body_bytes`."""
+
+    skill: str
+    mount: str
+    max_body_bytes: int = MAX_BODY_BYTES
+
+
+class RouteStubbed(Event, frozen=True):
+    """`/<token>/<mount>/` is answered with a reason. `mount` is empty when another skill has it."""
+
+    skill: str
+    mount: str
+    why: Literal["pending-credentials", "skill-broken"]
+    detail: str
+    missing: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
+
+
+class RouteUnmounted(Event, frozen=True):
+    """Nothing leads to the skill any more."""
+
+    skill: str
+
+
+class Activated(Event, frozen=True):
+    """Every skill is ready."""
+
+
+class ActivatedPartially(Event, frozen=True):
+    """It can be used; at least one skill is not ready."""
+
+
+class ActivationFailed(Event, frozen=True):
+    """It could not be brought online; `detail` says why."""
+
+    detail: str
+
+
+class ReloadRequested(Event, frozen=True):
+    """Its skills shall be looked at again."""
+
+
+class DeactivationRequested(Event, frozen=True):
+    """It shall go offline; `why` in a few words. Its tokens are dead."""
+
+    why: str
+
+
+class Deactivated(Event, frozen=True):
+    """It is offline, and nothing of it runs."""
+
+
+class Skill(msgspec.Struct, frozen=True):
+    """A skill as it was found."""
+
+    name: str
+    base: str
+    source: str
+    bundle_hash: str
+    mount: str
+
+
+class Route(msgspec.Struct, frozen=True):
+    """What stands behind a skill: a sidecar (`why` is None) or a reason."""
+
+    mount: str
+    max_body_bytes: int = MAX_BODY_BYTES
+    why: Literal["pending-credentials", "skill-broken"] | None = None
+    detail: str = ""
+    missing: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
+
+
+class Directory(msgspec.Struct, frozen=True):
+    """`tokens` maps digests to sessions (None: the launch token); `skills` and `routes` are keyed by skill name.
+
+    `generation` counts activations and reloads; `failure` is why the last activation failed.
+    """
+
+    path: str = ""
+    harness: str = ""
+    status: Status = "offline"
+    generation: int = 0
+    tokens: dict[TokenDigest, str | None] = {}
+    skills: dict[str, Skill] = {}
+    routes: dict[str, Route] = {}
+    failure: str = ""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether its tokens lead anywhere."""
+        return self.status in ("activating", "active", "active_partial")
+
+
+_UP: tuple[Status, ...] = ("activating", "active", "active_partial")
+
+TABLE: dict[tuple[Status, type[Event]], Status] = {
+    ("offline", ActivationRequested): "activating",
+    **{(status, SessionAdmitted): status for status in _UP},
+    **{(status, SessionEnded): status for status in _UP},
+    ("activating", SkillAppeared): "activating",
+    ("activating", SkillVanished): "activating",
+    **{(status, RouteMounted): status for status in _UP},
+    **{(status, RouteStubbed): status for status in _UP},
+    ("activating", RouteUnmounted): "activating",
+    ("activating", Activated): "active",
+    ("activating", ActivatedPartially): "active_partial",
+    ("activating", ActivationFailed): "deactivating",
+    ("active", ActivatedPartially): "active_partial",
+    ("active_partial", Activated): "active",
+    ("active", ReloadRequested): "activating",
+    ("active_partial", ReloadRequested): "activating",
+    **{(status, DeactivationRequested): "deactivating" for status in _UP},
+    ("deactivating", RouteUnmounted): "deactivating",
+    ("deactivating", Deactivated): "offline",
+}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What discovery and judgement want: skills as found, sidecars to run with their limits, and stubs."""
+
+    skills: dict[str, Skill] = {}
+    specs: dict[str, SidecarSpec] = {}
+    max_body_bytes: dict[str, int] = {}
+    stubs: dict[str, RouteStubbed] = {}
+
+
+class RequestActivation(msgspec.Struct, frozen=True):
+    """Command: bring it online, with a fresh token's digest should that be needed."""
+
+    path: str
+    harness: str
+    digest: TokenDigest
+
+
+class AdmitSession(msgspec.Struct, frozen=True):
+    """Command: give this session a token of its own."""
+
+    session: str
+    digest: TokenDigest
+
+
+class RequestReload(msgspec.Struct, frozen=True):
+    """Command: look at its skills again. `path` names the directory to whoever asks for one that never was online."""
+
+    path: str = ""
+
+
+class AdoptPlan(msgspec.Struct, frozen=True):
+    """Command: this is what was found."""
+
+    plan: Plan
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Command: compare what is wanted with how the sidecars fare. `plan` is None once the activation is over.
+
+    Without a plan it changes nothing while an activation is under way: a reload that came first has yet to look.
+    """
+
+    plan: Plan | None
+    sidecars: dict[str, Sidecar]
+
+
+class FailActivation(msgspec.Struct, frozen=True):
+    """Command: it cannot be brought online."""
+
+    detail: str
+
+
+class RequestDeactivation(msgspec.Struct, frozen=True):
+    """Command: take it offline."""
+
+    why: str
+
+
+class FinishDeactivation(msgspec.Struct, frozen=True):
+    """Command: nothing of it runs any more."""
+
+
+Command = (
+    RequestActivation
+    | AdmitSession
+    | RequestReload
+    | AdoptPlan
+    | Settle
+    | FailActivation
+    | RequestDeactivation
+    | FinishDeactivation
+)
+
+
+def decide(command: Command, state: Directory) -> list[Event]:
+    """The events that `command` means in `state`; none when there is nothing to change.
+
+    Raises Refusal (directory-offline) when it is not active but would have to be.
+    """
+    match command:
+        case RequestActivation(path, harness, digest):
+            return [ActivationRequested(path, harness, digest)] if state.status == "offline" else []
+        case AdmitSession(session, digest):
+            _require_reachable(state)
+            return _admit(session, digest, state)
+        case RequestReload(path):
+            _require_reachable(state, path)
+            return [] if state.status == "activating" else [ReloadRequested()]
+        case AdoptPlan(plan):
+            return _adopt(plan, state) if state.status == "activating" else []
+        case Settle(plan, sidecars):
+            early = plan is None and state.status == "activating"
+            return settle(plan, sidecars, state) if state.reachable and not early else []
+        case FailActivation(detail):
+            return [ActivationFailed(detail)] if state.status == "activating" else []
+        case RequestDeactivation(why):
+            return [DeactivationRequested(why)] if state.reachable else []
+        case FinishDeactivation():
+            if state.status != "deactivating":
+                return []
+            return [*(RouteUnmounted(skill) for skill in state.routes), Deactivated()]
+        case _:
+            assert_never(command)
+
+
+def _require_reachable(state: Directory, path: str = "") -> None:
+    if not state.reachable:
+        path = state.path or path
+        fix = [f"omac activate {shlex.quote(path)}"]
+        raise Refusal("directory-offline", f"{path} is not active; activate it first", fix=fix)
+
+
+def _admit(session: str, digest: TokenDigest, state: Directory) -> list[Event]:
+    holders = [(holder, token) for token, holder in state.tokens.items() if holder is not None]  # by admission
+    if any(holder == session for holder, _ in holders):
+        return []
+    ended = holders[: max(0, len(holders) + 1 - SESSIONS_MAX)]
+    return [*(SessionEnded(holder, token) for holder, token in ended), SessionAdmitted(session, digest)]
+
+
+def _adopt(plan: Plan, state: Directory) -> list[Event]:
+    events: list[Event] = []
+    for name in sorted(state.skills.keys() - plan.skills.keys()):
+        events += [RouteUnmounted(name)] if name in state.routes else []
+        events.append(SkillVanished(name))
+    for name, skill in plan.skills.items():
+        if state.skills.get(name) != skill:
+            events.append(SkillAppeared(skill.name, skill.base, skill.source, skill.bundle_hash, skill.mount))
+    for name, stub in plan.stubs.items():
+        if state.routes.get(name) != _stub_route(stub):
+            events.append(stub)
+    return events
+
+
+def settle(plan: Plan | None, sidecars: dict[str, Sidecar], state: Directory) -> list[Event]:
+    """Routes that follow from how the sidecars fare and, once all are settled, the end of the activation."""
+    events: list[Event] = []
+    routes = dict(state.routes)
+    waiting = False
+    mounted_now = [name for name, route in routes.items() if route.why is None]
+    for name in [name for name in plan.specs if name in state.skills] if plan else mounted_now:
+        sidecar = sidecars[name]
+        if sidecar.status == "gave_up" and (plan is None or sidecar.generation == state.generation):
+            stub = _gave_up(name, state, sidecar)
+            if routes.get(name) != _stub_route(stub):
+                events.append(stub)
+                routes[name] = _stub_route(stub)
+        elif plan and settled(plan.specs[name], sidecar, state):
+            mounted = Route(state.skills[name].mount, plan.max_body_bytes[name])
+            if routes.get(name) != mounted:
+                events.append(RouteMounted(name, mounted.mount, mounted.max_body_bytes))
+                routes[name] = mounted
+        elif plan:
+            waiting = True
+    if waiting:
+        return events  # the activation is not over
+    whole = all(route.why is None and sidecars[name].status == "healthy" for name, route in routes.items())
+    if state.status == "activating":
+        events.append(Activated() if whole else ActivatedPartially())
+    elif whole and state.status == "active_partial":
+        events.append(Activated())
+    elif state.status == "active" and any(route.why is not None for route in routes.values()):
+        events.append(ActivatedPartially())
+    return events
+
+
+def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
+    """Whether an activation need not wait for this sidecar: it runs as wanted, or has failed at least once."""
+    if sidecar.spec != spec:
+        return False
+    if sidecar.status == "gave_up":
+        return sidecar.generation == state.generation
+    return sidecar.status == "healthy" or sidecar.failures > 0
+
+
+def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
+    mount, reload = state.skills[name].mount, reload_command(state.path)
+    if sidecar.missing:
+        fix = (*sidecar.fix, reload)
+        return RouteStubbed(name, mount, "pending-credentials", sidecar.detail, sidecar.missing, fix)
+    return RouteStubbed(name, mount, "skill-broken", sidecar.detail, (), (*sidecar.fix, reload))
+
+
+def reload_command(path: str) -> str:
+    """The command that looks at a directory's skills again; the empty path means those shared by all."""
+    return f"omac reload {shlex.quote(path)}" if path else "omac reload --global"
+
+
+def _stub_route(stub: RouteStubbed) -> Route:
+    return Route(stub.mount, MAX_BODY_BYTES, stub.why, stub.detail, stub.missing, stub.fix)
+
+
+def evolve(state: Directory, event: Event) -> Directory:
+    """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
+    status = TABLE[state.status, type(event)]
+    match event:
+        case ActivationRequested(path, harness, digest):
+            return Directory(path, harness, status, state.generation + 1, {digest: None} if digest else {})
+        case SessionAdmitted(session, digest):
+            return replace(state, tokens=_bounded({**state.tokens, digest: session}))
+        case SessionEnded(_, digest):
+            return replace(state, tokens={token: holder for token, holder in state.tokens.items() if token != digest})
+        case ReloadRequested():
+            return replace(state, status=status, generation=state.generation + 1)
+        case SkillAppeared(name, base, source, bundle_hash, mount):
+            return replace(state, skills={**state.skills, name: Skill(name, base, source, bundle_hash, mount)})
+        case SkillVanished(name):
+            return replace(state, skills={n: skill for n, skill in state.skills.items() if n != name})
+        case RouteMounted(skill, mount, max_body_bytes):
+            return replace(state, routes={**state.routes, skill: Route(mount, max_body_bytes)})
+        case RouteStubbed(skill):
+            return replace(state, routes={**state.routes, skill: _stub_route(event)})
+        case RouteUnmounted(skill):
+            return replace(state, routes={n: route for n, route in state.routes.items() if n != skill})
+        case ActivationFailed(detail):
+            return replace(state, status=status, tokens={}, failure=detail)
+        case DeactivationRequested():
+            return replace(state, status=status, tokens={})
+        case Deactivated():
+            return Directory(state.path, state.harness, status, state.generation, failure=state.failure)
+        case _:
+            return replace(state, status=status)
+
+
+def _bounded(tokens: dict[TokenDigest, str | None]) -> dict[TokenDigest, str | None]:
+    """Return the launch token and those of the sessions admitted last."""
+    if len(tokens) > SESSIONS_MAX + 1:
+        del tokens[next(digest for digest, session in tokens.items() if session is not None)]
+    return tokens
+
+
+EVENTS: tuple[type[Event], ...] = tuple(dict.fromkeys(event for _, event in TABLE))
+AGGREGATE = Aggregate("directory", Directory(), decide, evolve, EVENTS)

@@ -1,0 +1,214 @@
+"""Planning: from the skills that were found to what shall run, what is answered with a reason, and how to mend it.
+
+Rules
+
+1. A skill whose omac.yaml cannot be read is broken, and says where and why.
+2. Of two skills with one mount the later is broken and names the first.
+3. A skill that nobody registered is broken where finding does not register.
+4. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets nothing
+   that was given to its name, and no declared variable of the host.
+5. A value is the one given to the skill here, else its `default`, else the host's variable it names. A skill that lacks
+   a required value, or has one that its rules refuse, is pending and names it; it is not started.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from omac.domain.credentials.credential import Credential
+from omac.domain.credentials.values import ValueRefused, check_config, check_secret
+from omac.domain.directories.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill, reload_command
+from omac.domain.sidecars.sidecar import SidecarSpec, Variable
+from omac.domain.skills.registration import UNREADABLE, Code, Registration
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import MOUNT, Config, FoundSkill, Secret, SidecarMeta
+
+Unapproved = Literal["refuse", "allow"]
+Drift = Literal["refuse", "accept"]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How a run treats code that nobody approved, code that changed since, and skills it meets for the first time."""
+
+    unapproved: Unapproved = "refuse"
+    bundle_drift: Drift = "refuse"
+    auto_register: bool = True
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What this host knows of a skill: its registration, and the values given to it here."""
+
+    registration: Registration = Registration()
+    credential: Credential = Credential()
+
+
+class _Judged(msgspec.Struct, frozen=True):
+    """A skill on its way into the plan. `code` is the frozen code that it may run; None: nobody vouched for it."""
+
+    skill: FoundSkill
+    sidecar: SidecarMeta
+    place: Place
+    code: Code | None
+    given: Credential
+    host: Mapping[str, str]
+    found: Code | None
+
+
+def plan(
+    found: Sequence[FoundSkill],
+    place: Place,
+    known: Mapping[str, Known],
+    policy: Policy,
+    host: Mapping[str, str],
+    run: str,
+) -> Plan:
+    """What an activation of `place` wants in this run. `known` by skill name; `host` is omac's own environment."""
+    result = Plan({}, {}, {}, {})
+    mounts: dict[str, str] = {}
+    for skill in found:
+        sidecar = skill.meta.sidecar if skill.meta else None
+        mount = sidecar.mount if sidecar else skill.name if MOUNT.fullmatch(skill.name) else ""
+        taken = mounts.get(mount) if mount else None
+        own = "" if taken else mount
+        result.skills[skill.name] = Skill(skill.name, skill.base, skill.source, skill.bundle_hash, own)
+        registration = known[skill.name].registration
+        code = registration.may_run(Code(skill.source, skill.bundle_hash), run)
+        if own:
+            mounts[own] = skill.name
+        if sidecar is None or skill.problem is not None:
+            result.stubs[skill.name] = _broken(skill, own, skill.problem or "it has no sidecar", ())
+        elif taken:
+            result.stubs[skill.name] = _broken(skill, "", f"its mount {mount!r} is already that of {taken!r}", ())
+        elif code is None and policy.unapproved == "refuse":
+            result.stubs[skill.name] = _not_approved(skill, own, place, registration)
+        else:
+            given = known[skill.name].credential if code else Credential()
+            _add(result, _Judged(skill, sidecar, place, code, given, host, registration.found))
+    return result
+
+
+def approve_command(skill: FoundSkill, place: Place, found: Code | None = None) -> str:
+    """The command that approves this skill and this code: not one of another harness, nor what becomes of it later.
+
+    `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out.
+    """
+    known = found is not None and found.is_bundle(Code(skill.source, skill.bundle_hash))
+    digest = found.digest if found is not None and known and found.digest != UNREADABLE else ""
+    return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
+
+
+def unmet(sidecar: SidecarMeta, given: Credential, host: Mapping[str, str]) -> dict[str, str]:
+    """Required values that an approved skill lacks, and values that are refused: by name, what is wrong."""
+    found: dict[str, str] = {}
+    for field in sidecar.fields:
+        problem = _problem(field, given, host)
+        if problem is not None:
+            found[field.name] = problem
+    return found
+
+
+def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str]) -> str | None:
+    from_host = host.get(field.default_from_env or "") or None
+    try:
+        if isinstance(field, Secret):
+            if field.name in given.secrets:
+                return None
+            if from_host is not None:
+                check_secret(field, from_host)
+        else:
+            value = next((v for v in (given.config.get(field.name), field.default, from_host) if v is not None), None)
+            if value is not None:
+                check_config(field, value)
+                return None
+    except ValueRefused as refused:
+        origin = f" (in ${field.default_from_env})" if from_host is not None else ""
+        return f"{refused.problem}{origin}"
+    if field.required and from_host is None:
+        return "its last writing was cut short" if field.name in given.writing else "not set"
+    return None
+
+
+def _add(result: Plan, judged: _Judged) -> None:
+    skill, sidecar = judged.skill, judged.sidecar
+    host = judged.host if judged.code else {}
+    missing = unmet(sidecar, judged.given, host)
+    if missing:
+        detail = ", ".join(f"{name} ({problem})" for name, problem in missing.items())
+        fix = (
+            [] if judged.code else [approve_command(skill, judged.place, judged.found)]
+        )  # without it nothing given would be used
+        for field in sidecar.fields if judged.code else ():
+            if field.name in missing:
+                kind = "secrets" if isinstance(field, Secret) else "config"
+                fix.append(f"omac {kind} set {shlex.quote(skill.name)} {field.name} {judged.place.flags}")
+        stub = RouteStubbed(
+            skill.name, sidecar.mount, "pending-credentials", f"required values are missing or refused: {detail}",
+            tuple(missing), tuple(fix),
+        )  # fmt: skip
+        result.stubs[skill.name] = stub
+        return
+    result.specs[skill.name] = _spec(judged)
+    limit = sidecar.limits.max_body_bytes
+    result.max_body_bytes[skill.name] = MAX_BODY_BYTES if limit is None else limit
+
+
+def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) -> RouteStubbed:
+    if not fix:  # a problem of the folder of all skills has no omac.yaml of its own
+        whole = skill.source == skill.skills_dir
+        fix = (
+            f"ls -la {shlex.quote(skill.source)}"
+            if whole
+            else f"${{EDITOR:-vi}} {shlex.quote(skill.source)}/omac.yaml",
+        )
+    return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
+
+
+def _not_approved(skill: FoundSkill, mount: str, place: Place, registration: Registration) -> RouteStubbed:
+    approved = registration.approved
+    if registration.found is None:
+        detail = "not registered: nobody has registered it on this machine, and finding it does not"
+        return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
+    if registration.found.digest == UNREADABLE and registration.found.is_bundle(Code(skill.source, skill.bundle_hash)):
+        detail = "not host-approved, and it cannot be: its folder holds something that no copy can (see: omac approve)"
+        look = f"find {shlex.quote(skill.source)} ! -type f ! -type d -ls"
+        return _broken(skill, mount, detail, (look, reload_command(place.workdir)))
+    detail = "not host-approved: nobody has vouched for its code on this machine"
+    if approved is not None and approved.is_bundle(Code(skill.source, skill.bundle_hash)):
+        detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"
+    elif approved is not None:
+        detail = (
+            f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in "
+            f"{approved.source}, found {skill.bundle_hash} in {skill.source})"
+        )
+    return _broken(skill, mount, detail, (approve_command(skill, place, registration.found),))
+
+
+def _spec(judged: _Judged) -> SidecarSpec:
+    skill, sidecar, given = judged.skill, judged.sidecar, judged.given
+    variables = []
+    for secret in sidecar.secrets:
+        stored = given.secrets.get(secret.name)
+        if stored is not None:
+            variables.append(Variable(secret.name, secret=True, fingerprint=stored.fingerprint, store=stored.store))
+        else:
+            variables.append(Variable(secret.name, None, secret.default_from_env, secret=True))
+    for config in sidecar.config:
+        value = given.config.get(config.name, config.default)
+        variables.append(Variable(config.name, value, config.default_from_env))
+    return SidecarSpec(
+        skill.name,
+        sidecar.mount,
+        judged.place.workdir,
+        skill.source,
+        skill.skills_dir,
+        skill.bundle_hash,
+        judged.code is not None,
+        sidecar.command,
+        sidecar.health,
+        sidecar.env_passthrough,
+        tuple(variables),
+        judged.code.digest if judged.code else "",
+        judged.code.interpreters if judged.code else None,
+    )

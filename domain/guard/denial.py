@@ -1,0 +1,30 @@
+"""What the write guard refused: a log without versions.
+
+Rules
+
+1. A denial stands, whether or not it can be recorded.
+2. Paths are as the guard resolved them; `session` and `tool` are what the caller claimed.
+3. A denial follows from nothing, and nothing follows from it: any number may stand in the log.
+"""
+
+from typing import Literal
+
+from omac.domain.kernel.aggregate import log
+from omac.domain.kernel.event import Event
+
+Origin = Literal["spool", "bridge"]  # written by the guard itself outside any sandbox; claimed from inside one
+
+
+class GuardDenied(Event, frozen=True):
+    """A tool of `harness` would have written to `path`, outside `root`; `probable` is the path meant, or ""."""
+
+    harness: str
+    tool: str
+    path: str
+    root: str
+    probable: str = ""
+    session: str | None = None
+    origin: Origin = "spool"
+
+
+AGGREGATE = log("guard", (GuardDenied,))

@@ -1,0 +1,277 @@
+"""The write guard: which files a tool call of an agent would write, and what it is told when it may not.
+
+Rules
+
+1. A file tool names its file; Codex's patch tool names files in the patch's text, as does a shell call that is
+   `apply_patch` (`domain/guard/shell.py`). Other shell commands are not understood, and pass: what they write is the
+   sandbox's business.
+2. A path can be read in several ways (trimmed or not, `..` before links or after them, ...). Each must stay inside.
+3. What cannot be understood is denied.
+4. Where the person declared a scratch folder, that counts. The folders for everybody's temporary files do not count
+   where another checkout of the same repository lies in them.
+
+Loaded by a hook whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+from posixpath import join, normpath
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+HOOK_EVENT = "PreToolUse"
+FILE_TOOLS = ("write", "edit", "multiedit", "notebookedit")
+PATCH_TOOLS = ("apply_patch", "applypatch")
+SHELL_TOOLS = ("bash", "shell", "local_shell", "shell_command", "exec_command", "unified_exec", "container.exec")
+SCRATCH = (b"/tmp", b"/private/tmp")  # and what the person declares
+
+PATH_KEYS = ("filepath", "notebookpath", "path", "filename", "file", "targetfile", "absolutepath", "relativepath")
+FOLDER_KEYS = ("workdir", "cwd", "workingdirectory")
+PATCH_BEGINS = "*** begin patch"
+PATCH_PATHS = ("*** add file:", "*** update file:", "*** delete file:", "*** move to:", "*** move file to:")
+PATCH_OTHERS = (PATCH_BEGINS, "*** end patch", "*** end of file", "*** environment id:")
+
+DEPTH_MAX = 32  # of values in a tool's input
+SHOWN_CHARS_MAX = 1000
+
+
+class Unclear(Exception):
+    """It cannot be said where this would write; the text says why."""
+
+
+class Call:
+    """A tool call that writes files. `bases` are the folders its relative paths may start from, relative to `cwd`."""
+
+    __slots__ = ("bases", "cwd", "harness", "paths", "session", "tool")
+
+    def __init__(
+        self, harness: str, tool: str, session: str, cwd: str, bases: tuple[str, ...], paths: tuple[str, ...]
+    ) -> None:
+        self.harness = harness  # "claude" or "codex"
+        self.tool = tool
+        self.session = session
+        self.cwd = cwd  # "" where the payload has none
+        self.bases = bases
+        self.paths = paths
+
+
+class Denial:
+    """A call that is denied. What is unknown is empty.
+
+    `path` is where it would have written, `named` how the call said it; `checkout` is the wrong root, `sibling` whether
+    that is another checkout of the same repository; `probable` is the path that was probably meant.
+    """
+
+    __slots__ = ("checkout", "harness", "named", "path", "probable", "root", "session", "sibling", "tool", "why")
+
+    def __init__(self, why: str, *, call: Call | None = None, named: str = "", path: str = "", root: str = "") -> None:
+        self.why = why
+        self.harness = call.harness if call else ""
+        self.tool = call.tool if call else ""
+        self.session = call.session if call else ""
+        self.named = named
+        self.path = path
+        self.root = root
+        self.checkout = ""
+        self.sibling = False
+        self.probable = ""
+
+    def fields(self) -> dict[str, object]:
+        """What is recorded of it."""
+        return {
+            "harness": self.harness,
+            "tool": _recordable(self.tool),
+            "path": _recordable(self.path or self.named),
+            "root": _recordable(self.root),
+            "probable": _recordable(self.probable),
+            "session": _recordable(self.session) or None,
+        }
+
+    def text(self) -> str:
+        """What the agent is told, with lines ended."""
+        lines = [f"omac: {shown(self.tool) or 'this call'} is denied: {self.why}"]
+        if self.named and self.path and self.named != self.path:
+            lines.append(f"  {shown(self.named)} leads to {shown(self.path)}")
+        if self.checkout and self.sibling:
+            lines.append(
+                f"  Wrong root: {shown(self.checkout)} is another checkout of the same repository. Its files look "
+                "the same, so reading there shows no mistake."
+            )
+        elif self.checkout:
+            lines.append(f"  Wrong root: {shown(self.checkout)}")
+        if self.probable:
+            lines.append(f"  Probably meant: {shown(self.probable)}")
+        if self.root:
+            lines.append(
+                f"  The worktree is {shown(self.root)}: absolute paths begin with it. Temporary files may go to /tmp."
+            )
+        return "\n".join(lines) + "\n"
+
+
+def call_of(payload: object) -> Call | None:
+    """The call that a decoded PreToolUse payload announces; None if it writes no files. Raises Unclear."""
+    if not isinstance(payload, dict):
+        raise Unclear("the hook's input is no JSON object")
+    if payload.get("hook_event_name", HOOK_EVENT) != HOOK_EVENT:
+        raise Unclear(f"this hook is for {HOOK_EVENT}, and was called for something else")
+    tool = payload.get("tool_name")
+    if not isinstance(tool, str) or not tool.strip():
+        raise Unclear("the hook's input names no tool")
+    kind = tool.strip().lower()
+    given = payload.get("tool_input")
+    bases: tuple[str, ...] = ("",)
+    if kind in FILE_TOOLS:
+        paths = list(_named(given))
+    elif kind in PATCH_TOOLS:
+        paths = [*_named(given), *_patched(_texts(given), strict=True)]
+        bases = (_folder(given),)
+    elif kind in SHELL_TOOLS:
+        texts = tuple(_texts(given))
+        if not _is_patch_command(texts):
+            return None
+        paths = list(_patched(("\n".join(texts),), strict=False))
+        if not paths:
+            return None  # it speaks of patches, and holds none
+        bases = _bases(texts, paths, _folder(given))
+    else:
+        return None
+    if not paths:
+        raise Unclear(f"the input of {shown(tool)} names no file")
+    cwd, session = payload.get("cwd", ""), payload.get("session_id", "")
+    if not isinstance(cwd, str):
+        raise Unclear("the hook's input has a cwd that is no text")
+    harness = "claude" if kind in FILE_TOOLS else "codex"
+    return Call(harness, tool, session if isinstance(session, str) else "", cwd, bases, tuple(paths))
+
+
+def readings(path: str, folder: str, home: str) -> tuple[bytes, ...]:
+    """Every absolute path that a tool could take `path` for, when it stands in `folder` (absolute). Raises Unclear."""
+    trimmed = path.strip().strip("\ufeff").strip()
+    if not trimmed:
+        raise Unclear("a path is empty")
+    _require_plain(path)
+    if "://" in path or trimmed[:5].lower() == "file:":
+        raise Unclear("a path is written as a URL")
+    ways = {path: None, trimmed: None}
+    for way in tuple(ways):
+        if way == "~" or way.startswith("~/"):
+            if not home.startswith("/"):
+                raise Unclear("a path begins with ~, and there is no home folder")
+            ways[home + way[1:]] = None
+        elif way.startswith("~") and "/" in way:
+            raise Unclear("a path begins with another user's ~")
+    if not path.isascii():
+        from unicodedata import normalize
+
+        for way in tuple(ways):
+            ways[normalize("NFC", way)] = None
+            ways[normalize("NFD", way)] = None
+    found: dict[bytes, None] = {}
+    for way in ways:
+        absolute = join(folder, way)
+        for each in (absolute, normpath(absolute)):
+            try:
+                found[each.encode()] = None
+            except UnicodeEncodeError:
+                raise Unclear("a path is no valid text") from None
+    return tuple(found)
+
+
+def below(path: bytes, folder: bytes) -> bool:
+    """Whether a canonical path is `folder` or lies in it."""
+    return path == folder or path.startswith(folder if folder.endswith(b"/") else folder + b"/")
+
+
+def shown(text: str) -> str:
+    """`text` as a terminal and a model can take it: bounded, and with what cannot be printed escaped."""
+    from omac.domain.kernel.terminal_escaping import printable  # a call that passes is not told of
+
+    return printable(text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "...")
+
+
+def _recordable(text: str) -> str:
+    return text[:SHOWN_CHARS_MAX].encode("utf-8", "backslashreplace").decode()
+
+
+def _named(value: object) -> Iterator[str]:
+    """The paths under keys that say so, at any depth."""
+    for key, found in _members(value, 0):
+        if key not in PATH_KEYS:
+            continue
+        for path in found if isinstance(found, list) else [found]:
+            if not isinstance(path, str):
+                raise Unclear("a path is no text")
+            yield path
+
+
+def _folder(value: object) -> str:
+    """The folder that a tool's input says it runs in, or nothing."""
+    folders = [found for key, found in _members(value, 0) if key in FOLDER_KEYS]
+    if len(folders) > 1 or not all(isinstance(folder, str) for folder in folders):
+        raise Unclear("the folder to run in is not one text")
+    return str(folders[0]) if folders else "."
+
+
+def _members(value: object, depth: int) -> Iterator[tuple[str, object]]:
+    """Every key in a value with what is under it; keys are without case, `_` and `-`."""
+    if depth > DEPTH_MAX:
+        raise Unclear("the input is nested too deep")
+    if isinstance(value, dict):
+        for key, found in value.items():
+            yield str(key).lower().replace("_", "").replace("-", ""), found
+            yield from _members(found, depth + 1)
+    elif isinstance(value, list):
+        for found in value:
+            yield from _members(found, depth + 1)
+
+
+def _texts(value: object, depth: int = 0) -> Iterator[str]:
+    """Every text in a value, in order."""
+    if depth > DEPTH_MAX:
+        raise Unclear("the input is nested too deep")
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for found in value.values() if isinstance(value, dict) else value:
+            yield from _texts(found, depth + 1)
+
+
+def _patched(texts: Iterable[str], *, strict: bool) -> Iterator[str]:
+    """The paths in the headers of patches. `strict`: a header that is not known could name one, too. Raises Unclear."""
+    for text in texts:
+        for line in text.split("\n"):  # no other character ends a line of a patch
+            if "***" not in line:
+                continue
+            header = line.lstrip()
+            lower = header.lower()
+            marker = next((marker for marker in PATCH_PATHS if lower.startswith(marker)), None)
+            if marker is not None:
+                yield header[len(marker) :].removeprefix(" ").removesuffix("\r")
+            elif strict and line.startswith("***") and not lower.startswith(PATCH_OTHERS):
+                raise Unclear(f"the patch has a header that is not known: {shown(header[:80])}")
+
+
+def _is_patch_command(texts: tuple[str, ...]) -> bool:
+    """Whether a shell command has both a patch and the tool that applies one."""
+    whole = "\n".join(texts).lower()
+    return PATCH_BEGINS in whole and any(tool in whole for tool in PATCH_TOOLS)
+
+
+def _bases(texts: tuple[str, ...], paths: Iterable[str], folder: str) -> tuple[str, ...]:
+    """The folders that the paths of a shell command's patches may start from. Raises Unclear."""
+    from omac.domain.guard.shell import EXPANDED, is_expanded, patch_bases  # few commands hold a patch
+
+    whole = "\n".join(texts)
+    if any(char in path for path in paths for char in EXPANDED) and is_expanded(whole, texts):
+        raise Unclear("the shell would expand a path of the patch; quote the delimiter, as in <<'EOF'")
+    bases = patch_bases(whole, folder)
+    if not bases and not all(path.strip().startswith("/") for path in paths):
+        raise Unclear("cannot determine the patch's base folder; use absolute paths")
+    return bases or ("",)
+
+
+def _require_plain(text: str) -> None:
+    if any(char < " " or char == "\x7f" for char in text):
+        raise Unclear("a path has a control character in it")

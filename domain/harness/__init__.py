@@ -1,0 +1,1 @@
+"""Harnesses: the coding agents that omac knows."""

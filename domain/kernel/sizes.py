@@ -1,0 +1,38 @@
+"""Sizes as people write and read them; K, M, G and T are powers of 1024.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+from omac.domain.kernel.refusal import Refusal
+
+DIGITS_MAX = 15
+FRACTION_DIGITS_MAX = 6
+_UNITS = "KMGT"
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from 20G, 1.5 GiB, 500M, 4096. Raises Refusal (misuse)."""
+    amount = text.strip().upper()
+    amount = amount.removesuffix("IB" if amount.endswith("IB") else "B")
+    power = _UNITS.find(amount[-1]) + 1 if amount else 0
+    amount = (amount[:-1] if power else amount).removesuffix(" ")
+    whole, dot, fraction = amount.partition(".")
+    if not _digits(whole, DIGITS_MAX) or (dot and not _digits(fraction, FRACTION_DIGITS_MAX)):
+        raise Refusal("misuse", f"{text!r} is no size: write 20G, 1.5G, 500M, or a number of bytes")
+    return int(float(amount) * 1024**power)
+
+
+def shown_size(size: int) -> str:
+    """With three digits or so: 0 B, 999 B, 1.2 KiB, 35 MiB."""
+    amount, unit = float(size), "B"
+    for letter in _UNITS:
+        if amount < 1000:
+            break
+        amount, unit = amount / 1024, f"{letter}iB"
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 9.95 else f"{amount:.1f} {unit}"
+
+
+def _digits(text: str, most: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= most

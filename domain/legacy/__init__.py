@@ -1,0 +1,1 @@
+"""What an earlier omac, written in Go, left behind."""

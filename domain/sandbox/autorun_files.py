@@ -1,0 +1,170 @@
+"""Files of a project that programs of the host obey: what an agent writes there, a person's next command runs.
+
+A pattern is the end of a path, at any depth: `name`, `folder/name`, `folder/` for all that lies below such a folder,
+`name*` and `*.ending` for the last part. Harmless twins (`.env.example`) are patterns of nobody's.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+from omac.domain.kernel.refusal import quoted
+
+FINDING_CHARS_MAX = 300
+OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__"))
+
+NOBODY = ""
+OBEYED = {
+    NOBODY: ".env.dist .env.example .env.sample .env.template",
+    "direnv, or what else loads an environment,": """
+        .autoenv .autoenv.zsh .direnv/ .env .env.* .envrc .envrc.* .mise.toml .mise.*.toml .mise/ .rtx.toml
+        .tool-versions mise.toml mise.*.toml mise/config.toml devbox.json devenv.nix devenv.yaml flake.nix default.nix
+        shell.nix
+    """,
+    "an agent": """
+        .agents/ .aider.conf.yml .aider.conf.yaml .amazonq/ .augment/ .claude/CLAUDE.md .claude/agents/
+        .claude/commands/ .claude/hooks/ .claude/output-styles/ .claude/plugins/ .claude/rules/ .claude/settings*
+        .claude/skills/ .clinerules .clinerules/ .codex/ .continue/ .copilot/ .crush.json .cursor/ .cursorrules
+        .factory/ .gemini/ .goose/ .goosehints .junie/ .kilocode/ .kiro/ .mcp.json .opencode/ .pi/ .qwen/ .roo/
+        .roomodes .roorules* .rules .trae/ .windsurf/ .windsurfrules .github/agents/ .github/chatmodes/
+        .github/copilot-instructions.md .github/instructions/ .github/prompts/ AGENT.md AGENTS.md AGENTS.override.md
+        CLAUDE.md CLAUDE.local.md CONVENTIONS.md GEMINI.md QWEN.md crush.json mcp.json opencode.json opencode.jsonc
+    """,
+    "an editor": """
+        *.code-workspace *.sublime-project .ccls .clangd .dir-locals.el .dir-locals-2.el .exrc .fleet/ .helix/ .idea/
+        .kakrc.local .lazy.lua .local.vimrc .luarc.json .lvimrc .metals/ .nova/ .nvim.lua .nvim/ .nvimrc
+        .phpactor.json .phpactor.yml .projectile .run/ .solargraph.yml .sublime-project .theia/ .vim/ .vimrc .vs/
+        .vscode/extensions* .vscode/launch* .vscode/mcp* .vscode/settings* .vscode/tasks* .zed/ _vimrc .devcontainer/
+        .devcontainer.json devcontainer.json .gitpod.yml .replit
+    """,
+    "git, or what runs its hooks,": """
+        .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
+        .overcommit.yml .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml commitlint.config.*
+        .commitlintrc* hk.pkl lefthook.* lefthook-local.* lint-staged.config.*
+    """,
+    "a debugger or an interpreter": """
+        .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .pdbrc .pdbrc.py .pryrc .rdebugrc
+        .rspec *.pth sitecustomize.py usercustomize.py
+    """,
+    "a package manager": """
+        .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs .pnpmfile.mjs .yarn/plugins/
+        .yarn/releases/ .yarnrc .yarnrc.yml Cargo.toml Gemfile NuGet.config Package.swift Pipfile Podfile build.rs
+        bunfig.toml composer.json deno.json deno.jsonc gems.rb mix.exs nuget.config package.json pip.conf
+        pnpm-workspace.yaml poetry.toml pyproject.toml rust-toolchain rust-toolchain.toml setup.cfg setup.py uv.toml
+    """,
+    "a build": """
+        *.cmake *.gradle *.gradle.kts *.mk *.props *.sbt *.targets .bazelrc .bazeliskrc .jvmopts .mvn/ .sbtopts
+        BUILD.bazel CMakeLists.txt CMakePresets.json CMakeUserPresets.json Directory.Build.* Earthfile GNUmakefile
+        Gruntfile.* Justfile MODULE.bazel Makefile Makefile.* Procfile Rakefile SConstruct SConscript Taskfile.*
+        Tiltfile Vagrantfile WORKSPACE ansible.cfg build.zig cabal.project.local configure dodo.py fabfile.py
+        fastlane/ gradle.properties gradlew gradlew.bat gulpfile.* justfile .justfile magefile.go makefile meson.build
+        mvnw mvnw.cmd noxfile.py pom.xml stack.yaml taskfile.* tasks.py tools/bazel wscript
+    """,
+    "a linter or a test runner": """
+        .babelrc* .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .luacheckrc .mocharc* .mypy.ini
+        .php-cs-fixer.php .php-cs-fixer.dist.php .prettierrc* .proverc .pylintrc .rubocop.yml .stylelintrc*
+        babel.config.* conftest.py eslint.config.* jest.config.* karma.conf.* mypy.ini next.config.* phpstan.neon
+        phpstan.neon.dist phpunit.xml playwright.config.* postcss.config.* prettier.config.* pylintrc pytest.ini
+        rollup.config.* stylelint.config.* svelte.config.* tailwind.config.* tox.ini vite.config.* vitest.config.*
+        webpack.config.*
+    """,
+    "continuous integration": """
+        .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/
+        .woodpecker.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml
+    """,
+}
+
+
+class _Table:
+    """The patterns by what is looked up: most files of a project are in none, and cost a few lookups."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.endings: dict[str, str] = {}
+        self.folders: dict[str, list[tuple[str, str]]] = {}  # by the last part: the folder's path, who
+        self.paths: list[tuple[str, str]] = []  # the end of a path with folders, "*" at its end for any
+        self.beginnings: dict[str, list[tuple[str, str]]] = {}  # by the first two characters
+        for who, patterns in OBEYED.items():
+            for pattern in patterns.split():
+                self._add(pattern, who)
+        self.path_folders = frozenset(path.rpartition("/")[0].rpartition("/")[2] for path, _ in self.paths)
+
+    def _add(self, pattern: str, who: str) -> None:
+        if pattern.endswith("/"):
+            folder = pattern[:-1]
+            self.folders.setdefault(folder.rpartition("/")[2], []).append((folder, who))
+        elif "/" in pattern:
+            self.paths.append((pattern, who))
+        elif pattern.startswith("*"):
+            self.endings[pattern[1:]] = who
+        elif "*" in pattern:
+            beginning, _, ending = pattern.partition("*")
+            self.beginnings.setdefault(beginning[:2], []).append((f"{beginning}\0{ending}", who))
+        else:
+            self.names[pattern] = who
+
+    def find(self, path: str) -> str | None:
+        """Return who obeys a file."""
+        above, _, name = path.rpartition("/")
+        who: str | None = self.names.get(name)
+        if who is None:
+            who = self._by_part(name)
+        if who is None and above:
+            who = self._by_folder(above, name)
+        return who or None
+
+    def _by_part(self, name: str) -> str | None:
+        for pattern, who in self.beginnings.get(name[:2], ()):
+            beginning, _, ending = pattern.partition("\0")
+            if name.startswith(beginning) and name.endswith(ending) and len(name) >= len(beginning) + len(ending):
+                return who
+        dot = name.find(".")
+        while dot >= 0:
+            ending = name[dot:]
+            if ending in self.endings:
+                return self.endings[ending]
+            dot = name.find(".", dot + 1)
+        return None
+
+    def _by_folder(self, above: str, name: str) -> str | None:
+        parts = above.split("/")
+        for number, part in enumerate(parts):
+            for folder, who in self.folders.get(part, ()):
+                if f"/{'/'.join(parts[: number + 1])}".endswith(f"/{folder}"):
+                    return who
+        if parts[-1] in self.path_folders:
+            whole = f"/{above}/{name}"
+            for path, who in self.paths:
+                if path.endswith("*"):
+                    folder, _, beginning = path[:-1].rpartition("/")
+                    if f"/{above}".endswith(f"/{folder}") and name.startswith(beginning):
+                        return who
+                elif whole.endswith(f"/{path}"):
+                    return who
+        return None
+
+
+_TABLE = _Table()
+
+
+def obeys(path: str | bytes) -> str | None:
+    """Return which program obeys the file at a path relative to the project; None: none that is known.
+
+    It is the subject of a sentence: "an editor", "git, or what runs its hooks,".
+    """
+    return _TABLE.find(path if isinstance(path, str) else path.decode("utf-8", "surrogateescape"))
+
+
+def described(project: str, path: str, who: str, *, since: str = "") -> str:
+    """Return what a finding says of a new or changed file that `who` obeys, with the command that shows the difference.
+
+    `path` is relative to `project`. `since` is the commit at launch, or "HEAD", where git knows the file: an agent may
+    have committed it since. Empty: git does not, and the command shows the content. There is no command where the line
+    of the finding, which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
+    """
+    text = f"is new or changed, and {who} obeys it"
+    file = f"{project}/{path}"
+    shows = f"git -C {quoted(project)} diff {quoted(since)} -- {quoted(path)}" if since else f"cat -v {quoted(file)}"
+    whole = f"{text}: {shows}"
+    is_whole = shows.isprintable() and len(f"{file}: {whole}") <= FINDING_CHARS_MAX
+    return whole if is_whole else text

@@ -1,0 +1,321 @@
+"""What a machine can do to confine a program: findings, from facts that a probe gathered, and what mends each.
+
+Rules
+
+1. "fail" is what keeps the sandbox from being as it is meant: nothing runs in a weaker one unless a person chooses it.
+2. "warn" is what works, with something less; the finding says what.
+3. A command names what it changes. The narrowest comes first, a weaker way says that it is one.
+
+Sources: bwrap(1) and its messages, sysctl documentation in the kernel's admin-guide, landlock(7), apparmor.d(5).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from omac.domain.kernel.refusal import Refusal
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+BWRAP_MIN = "0.8.0"  # the first with --disable-userns
+GIT_REFTABLE_MIN = (2, 45)
+LANDLOCK_LINUX = {1: "5.13", 2: "5.19", 3: "6.2", 4: "6.7", 5: "6.10", 6: "6.12"}  # which brought which version
+LANDLOCK_TCP, LANDLOCK_SCOPES = 4, 6
+LANDLOCK_ONLY = "omac sandbox run --backend landlock -- COMMAND"
+NAMESPACES_USUAL = 15_000
+
+APPARMOR_RESTRICTS = "kernel.apparmor_restrict_unprivileged_userns"
+USERNS_CLONE = "kernel.unprivileged_userns_clone"
+USERNS_MAX = "user.max_user_namespaces"
+TIOCSTI = "dev.tty.legacy_tiocsti"
+SYSCTLS = (APPARMOR_RESTRICTS, USERNS_CLONE, USERNS_MAX, TIOCSTI)
+
+INSTALLERS = {  # by ID or ID_LIKE of os-release(5)
+    "debian": "apt install",
+    "ubuntu": "apt install",
+    "fedora": "dnf install",
+    "rhel": "dnf install",
+    "arch": "pacman -S",
+    "alpine": "apk add",
+    "suse": "zypper install",
+    "nixos": "nix-env -iA",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFact:
+    """Whether a limit can be enforced: `by` what, or the reason why not; `fix` is what makes it possible, or whole."""
+
+    name: str
+    by: str = ""
+    trouble: str = ""
+    fix: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Facts, as they were found. An empty text means: not there."""
+
+    system: str = "Linux"  # as of uname -s
+    uid: int
+    kernel: str  # as of uname -r
+    architecture: str
+    distribution: tuple[str, ...] = ()  # ID and ID_LIKE
+    wsl1: bool = False
+    container: str = ""  # by what it was recognised
+    sysctls: Mapping[str, str] = field(default_factory=dict)  # those of SYSCTLS that there are
+    searched: str = ""  # folders, separated by colons, where bwrap was looked for
+    bwrap: str = ""  # its path
+    bwrap_version: str = ""
+    bwrap_lacks: tuple[str, ...] = ()  # options that omac needs
+    tried: str = ""  # what bubblewrap said when it could not build a sandbox as omac's are
+    settings_writable: str = ""  # the setting of the kernel's that could be written inside
+    landlock: int = 0  # its version
+    lsm: str = ""  # the security modules that are on
+    seccomp: bool = True  # whether filters can be loaded, and omac has one for this architecture
+    git_version: str = ""
+    limits: tuple[LimitFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding. `name` stays the same from release to release; `fix` are commands that can be pasted."""
+
+    name: str
+    level: str
+    says: str
+    fix: tuple[str, ...] = ()
+
+
+def findings(machine: Machine) -> tuple[Finding, ...]:
+    """All findings, in the order in which a person would mend them."""
+    if machine.system != "Linux":
+        return (Finding("system", FAIL, f"omac runs nothing in a sandbox on {machine.system} yet"),)
+    return (
+        *_system(machine),
+        _bubblewrap(machine),
+        _namespaces(machine),
+        _landlock(machine),
+        _seccomp(machine),
+        _tiocsti(machine),
+        *(_limit(fact) for fact in machine.limits),
+        _git(machine),
+    )
+
+
+def healthy(found: tuple[Finding, ...]) -> bool:
+    """Whether a sandbox as it is meant can be built."""
+    return all(finding.level != FAIL for finding in found)
+
+
+def report(found: tuple[Finding, ...]) -> Iterator[str]:
+    """The lines that a person reads."""
+    for finding in found:
+        yield f"[{finding.level}] {finding.name}: {finding.says}"
+        for command in finding.fix:
+            yield f"  try: {command}"
+
+
+def diagnose_bubblewrap(
+    output: str, sysctls: Mapping[str, str], *, uid: int, bwrap: str = "/usr/bin/bwrap", container: str = ""
+) -> Refusal:
+    """Why bubblewrap ended before the program began: from what it wrote, and from what this machine forbids.
+
+    The refusal has the reason "sandbox-unavailable".
+    """
+    cause, fix = _cause(_said(output), sysctls, uid, bwrap, container)
+    return Refusal("sandbox-unavailable", cause, fix=fix)
+
+
+def install(package: str, distribution: tuple[str, ...], uid: int) -> str:
+    """The command that installs a package here; for a distribution that is not known, Debian's."""
+    installer = next((INSTALLERS[name] for name in distribution if name in INSTALLERS), INSTALLERS["debian"])
+    if installer.startswith("nix"):
+        return f"{installer} nixos.{package}"
+    return _as_root(f"{installer} {package}", uid)
+
+
+def _system(machine: Machine) -> Iterator[Finding]:
+    if machine.wsl1:
+        says = "this is version 1 of Windows' Linux, which has neither namespaces nor Landlock; version 2 has"
+        yield Finding("system", FAIL, says, ("wsl.exe --list --verbose", "wsl.exe --set-version DISTRIBUTION 2"))
+    elif machine.container:
+        says = f"Linux {machine.kernel} on {machine.architecture}, inside a container ({machine.container})"
+        yield Finding("system", OK, says)
+    else:
+        yield Finding("system", OK, f"Linux {machine.kernel} on {machine.architecture}")
+
+
+def _bubblewrap(machine: Machine) -> Finding:
+    get = install("bubblewrap", machine.distribution, machine.uid)
+    if not machine.bwrap:
+        return Finding("bubblewrap", FAIL, f"bwrap is not in {machine.searched}", (get, *_instead(machine)))
+    what = f"{machine.bwrap} is version {machine.bwrap_version or 'unknown'}"
+    if machine.bwrap_lacks:
+        says = f"{what}, without {', '.join(machine.bwrap_lacks)}; omac needs {BWRAP_MIN} or later"
+        return Finding("bubblewrap", FAIL, says, (get, *_instead(machine)))
+    return Finding("bubblewrap", OK, what)
+
+
+def _namespaces(machine: Machine) -> Finding:
+    if not machine.bwrap:
+        return Finding("namespaces", WARN, "not tried without bubblewrap")
+    if machine.tried:
+        cause, fix = _cause(_said(machine.tried), machine.sysctls, machine.uid, machine.bwrap, machine.container)
+        without = [command for command in fix if command != LANDLOCK_ONLY]
+        return Finding("namespaces", FAIL, cause, (*without, *_instead(machine)))
+    if machine.settings_writable:
+        says = (
+            f"{machine.settings_writable} can be written inside: a program in the sandbox could take over the machine"
+        )
+        return Finding("namespaces", FAIL, says, ("omac sandbox run --explain -- true",))
+    return Finding("namespaces", OK, f"a sandbox was built and left again, as {'root' if machine.uid == 0 else 'you'}")
+
+
+def _landlock(machine: Machine) -> Finding:
+    known = machine.landlock
+    if not known:
+        older = machine.lsm and "landlock" not in machine.lsm.split(",")
+        if older and _version(machine.kernel) >= (5, 13):
+            says = f"it is switched off; lsm=landlock,{machine.lsm} on the kernel's command line switches it on"
+            return Finding("landlock", WARN, says, ("sudoedit /etc/default/grub && sudo update-grub",))
+        says = (
+            f"this kernel has none; Linux {LANDLOCK_LINUX[1]} is the first, {LANDLOCK_LINUX[LANDLOCK_SCOPES]} has all"
+        )
+        return Finding("landlock", WARN, says)
+    if known < LANDLOCK_TCP:
+        says = f"version {known}: neither ports nor abstract sockets are bounded; Linux {LANDLOCK_LINUX[6]} does both"
+        return Finding("landlock", WARN, says)
+    if known < LANDLOCK_SCOPES:
+        says = f"version {known}: abstract sockets are not bounded, Linux {LANDLOCK_LINUX[LANDLOCK_SCOPES]} does that"
+        return Finding("landlock", WARN, f"{says}; --backend landlock needs it too")
+    return Finding("landlock", OK, f"version {known}: ports, abstract sockets and signals are bounded")
+
+
+def _seccomp(machine: Machine) -> Finding:
+    if machine.seccomp:
+        return Finding("seccomp", OK, f"system calls are filtered on {machine.architecture}")
+    says = f"no filter of system calls can be loaded on this kernel for {machine.architecture}"
+    return Finding("seccomp", FAIL, says)
+
+
+def _tiocsti(machine: Machine) -> Finding:
+    if machine.sysctls.get(TIOCSTI) == "0":
+        return Finding("terminal", OK, "the kernel lets nobody type into a terminal for its user")
+    if machine.seccomp:
+        says = "the kernel would let programs type into their terminal (TIOCSTI); the filter does not let those inside"
+        return Finding("terminal", OK, says)
+    fix = (_as_root(f"sysctl -w {TIOCSTI}=0", machine.uid),) if TIOCSTI in machine.sysctls else ()
+    return Finding("terminal", FAIL, "a program could type into the terminal it runs in (TIOCSTI)", fix)
+
+
+def _limit(fact: LimitFact) -> Finding:
+    name = f"limit {fact.name}"
+    if fact.trouble:
+        return Finding(name, WARN, f"would be refused: {fact.trouble}", fact.fix)
+    return Finding(name, WARN if fact.fix else OK, fact.by, fact.fix)
+
+
+def _git(machine: Machine) -> Finding:
+    get = install("git", machine.distribution, machine.uid)
+    if not machine.git_version:
+        return Finding("git", WARN, f"git is not in {machine.searched}", (get,))
+    if _version(machine.git_version) < GIT_REFTABLE_MIN:
+        least = ".".join(map(str, GIT_REFTABLE_MIN))
+        says = f"version {machine.git_version}; repositories with reftable are refused, they need {least}"
+        return Finding("git", OK, says)
+    return Finding("git", OK, f"version {machine.git_version}")
+
+
+def _cause(said: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str) -> tuple[str, tuple[str, ...]]:
+    """What a message of bubblewrap's comes from, in a sentence, and the commands that mend it."""
+    if "Unknown option" in said:
+        return f"{bwrap} is too old, omac needs {BWRAP_MIN} or later ({said})", (install("bubblewrap", (), uid),)
+    if "PR_SET_SECCOMP" in said:
+        return f"this kernel loads no filter of system calls ({said})", ("omac sandbox doctor",)
+    if _concerns_proc(said):
+        return _proc_masked(said, container)
+    if _concerns_namespaces(said):
+        return _namespaces_refused(said, sysctls, uid, bwrap, container)
+    if not said:
+        return "bubblewrap ended before the program began, and did not say why", ("omac sandbox doctor",)
+    return f"bubblewrap could not build the sandbox ({said})", (
+        "omac sandbox doctor",
+        "omac sandbox run --explain -- true",
+    )
+
+
+def _concerns_proc(said: str) -> bool:
+    masked = "Can't mount proc" in said
+    return masked or (USERNS_MAX.replace(".", "/") in said and ("Read-only" in said or "ermission denied" in said))
+
+
+def _concerns_namespaces(said: str) -> bool:
+    messages = ("namespace", "uid map", "gid map", "uid_map", "gid_map", "make / slave", "loopback", "old file caps")
+    return any(message in said for message in messages)
+
+
+def _proc_masked(said: str, container: str) -> tuple[str, tuple[str, ...]]:
+    """A kernel mounts no new /proc where parts of the one that is there are hidden: mount_namespaces(7)."""
+    where = f"this container ({container})" if container else "something here, as containers do,"
+    cause = f"{where} hides parts of /proc, and so the kernel lets nobody mount one for the sandbox ({said})"
+    docker = "docker run --security-opt systempaths=unconfined --security-opt seccomp=unconfined IMAGE"
+    return cause, (docker, "podman run --security-opt unmask=ALL IMAGE", LANDLOCK_ONLY)
+
+
+def _namespaces_refused(
+    said: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str
+) -> tuple[str, tuple[str, ...]]:
+    if sysctls.get(USERNS_MAX) == "0" or "No space left" in said or "nesting" in said:
+        if sysctls.get(USERNS_MAX) not in ("0", None):
+            return f"as many user namespaces as may be, or too many within each other, are there ({said})", (
+                f"sysctl {USERNS_MAX}",
+                _as_root(f"sysctl -w {USERNS_MAX}={4 * int(sysctls[USERNS_MAX])}", uid),
+            )
+        return f"{USERNS_MAX} is 0: nobody may have a user namespace ({said})", _set(USERNS_MAX, NAMESPACES_USUAL, uid)
+    if uid != 0 and sysctls.get(USERNS_CLONE) == "0":
+        return f"{USERNS_CLONE} is 0: only root may have user namespaces ({said})", _set(USERNS_CLONE, 1, uid)
+    if uid != 0 and sysctls.get(APPARMOR_RESTRICTS) not in ("0", None):
+        cause = f"AppArmor lets only programs with a profile have user namespaces, and {bwrap} has none ({said})"
+        return cause, (*_apparmor_profile(bwrap), *_set(APPARMOR_RESTRICTS, 0, uid, "  # weaker: lets every program"))
+    if container:
+        cause = f"this container ({container}) lets nobody have user namespaces ({said})"
+        options = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+        return cause, (f"docker run {options} --security-opt systempaths=unconfined IMAGE", LANDLOCK_ONLY)
+    return f"the kernel refuses user namespaces to this process ({said})", (
+        f"sysctl {USERNS_MAX} {USERNS_CLONE} {APPARMOR_RESTRICTS}",
+        LANDLOCK_ONLY,
+    )
+
+
+def _apparmor_profile(bwrap: str) -> tuple[str, ...]:
+    lines = ("abi <abi/4.0>,", "include <tunables/global>", f"profile bwrap {bwrap} flags=(unconfined) {{", "  userns,")
+    text = " ".join(f"'{line}'" for line in (*lines, "  include if exists <local/bwrap>", "}"))
+    return (
+        f"printf '%s\\n' {text} | sudo tee /etc/apparmor.d/bwrap",
+        "sudo apparmor_parser -r /etc/apparmor.d/bwrap",
+    )
+
+
+def _set(name: str, value: int, uid: int, remark: str = "") -> tuple[str, ...]:
+    """Now, and from the next start on."""
+    keep = f"echo {name}={value} | {_as_root('tee /etc/sysctl.d/60-namespaces.conf', uid)}"
+    return (_as_root(f"sysctl -w {name}={value}", uid) + remark, keep + remark)
+
+
+def _instead(machine: Machine) -> tuple[str, ...]:
+    return (LANDLOCK_ONLY,) if machine.landlock >= LANDLOCK_SCOPES else ()
+
+
+def _as_root(command: str, uid: int) -> str:
+    return command if uid == 0 else f"sudo {command}"
+
+
+def _said(output: str) -> str:
+    """The last thing that bubblewrap said, without its name; other lines are warnings, or another program's."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    own = [line.partition("bwrap: ")[2] for line in lines if line.startswith("bwrap: ")]
+    return (own or lines or [""])[-1][:400]
+
+
+def _version(text: str) -> tuple[int, int]:
+    parts = [int("".join(c for c in part if c.isdigit())[:6] or 0) for part in [*text.split(".")[:2], "0"]]
+    return parts[0], parts[1]

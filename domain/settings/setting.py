@@ -1,0 +1,124 @@
+"""A setting: one of omac's own, as a person changes it in the settings file of a user.
+
+Rules
+
+1. A change is requested before the file is touched and recorded afterwards: `changed`, or `change-failed` with the
+   reason.
+2. A request without an outcome is of a command that was killed. The next change of the setting closes it first: the
+   file says which of the two happened.
+3. The record is of who changed what; which word holds is read from the files (`omac.domain.settings.settings`).
+"""
+
+from typing import Literal, assert_never
+
+import msgspec
+
+from omac.domain.kernel.aggregate import Aggregate
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.refusal import Refusal
+
+
+class SettingChangeRequested(Event, frozen=True):
+    """A person asked for `value`; None: it shall no longer be set. `origin` names the file."""
+
+    name: str
+    value: str | None
+    origin: str
+
+
+class SettingChanged(Event, frozen=True):
+    """A person changed a setting. `value` None: it is no longer set; `origin` is where, as in `Resolved`."""
+
+    name: str
+    value: str | None
+    origin: str
+
+
+class SettingChangeFailed(Event, frozen=True):
+    """The file was not changed; `why` in a few words."""
+
+    name: str
+    why: str
+
+
+Status = Literal["settled", "changing"]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """The word that a person asked for last; `requested` is the one that is on its way to the file."""
+
+    status: Status = "settled"
+    value: str | None = None
+    requested: SettingChangeRequested | None = None
+
+
+TABLE: dict[tuple[Status, type[Event]], Status] = {
+    ("settled", SettingChangeRequested): "changing",
+    ("settled", SettingChanged): "settled",  # a change that an omac recorded which did not request first
+    ("changing", SettingChanged): "settled",
+    ("changing", SettingChangeFailed): "settled",
+}
+
+
+class RequestChange(msgspec.Struct, frozen=True):
+    """Command: the file shall say `value`; `present` is what it says now."""
+
+    name: str
+    value: str | None
+    origin: str
+    present: str | None
+
+
+class ReportChange(msgspec.Struct, frozen=True):
+    """Command: the file says what was asked for."""
+
+
+class ReportFailure(msgspec.Struct, frozen=True):
+    """Command: the file could not be changed."""
+
+    why: str
+
+
+Command = RequestChange | ReportChange | ReportFailure
+
+
+def decide(command: Command, state: Setting) -> list[Event]:
+    """The events that `command` means in `state`. Raises Refusal (out-of-order) for an outcome of no request."""
+    requested = state.requested
+    match command:
+        case RequestChange(name, value, origin, present):
+            events: list[Event] = []
+            if requested and requested.value == present:
+                events.append(SettingChanged(requested.name, requested.value, requested.origin))
+            elif requested:
+                events.append(SettingChangeFailed(requested.name, "omac was killed before the file was written"))
+            return [*events, SettingChangeRequested(name, value, origin)]
+        case ReportChange():
+            asked = _asked(state)
+            return [SettingChanged(asked.name, asked.value, asked.origin)]
+        case ReportFailure(why):
+            return [SettingChangeFailed(_asked(state).name, why)]
+        case _:
+            assert_never(command)
+
+
+def _asked(state: Setting) -> SettingChangeRequested:
+    if state.requested is None:
+        raise Refusal("out-of-order", "no change of this setting is under way")
+    return state.requested
+
+
+def evolve(state: Setting, event: Event) -> Setting:
+    """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
+    status = TABLE[state.status, type(event)]
+    match event:
+        case SettingChangeRequested():
+            return Setting(status, state.value, event)
+        case SettingChanged(_, value):
+            return Setting(status, value)
+        case _:
+            return Setting(status, state.value)
+
+
+EVENTS: tuple[type[Event], ...] = (SettingChangeRequested, SettingChanged, SettingChangeFailed)
+AGGREGATE = Aggregate("setting", Setting(), decide, evolve, EVENTS)

@@ -1,0 +1,306 @@
+"""omac's own settings: which there are, who may say what, and which word holds.
+
+Rules
+
+1. A flag comes before the environment, that before the project's file, that before the user's, that before the default.
+2. A project may only narrow what omac does: an agent may have written its file. What else it says is ignored, and told.
+3. A word or a name that does not exist is refused where a person wrote it, and ignored in a project's file.
+"""
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from omac.domain.credentials.values import shown
+from omac.domain.kernel.refusal import Refusal
+
+NAME_CHARS_MAX = 40
+WARNINGS_MAX = 8  # of one file: whoever wrote it shall not fill the terminal
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting. `words` are its values, `project` those that a project may choose.
+
+    Without words it takes absolute paths, separated by colons, and none may be chosen by a project.
+    """
+
+    name: str
+    variable: str
+    words: tuple[str, ...]  # where they can be compared, from the narrowest to the widest
+    default: str
+    project: tuple[str, ...]
+    meaning: str
+
+    @property
+    def table_and_key(self) -> tuple[str, str]:
+        """Where it stands in a settings file: ("serve", "unapproved")."""
+        table, _, key = self.name.partition(".")
+        return table, key
+
+    def takes(self, word: str) -> bool:
+        """Whether it can have this value."""
+        if self.words:
+            return word in self.words
+        return word != "" and "\0" not in word and all(path.startswith("/") for path in word.split(":"))
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "serve.bundle_drift",
+            "OMAC_SERVE_BUNDLE_DRIFT",
+            ("refuse", "accept"),
+            "refuse",
+            ("refuse",),
+            "what becomes of an approved skill whose code has changed",
+        ),
+        Setting(
+            "serve.unapproved",
+            "OMAC_SERVE_UNAPPROVED",
+            ("refuse", "confine", "allow"),
+            "refuse",
+            ("refuse",),
+            "what becomes of a skill that nobody approved",
+        ),
+        Setting(
+            "serve.auto_register",
+            "OMAC_SERVE_AUTO_REGISTER",
+            ("false", "true"),
+            "true",
+            ("false",),
+            "whether activating a directory registers the skills found in it",
+        ),
+        Setting(
+            "secrets.store",
+            "OMAC_SECRETS_STORE",
+            ("auto", "keychain", "vault"),
+            "auto",
+            (),
+            "where new secrets are kept",
+        ),
+        Setting(
+            "git.hooks",
+            "OMAC_GIT_HOOKS",
+            ("deny", "read"),
+            "deny",
+            ("deny",),
+            "whether a repository's hooks can be seen, and so run, in a sandbox",
+        ),
+        Setting(
+            "git.refs",
+            "OMAC_GIT_REFS",
+            ("branch", "all"),
+            "all",
+            ("branch",),
+            "which refs a linked worktree may change: its own branch and new ones, or all",
+        ),
+        Setting(
+            "cache.redirect_xdg",
+            "OMAC_CACHE_REDIRECT_XDG",
+            ("false", "true"),
+            "false",
+            (),
+            "whether XDG_CACHE_HOME leads into the tool cache too",
+        ),
+        Setting(
+            "guard.scratch",
+            "OMAC_GUARD_SCRATCH",
+            (),
+            "",
+            (),
+            "folders beside /tmp where the write guard lets an agent write",
+        ),
+    )
+}
+VARIABLE_PREFIXES = (
+    "OMAC_SERVE_",
+    "OMAC_SECRETS_",
+    "OMAC_GIT_",
+    "OMAC_GUARD_",
+)  # a variable that begins like this is meant to be a setting
+
+
+class SettingsFile(msgspec.Struct, frozen=True):
+    """What a settings file says, by name: words that exist. `warnings` tell what else was in it."""
+
+    path: str
+    values: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """The word that holds, and who said it: "flag", "environment OMAC_X", "project /path", "user /path", "default".
+
+    `ignored` tells, in words, what was said elsewhere and why it does not hold.
+    """
+
+    value: str
+    origin: str
+    ignored: tuple[str, ...] = ()
+
+
+def resolve(
+    flags: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    project: SettingsFile | None,
+    user: SettingsFile | None,
+) -> dict[str, Resolved]:
+    """The word that holds for each setting. `flags` are by a setting's name; None and empty variables say nothing.
+
+    Raises Refusal (misuse) for a flag or a variable with a word or a name that does not exist.
+    """
+    for name in flags:
+        setting_named(name)
+    for variable, word in environment.items():
+        if variable.startswith(VARIABLE_PREFIXES) and word:
+            _setting_of_variable(variable)
+    return {
+        setting.name: _resolve(setting, flags.get(setting.name), environment, project, user)
+        for setting in SETTINGS.values()
+    }
+
+
+def setting_named(name: str) -> Setting:
+    """The setting of that name. Raises Refusal (misuse)."""
+    if name not in SETTINGS:
+        message = f"there is no setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
+        raise Refusal("misuse", message, fix=["omac settings show"])
+    return SETTINGS[name]
+
+
+def check_word(setting: Setting, word: str, where: str | None = None) -> str:
+    """`word`, which the setting takes. Raises Refusal (misuse); `where` it was said, if not under its name."""
+    if not setting.takes(word):
+        near = _nearest(word, setting.words) or setting.default or "/tmp"  # noqa: S108  # an example
+        if where is None:
+            fix = f"omac settings set {setting.name} {near}"
+        else:
+            fix = f"omac serve {where} {near}" if where.startswith("--") else f"export {where}={near}"
+        raise Refusal("misuse", f"{where or setting.name} takes {_words(setting)}, not {shown(word)}", fix=[fix])
+    return word
+
+
+def user_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
+    """What the decoded settings file of a user says. Raises Refusal (settings-invalid)."""
+    values: dict[str, str] = {}
+    for name, word, problem in _statements(document):
+        if problem is not None:
+            raise Refusal("settings-invalid", f"{path}: {problem}", fix=[f"$EDITOR {shlex.quote(path)}"])
+        values[name] = word
+    return SettingsFile(path, values)
+
+
+def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
+    """What the decoded settings file of a project says, as far as it can be understood."""
+    values: dict[str, str] = {}
+    warnings: list[str] = []
+    for name, word, problem in _statements(document):
+        if problem is None:
+            values[name] = word
+        else:
+            warnings.append(f"{path}: {problem}; ignored")
+        if len(warnings) > WARNINGS_MAX:
+            warnings[WARNINGS_MAX:] = [f"{path}: there is more that omac does not understand; ignored"]
+            break
+    return SettingsFile(path, values, tuple(warnings))
+
+
+def stated_word(value: object, setting: Setting) -> object:
+    """A decoded value as a word, where it is TOML's own true or false, or, for a setting that takes paths, a list."""
+    if not setting.words and isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return ":".join(value)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _resolve(
+    setting: Setting,
+    flag: str | None,
+    environment: Mapping[str, str],
+    project: SettingsFile | None,
+    user: SettingsFile | None,
+) -> Resolved:
+    said: list[tuple[str, str]] = []  # (origin, word), the weightiest first
+    ignored: list[str] = []
+    if flag is not None:
+        said.append(("flag", check_word(setting, flag, "--" + setting.table_and_key[1])))
+    if variable := environment.get(setting.variable):
+        said.append((f"environment {setting.variable}", check_word(setting, variable, setting.variable)))
+    users = user.values.get(setting.name) if user else None
+    if project and (word := project.values.get(setting.name)) is not None:
+        problem = _widening(setting, word, setting.default if users is None else users)
+        if problem is None:
+            said.append((f"project {project.path}", word))
+        else:
+            ignored.append(f"project {project.path} says {word}: {problem}")
+    if user and users is not None:
+        said.append((f"user {user.path}", users))
+    if not said:
+        return Resolved(setting.default, "default", tuple(ignored))
+    (origin, value), *others = said
+    overruled = [f"{other} says {word}: the {origin.partition(' ')[0]} comes first" for other, word in others]
+    return Resolved(value, origin, (*ignored, *overruled))
+
+
+def _widening(setting: Setting, word: str, without: str) -> str | None:
+    """Why a project may not say `word`, where `without` would hold if it said nothing; None if it may."""
+    if not setting.project:
+        return "a project may not choose this"
+    if word not in setting.project:
+        return f"a project may only say {' or '.join(setting.project)}"
+    if setting.words.index(word) > setting.words.index(without):
+        return f"a project may not widen {without}"
+    return None
+
+
+def _statements(document: Mapping[str, object]) -> Iterator[tuple[str, str, str | None]]:
+    """`(name, word, None)` for each setting in a decoded file, `(_, _, problem)` for everything else in it."""
+    tables = dict.fromkeys(setting.table_and_key[0] for setting in SETTINGS.values())
+    for table, values in document.items():
+        if table not in tables:
+            yield "", "", f"there is no table {_key(table)}{_did_you_mean(table, tables)}"
+        elif not isinstance(values, dict):
+            yield "", "", f"{table} must be a table: write [{table}] above its settings"
+        else:
+            for key, value in values.items():
+                yield _statement(f"{table}.{key}", value)
+
+
+def _statement(name: str, value: object) -> tuple[str, str, str | None]:
+    if name not in SETTINGS:
+        return "", "", f"there is no setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
+    word = stated_word(value, SETTINGS[name])
+    if isinstance(word, str) and SETTINGS[name].takes(word):
+        return name, word, None
+    said = shown(word) if isinstance(word, str) else f"a value of type {type(value).__name__}"
+    return "", "", f"{name} takes {_words(SETTINGS[name])}, not {said}"
+
+
+def _setting_of_variable(variable: str) -> None:
+    variables = [setting.variable for setting in SETTINGS.values()]
+    if variable not in variables:
+        message = f"{_key(variable)} is no setting of omac{_did_you_mean(variable, variables)}"
+        raise Refusal("misuse", message, fix=[f"unset {shlex.quote(variable)}", "omac settings show"])
+
+
+def _words(setting: Setting) -> str:
+    if not setting.words:
+        return "absolute paths, separated by colons"
+    return " or ".join((", ".join(setting.words[:-1]), setting.words[-1]))
+
+
+def _did_you_mean(name: str, known: Collection[str]) -> str:
+    near = _nearest(name, known)
+    return f"; did you mean {near}?" if near else f"; there are: {', '.join(known)}"
+
+
+def _nearest(name: str, known: Collection[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name[:NAME_CHARS_MAX], list(known), 1, 0.6)), None)
+
+
+def _key(name: str) -> str:
+    """A name as it was written, if that can be shown."""
+    return name if name.isascii() and name.isprintable() and len(name) <= NAME_CHARS_MAX else shown(name)

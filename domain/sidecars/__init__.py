@@ -1,0 +1,1 @@
+"""Sidecars: the processes of skills, on the host."""

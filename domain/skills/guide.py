@@ -1,0 +1,50 @@
+"""The contract of a SKILL.md's front matter: the name and the description by which an agent knows a skill.
+
+It is read by many programs and harms none: what breaks the contract is told, and the rest still counts.
+"""
+
+from collections.abc import Callable
+
+from omac.domain.skills.skill import Guide
+
+DESCRIPTION_CHARS_MAX = 1024
+
+
+def parse_guide(document: object, skill: str, where: Callable[[str], str]) -> Guide:
+    """The Guide that the decoded front matter of the skill called `skill` states.
+
+    Its `problem` is about the first field that breaks the contract, and begins with `where(field)`: "" is the whole.
+    """
+    if not isinstance(document, dict):
+        return Guide(problem=f"{where('')}: must be a mapping with a name and a description")
+    problems: list[str] = []
+
+    def text(field: str) -> str:
+        value = document.get(field)
+        if isinstance(value, str) and value.strip() and _is_plain(value):
+            return value.strip()
+        fault = "is missing" if value is None else "must be text" + ": put it in quotes" * _is_scalar(value)
+        problems.append(f"{where(field)}: {field}: {fault}")
+        return ""
+
+    name, description = text("name"), text("description")
+    if name and name != skill:
+        problems.append(f"{where('name')}: name: {_shown(name)} must be {_shown(skill)}, as the skill is called")
+    if len(description) > DESCRIPTION_CHARS_MAX:
+        excess = f"is {len(description)} characters long, at most {DESCRIPTION_CHARS_MAX} may be"
+        problems.append(f"{where('description')}: description: {excess}")
+        description = description[:DESCRIPTION_CHARS_MAX]
+    return Guide(name, description, problems[0] if problems else None)
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it can be written as UTF-8 and passed on: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,124 @@
+"""A skill: a folder with SKILL.md and, if it has a sidecar, omac.yaml; here are the types that such a file becomes.
+
+`omac.domain.skills.contract.parse_meta` makes a `Meta` of the decoded document, or raises `MetaError`.
+"""
+
+import re
+from typing import Literal
+
+import msgspec
+
+MOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,127}")  # that omac sets
+HOST_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")  # that it finds, as in http_proxy
+SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+ConfigType = Literal["string", "bool", "int", "enum"]
+SkillScope = Literal["workdir", "global"]
+
+
+class MetaError(Exception):
+    """omac.yaml breaks its contract: `field` says where (dotted path), `problem` says how."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.field = field
+        self.problem = problem
+
+
+class Health(msgspec.Struct, frozen=True, array_like=True):
+    """How to learn that a sidecar is ready: GET `path` until 2xx, for at most `timeout_ms`.
+
+    `interval_ms` bounds the pause between two tries; omac asks sooner at first.
+    """
+
+    path: str = "/status"
+    initial_delay_ms: int = 0
+    timeout_ms: int = 5_000
+    interval_ms: int = 500
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one access may cost. None means omac's own default."""
+
+    max_body_bytes: int | None = None
+    idle_timeout_secs: int | None = None
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A credential the sidecar wants in its environment, by name."""
+
+    name: str
+    description: str = ""
+    required: bool = True
+    pattern: str | None = None
+    default_from_env: str | None = None
+    multiline: bool = False
+
+
+class Config(msgspec.Struct, frozen=True):
+    """A setting the sidecar wants in its environment."""
+
+    name: str
+    description: str = ""
+    type: ConfigType = "string"
+    required: bool = True
+    default: str | None = None
+    default_from_env: str | None = None
+    pattern: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+class SidecarMeta(msgspec.Struct, frozen=True):
+    """The `sidecar` section: what to run, where to mount it, what it needs."""
+
+    command: tuple[str, ...]
+    mount: str
+    env_passthrough: tuple[str, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    config: tuple[Config, ...] = ()
+    health: Health = Health()
+    limits: Limits = Limits()
+    install_scripts: dict[str, str] = {}
+    protocols: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> "tuple[Secret | Config, ...]":
+        """Every value it wants given: secrets, then settings."""
+        return (*self.secrets, *self.config)
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """A whole omac.yaml."""
+
+    name: str
+    version: str = ""
+    description: str = ""
+    sidecar: SidecarMeta | None = None
+
+
+class Guide(msgspec.Struct, frozen=True):
+    """The front matter of a SKILL.md; `problem` says what is wrong with it, if anything is."""
+
+    name: str = ""
+    description: str = ""
+    problem: str | None = None
+
+
+class FoundSkill(msgspec.Struct, frozen=True):
+    """A skill folder with an omac.yaml as discovery saw it: `meta`, or the `problem` that keeps it from being read.
+
+    `base` names the folder it was found under ("agents", or a harness: "opencode", "claude", ...), `skills_dir`
+    is that folder's absolute path, `source` the skill's own, `bundle_hash` is "sha256:" and 64 hex digits. `scope` says
+    whether it belongs to one project or to this user, `guide` what its SKILL.md says, if there is one.
+    """
+
+    name: str
+    base: str
+    skills_dir: str
+    source: str
+    bundle_hash: str = ""
+    meta: Meta | None = None
+    problem: str | None = None
+    scope: SkillScope = "workdir"
+    guide: Guide | None = None

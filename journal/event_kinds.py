@@ -1,0 +1,97 @@
+"""The closed registry: every kind of event that can stand in a journal, its current version, and its past.
+
+A stored row names its kind; only kinds listed here are ever decoded, and nothing a row says is imported or run.
+Names are stable for ever. To change an event: append a field with a default, or raise the version and add an
+upcaster from the previous one; stored bytes are never rewritten. A new kind or version raises `schema.SCHEMA` and is
+listed in `SINCE`, so that an omac that would misread it is not surprised by it (`journal/format.py`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from omac.domain.access import access, control
+from omac.domain.credentials import credential
+from omac.domain.directories import directory
+from omac.domain.guard import denial
+from omac.domain.kernel import run, set_aside
+from omac.domain.kernel.event import Event
+from omac.domain.sandbox import inspection, launch
+from omac.domain.settings import setting
+from omac.domain.sidecars import sidecar
+from omac.domain.skills import registration
+
+KINDS: dict[str, tuple[int, type[Event]]] = {
+    "run.started": (1, run.RunStarted),
+    "run.recovered": (1, run.RunRecovered),
+    "run.stopped": (1, run.RunStopped),
+    "directory.activation-requested": (1, directory.ActivationRequested),
+    "directory.session-admitted": (1, directory.SessionAdmitted),
+    "directory.session-ended": (1, directory.SessionEnded),
+    "directory.activated": (1, directory.Activated),
+    "directory.activated-partially": (1, directory.ActivatedPartially),
+    "directory.activation-failed": (1, directory.ActivationFailed),
+    "directory.reload-requested": (1, directory.ReloadRequested),
+    "directory.deactivation-requested": (1, directory.DeactivationRequested),
+    "directory.deactivated": (1, directory.Deactivated),
+    "skill.appeared": (1, directory.SkillAppeared),
+    "skill.vanished": (1, directory.SkillVanished),
+    "route.mounted": (1, directory.RouteMounted),
+    "route.stubbed": (1, directory.RouteStubbed),
+    "route.unmounted": (1, directory.RouteUnmounted),
+    "skill.auto-registered": (1, registration.AutoRegistered),
+    "skill.registered": (1, registration.Registered),
+    "skill.approved": (1, registration.Approved),
+    "skill.approval-revoked": (1, registration.ApprovalRevoked),
+    "skill.drifted": (1, registration.Drifted),
+    "skill.deregistered": (1, registration.Deregistered),
+    "secret.write-requested": (1, credential.SecretWriteRequested),
+    "secret.written": (1, credential.SecretWritten),
+    "secret.removed": (1, credential.SecretRemoved),
+    "secret.erased": (1, credential.SecretErased),
+    "config.written": (1, credential.ConfigWritten),
+    "config.removed": (1, credential.ConfigRemoved),
+    "default.mirrored": (1, credential.DefaultMirrored),
+    "default.adopted": (1, credential.DefaultAdopted),
+    "default.purged": (1, credential.DefaultPurged),
+    "setting.change-requested": (1, setting.SettingChangeRequested),
+    "setting.changed": (1, setting.SettingChanged),
+    "setting.change-failed": (1, setting.SettingChangeFailed),
+    "sidecar.spawn-requested": (1, sidecar.SpawnRequested),
+    "sidecar.started": (1, sidecar.Started),
+    "sidecar.healthy": (1, sidecar.Healthy),
+    "sidecar.unhealthy": (1, sidecar.Unhealthy),
+    "sidecar.exited": (1, sidecar.Exited),
+    "sidecar.restart-scheduled": (1, sidecar.RestartScheduled),
+    "sidecar.stop-requested": (1, sidecar.StopRequested),
+    "sidecar.stopped": (1, sidecar.Stopped),
+    "sidecar.gave-up": (1, sidecar.GaveUp),
+    "access.requested": (1, access.AccessRequested),
+    "access.completed": (1, access.AccessCompleted),
+    "access.aborted": (1, access.AccessAborted),
+    "access.refused": (1, access.AccessRefused),
+    "control.called": (1, control.ControlCalled),
+    "control.refused": (1, control.ControlRefused),
+    "sandbox.launch-requested": (1, launch.LaunchRequested),
+    "sandbox.launched": (1, launch.Launched),
+    "sandbox.exited": (1, launch.Exited),
+    "sandbox.denied": (1, launch.Denied),
+    "guard.denied": (1, denial.GuardDenied),
+    "sandbox.inspected": (1, inspection.Inspected),
+    "position.set-aside": (1, set_aside.PositionSetAside),
+    "position.emptied": (1, set_aside.PositionEmptied),
+}
+
+# The format (schema) in which the current version of a kind came; a kind that is not listed is as old as the first.
+SINCE: dict[str, int] = {
+    "directory.session-ended": 2,
+    "setting.change-requested": 2,
+    "setting.change-failed": 2,
+    "position.set-aside": 2,
+    "position.emptied": 2,
+}
+
+Upcaster = Callable[[list[Any]], list[Any]]  # the fields of one version, as stored, to those of the next
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+
+KIND_OF: dict[type[Event], str] = {cls: kind for kind, (_, cls) in KINDS.items()}

@@ -1,0 +1,1 @@
+"""Access: where routing tokens and mounts lead now."""

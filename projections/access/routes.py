@@ -1,0 +1,84 @@
+"""The live routes: where a routing token and a mount lead at this position, and if nowhere, why.
+
+A composition of read models, not one of its own: the token index, directories and sidecars stay the only truth.
+"""
+
+import msgspec
+
+from omac.domain.directories.directory import Directory, Route, reload_command
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import TokenDigest
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import Sidecar
+from omac.projections.system import System
+
+SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories share
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`."""
+
+    dir: str
+    skill: str
+    mount: str
+    session: str | None
+    port: int
+    max_body_bytes: int
+    digest: TokenDigest  # of the token that leads there
+
+
+def find_way(system: System, seat: ids.HostId, digest: TokenDigest, mount: str) -> Way:
+    """Where a token and a mount lead at this position, at one seat: the tokens of others lead nowhere there.
+
+    Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill.
+    """
+    directory, owner, name, route = _find(system, seat, digest, mount)
+    if name is None or route is None:
+        raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
+    if route.why is not None:
+        raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
+    sidecar = system.sidecars[ids.sidecar_stream(seat, ids.scope_of(owner.path), name)].state
+    if sidecar.status != "healthy" or sidecar.birth is None:
+        fix = (reload_command(owner.path),)
+        raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=fix, skill=name)
+    return Way(directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes, digest)
+
+
+def find_skill(
+    system: System, seat: ids.HostId, digest: TokenDigest, mount: str
+) -> tuple[Directory, str | None, Route | None]:
+    """The directory a token opens, and the skill and route behind a mount of it; None for what leads nowhere.
+
+    A mount that begins with SHARED is one of the skills that all directories share.
+    """
+    directory, _, name, route = _find(system, seat, digest, mount)
+    return directory, name, route
+
+
+def _find(
+    system: System, seat: ids.HostId, digest: TokenDigest, mount: str
+) -> tuple[Directory, Directory, str | None, Route | None]:
+    """Also the directory that the skill belongs to: the one with the empty path for a shared skill."""
+    stream = system.tokens.streams.get(digest)
+    if stream is None or not stream.startswith(f"directory/{seat}/"):
+        return Directory(), Directory(), None, None
+    directory = owner = system.directories[stream].state
+    if digest not in directory.tokens:
+        return Directory(), Directory(), None, None
+    if mount.startswith(SHARED):
+        owner, mount = system.directories[ids.directory_stream(seat, ids.GLOBAL)].state, mount.removeprefix(SHARED)
+        if not owner.reachable:
+            return directory, owner, None, None
+    for name, route in owner.routes.items():
+        if mount and route.mount == mount:  # an empty one says that another skill has it
+            return directory, owner, name, route
+    return directory, owner, None, None
+
+
+def down_detail(sidecar: Sidecar) -> str:
+    """Why a sidecar does not answer, for people."""
+    if sidecar.status == "backoff":
+        return f"its sidecar is started again in {sidecar.delay_ms} ms, after: {sidecar.detail}"
+    if sidecar.status in ("requested", "started"):
+        return f"its sidecar is starting{', after: ' + sidecar.detail if sidecar.detail else ''}"
+    return "its sidecar gave up" if sidecar.status == "gave_up" else f"its sidecar is {sidecar.status}"

@@ -1,0 +1,1 @@
+"""Evidence: the rows of the audit log."""

@@ -1,0 +1,150 @@
+"""The audit log: every access once, from its request to its outcome, every launch, and every change of trust.
+
+`Accesses` is the live part, bounded by what is under way: open requests, and counts. `audit_rows` joins requests and
+outcomes into rows, in the order of requests, holding no more than WAITING_MAX rows and the accesses that are open.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.ids import StreamId
+from omac.projections.evidence.changes import Change, Changes
+from omac.projections.evidence.launches import Launch, Launches
+
+WAITING_MAX = 4_096  # rows that wait for an access which began before them and is still open
+
+Outcome = Literal["completed", "aborted", "refused", "open", "done"]
+
+
+class Accesses:
+    """Accesses under way (by position of their request, with its log and the run that forwards it), and how many
+    ended how.
+
+    The first outcome of an access counts; one for no access under way counts for nothing.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[int, tuple[StreamId, str]] = {}
+        self.completed = 0
+        self.aborted = 0
+        self.refused = 0
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one access event."""
+        event = recorded.event
+        kind = type(event)
+        if kind is AccessRequested:
+            self.open[recorded.position] = recorded.stream, recorded.run
+        elif kind is AccessCompleted:
+            self.completed += self.open.pop(event.request, None) is not None
+        elif kind is AccessAborted:
+            self.aborted += self.open.pop(event.request, None) is not None
+        elif kind is AccessRefused:
+            self.refused += event.count
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    """One access, one launch (`kind` is sandbox), or one change of trust: then `kind` is that of the event, and
+    `outcome` done or refused.
+
+    `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
+    where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
+    refused or ended early, `detail` what changed. A launch has the position and time of its beginning.
+    """
+
+    position: int
+    at: int
+    dir: str | None
+    skill: str | None
+    session: str | None
+    method: str
+    path: str
+    status: int | None
+    bytes: int
+    bytes_in: int
+    duration: float | None
+    outcome: Outcome
+    reason: str | None
+    kind: str = "access"
+    actor: str = "agent"
+    detail: str = ""
+
+
+def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
+    """Each access among `records` once, in the order of requests; those without an outcome come as `open`.
+
+    Changes of trust stand among them where they happened, launches where they ended: a sandbox may be open for days,
+    and what happens meanwhile does not wait for it. Neither do more than WAITING_MAX rows wait for an access: one that
+    outlasts them stands where it ended too. Those that have not ended come last.
+    """
+    changes, launches = Changes(), Launches()
+    waiting: OrderedDict[int, AuditRow] = OrderedDict()
+    lasting: dict[int, AuditRow] = {}  # open accesses that rows no longer wait for
+    for recorded in records:
+        event = recorded.event
+        match event:
+            case AccessRequested():
+                waiting[recorded.position] = AuditRow(
+                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
+                    None, 0, 0, None, "open", None,
+                )  # fmt: skip
+            case AccessRefused():
+                waiting[recorded.position] = AuditRow(
+                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
+                    event.status, 0, 0, None, "refused", event.reason,
+                )  # fmt: skip
+            case AccessCompleted() | AccessAborted():
+                if (row := lasting.pop(event.request, None)) is not None:
+                    waiting[recorded.position] = _ended(row, event)
+                elif (row := waiting.get(event.request)) is not None and row.outcome == "open":
+                    waiting[event.request] = _ended(row, event)
+                else:
+                    continue  # it has its outcome, or its request is not among the records
+            case _:
+                if launch := launches.of(recorded):
+                    waiting[recorded.position] = _launched(launch)
+                elif change := changes.of(recorded):
+                    waiting[recorded.position] = _changed(recorded, change)
+                else:
+                    continue
+        while waiting and (len(waiting) > WAITING_MAX or next(iter(waiting.values())).outcome != "open"):
+            position, row = waiting.popitem(last=False)
+            if row.outcome == "open":
+                lasting[position] = row
+            else:
+                yield row
+    yield from lasting.values()
+    yield from waiting.values()
+    yield from map(_launched, launches.open())
+
+
+def _changed(recorded: Recorded, change: Change) -> AuditRow:
+    return AuditRow(
+        recorded.position, recorded.moment, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
+        "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
+    )  # fmt: skip
+
+
+def _launched(launch: Launch) -> AuditRow:
+    return AuditRow(
+        launch.position, launch.at, launch.dir, None, None, "", "", launch.status, 0, 0, launch.duration_s,
+        launch.outcome, launch.reason, "sandbox", launch.actor, launch.detail,
+    )  # fmt: skip
+
+
+def _ended(row: AuditRow, event: AccessCompleted | AccessAborted) -> AuditRow:
+    aborted = isinstance(event, AccessAborted)
+    return msgspec.structs.replace(
+        row,
+        status=event.status,
+        bytes=event.bytes_out,
+        bytes_in=event.bytes_in,
+        duration=None if event.duration_us is None else event.duration_us / 1_000_000,
+        outcome="aborted" if aborted else "completed",
+        reason=event.reason if isinstance(event, AccessAborted) else None,
+    )

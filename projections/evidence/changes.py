@@ -1,0 +1,142 @@
+"""Changes of trust in the audit log: what was registered, approved, given, adopted, and what was kept from running.
+
+A fold of its own beside accesses: it remembers which path a workdir id stands for, which the events themselves do not
+repeat.
+"""
+
+from typing import NamedTuple
+
+from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.credentials import credential
+from omac.domain.directories.directory import ActivationRequested, RouteStubbed
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import GLOBAL, key_of
+from omac.domain.sandbox.inspection import Inspected
+from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
+from omac.domain.sidecars.sidecar import GaveUp, SpawnRequested
+from omac.domain.skills import registration
+
+OUTSIDE = "outside-worktree"
+
+
+class Change(NamedTuple):
+    """What changed: `refused` says that something was kept from happening, for `reason`."""
+
+    kind: str
+    dir: str | None
+    skill: str | None
+    refused: bool
+    reason: str | None
+    detail: str
+    session: str | None = None
+
+
+class Changes:
+    """Tells of each event whether it is a change of trust, and of whom."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None}
+
+    def of(self, recorded: Recorded) -> Change | None:
+        """The change that an event is, if it is one. Takes events in their order."""
+        event, key = recorded.event, key_of(recorded.stream)
+        scope = key.scope
+        match event:
+            case ActivationRequested(path):
+                self._paths[scope] = path or None
+                return None
+            case SpawnRequested(spec):
+                self._paths[scope] = spec.workdir or None
+                return None
+            case registration.Registered() | registration.AutoRegistered() if event.workdir:
+                self._paths[scope] = event.workdir
+            case _:
+                pass
+        told = _told(event)
+        if told is None:
+            return None
+        kind, refused, reason, detail = told
+        match event:
+            case ControlCalled() | ControlRefused():
+                return Change(kind, event.dir or None, None, refused, reason, detail)
+            case Inspected(_, projects):
+                return Change(kind, projects[0] if projects else None, None, refused, reason, detail)
+            case GuardDenied():
+                return Change(kind, event.root or None, None, refused, reason, detail, event.session)
+            case SettingChanged() | SettingChangeFailed():
+                return Change(kind, None, None, refused, reason, detail)
+            case RouteStubbed(skill):
+                return Change(kind, self._paths.get(scope), skill, refused, reason, detail)
+            case _:
+                return Change(kind, self._paths.get(scope), key.name, refused, reason, detail)
+
+
+def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
+    """Kind, whether it was refused, the reason, and what there is to say; None for what is no change of trust."""
+    match event:
+        case registration.AutoRegistered(source, bundle_hash):
+            return "skill.auto-registered", False, None, f"{bundle_hash} in {source}"
+        case registration.Registered(source, bundle_hash):
+            return "skill.registered", False, None, f"{bundle_hash} in {source}"
+        case registration.Approved(source, bundle_hash):
+            return "skill.approved", False, None, f"{bundle_hash} in {source}"
+        case registration.ApprovalRevoked(why):
+            return "skill.approval-revoked", False, None, why
+        case registration.Deregistered():
+            return "skill.deregistered", False, None, ""
+        case registration.Drifted(source, bundle_hash, digest, accepted_by):
+            detail = f"{bundle_hash} in {source}, digest {digest or 'not taken'}"
+            if accepted_by:
+                return "skill.drifted", False, None, f"accepted by run {accepted_by}: {detail}"
+            return "skill.drifted", True, "skill-changed", detail
+        case RouteStubbed(_, _, why, detail):
+            return "route.stubbed", True, why, detail
+        case GaveUp(detail):
+            return "sidecar.gave-up", True, "sidecar-down", detail
+        case ControlCalled(action, _, listener):
+            return "control.called", False, None, f"{action} by {listener}"
+        case ControlRefused(action, _, listener, reason, count):
+            times = f", {count} times" if count > 1 else ""
+            return "control.refused", True, reason, f"{action or 'unknown'} by {listener}{times}"
+        case GuardDenied(harness, tool, path, _, probable, _, origin):
+            meant = f", {probable} was probably meant" if probable else ""
+            claimed = ", as claimed from inside" if origin == "bridge" else ""
+            if not path:
+                return "guard.denied", True, None, f"a call that could not be understood{claimed}"
+            return "guard.denied", True, OUTSIDE, f"{tool} of {harness} to {path}{meant}{claimed}"
+        case Inspected(launches, _, findings):
+            found = f"; found: {', '.join(findings)}" if findings else ""
+            return "sandbox.inspected", False, None, f"what was left by {', '.join(launches)}{found}"
+        case SettingChangeFailed(name, why):
+            return "setting.change-failed", True, None, f"{name}: {why}"
+        case SettingChanged(name, value):
+            return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
+        case _:
+            return _told_of_values(event)
+
+
+def _told_of_values(event: Event) -> tuple[str, bool, str | None, str] | None:
+    match event:
+        case credential.SecretWritten(name, fingerprint, store, base):
+            return "secret.written", False, None, f"{name} ({fingerprint}) in the {store}{_for(base)}"
+        case credential.SecretRemoved(name):
+            return "secret.removed", False, None, name
+        case credential.SecretErased(name, store):
+            return "secret.erased", False, None, f"{name} from the {store}"
+        case credential.ConfigWritten(name, value, base):
+            return "config.written", False, None, f"{name} = {value}{_for(base)}"
+        case credential.ConfigRemoved(name):
+            return "config.removed", False, None, name
+        case credential.DefaultMirrored(name, code):
+            return "default.mirrored", False, None, f"{name}, given to {code or 'no known code'}"
+        case credential.DefaultAdopted(name, code):
+            return "default.adopted", False, None, f"{name}, given to {code or 'no known code'}"
+        case credential.DefaultPurged(name):
+            return "default.purged", False, None, name
+        case _:
+            return None
+
+
+def _for(base: str) -> str:
+    return f", for .{base}/skills" if base else ""

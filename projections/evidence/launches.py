@@ -1,0 +1,75 @@
+"""Launches in the audit log: each once, what was launched where by whom, joined with how it ended.
+
+A fold of its own, bounded by what has not ended.
+"""
+
+import shlex
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.ids import StreamId
+from omac.domain.sandbox.launch import Denied, Exited, LaunchRequested
+
+POLICY_SHOWN = 12  # digits of a policy's digest
+
+
+class Launch(NamedTuple):
+    """A launch: `position` and `at` (nanoseconds since 1970 UTC) of its first record, `duration_s` until its last.
+
+    `outcome` is completed when its program ended by itself, aborted when nobody saw that, refused when it did not run.
+    """
+
+    position: int
+    at: int
+    actor: str
+    dir: str
+    detail: str
+    outcome: Literal["open", "completed", "aborted", "refused"] = "open"
+    status: int | None = None
+    duration_s: float | None = None
+    reason: str | None = None
+
+
+class Launches:
+    """Tells of each event whether a launch ended with it, and in the end which have not."""
+
+    def __init__(self) -> None:
+        self._open: dict[StreamId, Launch] = {}
+
+    def of(self, recorded: Recorded) -> Launch | None:
+        """The launch that ended with an event, if one did. Takes events in their order."""
+        event, stream = recorded.event, recorded.stream
+        match event:
+            case LaunchRequested():
+                detail = f"{shlex.join(event.argv)}; {_how(event)}"
+                self._open[stream] = Launch(recorded.position, recorded.moment, recorded.actor, event.workdir, detail)
+                return None
+            case Exited(status, findings, lost):
+                begun = self._open.pop(stream, None)
+                if begun is None:  # its beginning is not among the records
+                    return None
+                found = f"; found: {', '.join(findings)}" if findings else ""
+                return begun._replace(
+                    outcome="aborted" if status is None else "completed",
+                    status=status,
+                    duration_s=None if status is None else max(0, recorded.moment - begun.at) / 10**9,
+                    reason=lost or None,
+                    detail=begun.detail + found,
+                )
+            case Denied():
+                begun = self._open.pop(stream, None) or Launch(
+                    recorded.position, recorded.moment, recorded.actor, event.workdir, shlex.join(event.argv)
+                )
+                return begun._replace(outcome="refused", reason=event.reason, detail=f"{begun.detail}; {event.message}")
+            case _:
+                return None
+
+    def open(self) -> Iterator[Launch]:
+        """Those that have not ended, in the order they were launched."""
+        yield from self._open.values()
+
+
+def _how(event: LaunchRequested) -> str:
+    harness = f"for {event.harness}, " if event.harness else ""
+    return f"{harness}by {event.backend}, network {event.network}, policy {event.policy[:POLICY_SHOWN]}"

@@ -1,0 +1,181 @@
+"""Access: the gate of the facade, on the live routes and the journal."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import trio
+
+from omac.domain.access import access
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.kernel.event import Cause, Event, Recorded
+from omac.domain.kernel.ids import StreamId, TokenDigest
+from omac.domain.kernel.refusal import Refusal, stopping
+from omac.projections.access.routes import SHARED, Way, find_skill, find_way
+from omac.services.access.recorder import Answer, Request
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.refusals import Refusals
+
+PATH_MAX = 1_024  # characters of a path that are recorded
+RECORD_S = 5.0  # for the record of a request to become durable
+
+
+class _Watched:
+    """A way in use, and what cuts it; compared by identity."""
+
+    def __init__(self, way: Way, cut: Callable[[Refusal], None]) -> None:
+        self.way = way
+        self.cut = cut
+
+
+class AccessGate:
+    """Implements services.gate.Gate."""
+
+    def __init__(self, engine: Engine, refusals: Refusals) -> None:
+        self._engine = engine
+        self._refusals = refusals
+        self._stream = ids.access_stream(engine.host)
+        self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a way
+        self._stopping = False
+        engine.observe(lambda recorded: self._cut_ended(recorded.stream))
+        engine.observe_revocations(lambda stream, _: self._cut_ended(stream))
+
+    def stop(self) -> None:
+        """omac ends: no more ways, and those in use end as `stopping`."""
+        self._stopping = True
+
+    def resolve(self, token: str, mount: str) -> Way:
+        """See Gate."""
+        if self._stopping:
+            raise stopping()
+        return self._find_way(ids.token_digest(token), mount)
+
+    async def admit(self, way: Way, request: Request) -> int:
+        """See Gate. What changed while the record was made durable counts: the way is looked up again."""
+        event = AccessRequested(
+            way.dir, way.skill, way.mount, way.session, request.method, self._recorded(request.path)
+        )
+        recorded = await self._admitted(event)
+        try:
+            now = self._find_way(way.digest, way.mount)
+            if now.port != way.port:
+                raise Refusal("sidecar-down", f"{way.skill}: its sidecar was started anew; try again")
+        except Refusal as refusal:
+            self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
+            raise
+        return recorded.position
+
+    @contextmanager
+    def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
+        """See Gate."""
+        watched = _Watched(way, cut)
+        streams = self._streams(way)
+        for stream in streams:
+            self._in_use.setdefault(stream, {})[watched] = None
+        try:
+            self._cut_unless_open(watched)
+            yield
+        finally:
+            for stream in streams:
+                del self._in_use[stream][watched]
+                if not self._in_use[stream]:
+                    del self._in_use[stream]
+
+    def _find_way(self, digest: TokenDigest, mount: str) -> Way:
+        opened = self._engine.system.tokens.streams.get(digest)
+        if opened is not None and self._engine.is_revoked(opened):
+            raise _unknown()
+        way = find_way(self._engine.system, self._engine.seat, digest, mount)
+        if any(map(self._engine.is_revoked, self._streams(way))):  # rule 1: at once, recorded or not
+            raise _unknown()
+        return way
+
+    def _streams(self, way: Way) -> list[StreamId]:
+        """The directories that can end a way."""
+        streams = [ids.directory_stream(self._engine.seat, ids.scope_of(way.dir))]
+        if way.mount.startswith(SHARED):
+            streams.append(ids.directory_stream(self._engine.seat, ids.GLOBAL))
+        return streams
+
+    def _cut_ended(self, stream: StreamId) -> None:
+        for watched in tuple(self._in_use.get(stream, ())):
+            self._cut_unless_open(watched)
+
+    def _cut_unless_open(self, watched: _Watched) -> None:
+        way = watched.way
+        _, skill, route = find_skill(self._engine.system, self._engine.seat, way.digest, way.mount)
+        revoked = any(map(self._engine.is_revoked, self._streams(way)))
+        if revoked or skill != way.skill or route is None or route.why is not None:
+            watched.cut(stopping() if self._stopping else _revoked(way))
+
+    def completed(self, access: int, answer: Answer) -> None:
+        """See Gate."""
+        assert answer.status is not None
+        self._soon(
+            access,
+            AccessCompleted(access, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
+        )
+
+    def aborted(self, access: int, answer: Answer, reason: str) -> None:
+        """See Gate."""
+        self._soon(
+            access,
+            AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
+        )
+
+    async def _admitted(self, event: AccessRequested) -> Recorded:
+        """The record, once durable. A journal that stalls refuses in time, and what it records later is aborted."""
+
+        def late(records: Sequence[Recorded]) -> None:
+            for recorded in records:
+                self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
+
+        with trio.move_on_after(RECORD_S):
+            (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, Cause("agent"), late=late)
+            return recorded
+        raise _slow()
+
+    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
+        """See Gate."""
+        digest = ids.token_digest(token)
+        directory, skill, _ = find_skill(self._engine.system, self._engine.seat, digest, mount)
+        event = AccessRefused(
+            directory.path or None,
+            skill,
+            mount if skill else "",  # what is no mount may be anything, even a token
+            directory.tokens.get(digest),
+            request.method,
+            self._recorded(request.path) if directory.path else "",
+            status,
+            reason,
+        )
+        fact = Addressed(access.AGGREGATE, self._stream, event)
+        if directory.path:
+            with trio.move_on_after(RECORD_S):
+                await self._engine.record([fact], Cause("agent"), late=lambda _: None)
+                return
+            raise _slow()
+        # a stranger: any number of them may come
+        await self._refusals.note(fact, Cause("agent"), (reason,))
+
+    def _recorded(self, path: str) -> str:
+        """As much of a path as is recorded: tokens are replaced before it is cut, or half of one could stay."""
+        return path if len(path) <= PATH_MAX else self._engine.scrubbed(path)[:PATH_MAX]
+
+    def _soon(self, request: int, event: Event) -> None:
+        self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
+
+
+def _unknown() -> Refusal:
+    return Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
+
+
+def _slow() -> Refusal:
+    message = f"the journal did not record the request within {RECORD_S:g} s; nothing was forwarded"
+    return Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+
+
+def _revoked(way: Way) -> Refusal:
+    message = f"{way.skill}: its token or its route ended while the request was under way"
+    return Refusal("revoked", message, fix=["omac status"], skill=way.skill)

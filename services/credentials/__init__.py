@@ -1,0 +1,1 @@
+"""Credentials: values for skills, their defaults, and what a start needs."""

@@ -1,0 +1,281 @@
+"""Credentials: giving values to skills and taking them back, remembering defaults, and reading what a start needs.
+
+The same use cases serve a command line, which writes to the journal itself, and a server.
+Secrets go from whoever gives them to a store, and from there into a sidecar; the journal sees names and fingerprints.
+Whoever changes credentials is the only one to do so from the request to the last record: what a store holds in the end
+is what was recorded in the end.
+"""
+
+import shlex
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import DEFAULTS, Credential, Default, GiveValues, Mirror, RequestSecrets, Stored
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import GLOBAL, StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import SidecarSpec
+from omac.domain.skills.scope import Place
+from omac.services.kernel.execution import Execution
+from omac.services.ports import Secrets
+
+Value = TypeVar("Value")
+
+
+class Values(msgspec.Struct, frozen=True):
+    """Values by name: secrets, and settings in the spelling that a sidecar sees."""
+
+    secrets: dict[str, Hidden] = {}
+    config: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.secrets or self.config)
+
+
+class SecretsMissing(Exception):
+    """A start lacks secrets: which, why, and the commands that mend it."""
+
+    def __init__(self, names: Collection[str], detail: str, fix: Collection[str]) -> None:
+        super().__init__(detail)
+        self.names = tuple(names)
+        self.fix = tuple(fix)
+
+
+class Given(NamedTuple):
+    """What came of giving values: the store that has the secrets ("" for none), and what failed once all counted."""
+
+    store: str
+    problems: tuple[Refusal, ...]
+
+
+Changing = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class Credentials:
+    """The use cases. `key` is this host's key of fingerprints.
+
+    `changing` is entered for every change, and lets one in at a time on this host. Raises Refusal (contention).
+    """
+
+    def __init__(self, execution: Execution, secrets: Secrets, key: bytes, changing: Changing = nullcontext) -> None:
+        self._execution = execution
+        self._host = execution.host
+        self._secrets = secrets
+        self._key = key
+        self._changing = changing
+
+    def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
+        """What was given to the skill in the base folder `base`; None: to any skill of that name."""
+        return self._state(self._stream(scope, skill)).of(base)
+
+    def defaults(self, skill: str) -> dict[str, Default]:
+        """The values remembered for skills of that name."""
+        return self._state(self._stream(DEFAULTS, skill)).defaults
+
+    async def give(
+        self,
+        scope: str,
+        skill: str,
+        code: str,
+        values: Values,
+        cause: Cause,
+        *,
+        base: str = "",
+        mirror: bool = True,
+        adopted: Mapping[str, str] | None = None,
+    ) -> Given:
+        """Keep values given to the code `code` of the skill in `base`, and remember them as defaults (not of shared
+        skills). `adopted` maps names to the code that their default was given to.
+
+        Raises Refusal; then nothing counts as given.
+        """
+        async with self._changing():
+            store = await self._give(scope, skill, values, cause, base, adopted or {})
+            problems: list[Refusal] = []
+            if mirror and scope != GLOBAL:
+                mirroring = self._mirror(store, skill, code, values, cause)
+                if not (problem := await _problem(mirroring, "given, but cannot be remembered")):
+                    problem = await self._tidy(DEFAULTS, skill, values, cause)
+                problems += problem
+            return Given(store, (*problems, *await self._tidy(scope, skill, values, cause)))
+
+    async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
+        """Keep values as the defaults of a skill's name, and give them to none.
+
+        Raises Refusal; then nothing is remembered. Returns what failed once all of it was.
+        """
+        async with self._changing():
+            store = await self._secrets.chosen() if values.secrets else ""
+            await self._mirror(store, skill, code, values, cause)
+            return await self._tidy(DEFAULTS, skill, values, cause)
+
+    async def take(self, scope: str, skill: str, names: Collection[str], cause: Cause, base: str | None = None) -> None:
+        """Forget values of the skill in `base` (None: whichever): at once for whatever starts from now on, then in the
+        stores, also what is left there of earlier values.
+
+        Raises Refusal: when a store failed, what it could not forget is left for the next time.
+        """
+        async with self._changing():
+            await self._execute(self._stream(scope, skill), credential.TakeValues(tuple(names), base), cause)
+            await self._erase(scope, skill, names, cause)
+
+    async def purge(self, skill: str, cause: Cause) -> None:
+        """Forget the defaults of a skill's name, as `take` does."""
+        async with self._changing():
+            await self._execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
+            await self._erase(DEFAULTS, skill, list(self.given(DEFAULTS, skill).left), cause)
+
+    async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
+        """The defaults of these names, as far as there are any; only those given to `code`, if one is given.
+
+        Raises Refusal when a store cannot be read. A secret that is no longer what was recorded counts as forgotten.
+        """
+        wanted = {
+            name: default
+            for name, default in self.defaults(skill).items()
+            if name in names and code in (None, default.code)
+        }
+        config = {name: default.value for name, default in wanted.items() if default.value is not None}
+        stored = {name: default.secret for name, default in wanted.items() if default.secret}
+        secrets, _ = await self._read(credential.service(DEFAULTS, skill), stored)
+        return Values(secrets, config)
+
+    async def adopt(
+        self, scope: str, skill: str, code: str, names: Collection[str], cause: Cause, base: str = ""
+    ) -> None:
+        """Without a person: take over what was given, under this name, to this very code elsewhere; not in the place of
+        what another base was given, nor of what a person gave or took back meanwhile. Raises Refusal."""
+        found = await self.remembered(skill, names, code)
+        if not found:
+            return
+        async with self._changing():
+            whole = self.given(scope, skill)
+            known = {*whole.secrets, *whole.config, *whole.of(base).taken}
+            values = Values(_but(known, found.secrets), _but(known, found.config))
+            if values:
+                adopted = dict.fromkeys((*values.secrets, *values.config), code)
+                await self._give(scope, skill, values, cause, base, adopted)
+
+    async def needed(self, spec: SidecarSpec, harness: str) -> dict[str, Hidden]:
+        """The secrets that a start needs, each as it was recorded and still is. Raises SecretsMissing."""
+        place = Place(spec.workdir, harness)
+        wanted = {
+            name: Stored(fingerprint, store)
+            for store, names in spec.stored.items()
+            for name, fingerprint in names.items()
+        }
+        given = self.given(place.scope, spec.skill).secrets if wanted else {}
+        if taken := sorted(name for name, one in wanted.items() if given.get(name) != one):
+            raise _missing(spec, place, taken, "not what is given to it any more")
+        try:
+            found, changed = await self._read(credential.service(place.scope, spec.skill), wanted)
+        except Refusal as refusal:
+            raise SecretsMissing(wanted, refusal.message, refusal.fix) from None
+        if absent := sorted(wanted.keys() - found.keys()):
+            how = "no longer what was recorded" if changed else "no longer there"
+            raise _missing(spec, place, absent, f"what the {wanted[absent[0]].store} holds is {how}")
+        return found
+
+    async def _read(self, service: str, wanted: Mapping[str, Stored]) -> tuple[dict[str, Hidden], bool]:
+        """Of the wanted secrets those whose value is the recorded one; and whether another value was found."""
+        found: dict[str, Hidden] = {}
+        changed = False
+        for store, names in _by_store({name: [one.store] for name, one in wanted.items()}).items():
+            for name, value in (await self._secrets.read(store, service, names)).items():
+                if name not in wanted:
+                    continue
+                if credential.fingerprint(self._key, service, name, value) == wanted[name].fingerprint:
+                    found[name] = value
+                else:
+                    changed = True
+        return found, changed
+
+    async def _give(
+        self, scope: str, skill: str, values: Values, cause: Cause, base: str, adopted: Mapping[str, str]
+    ) -> str:
+        """Put them into the store that takes new values, which is returned, and have them count. Raises Refusal."""
+        stream, service = self._stream(scope, skill), credential.service(scope, skill)
+        store = await self._secrets.chosen() if values.secrets else ""
+        stored = self._sealed(store, service, values.secrets)
+        if values.secrets:
+            await self._execute(stream, RequestSecrets(stored, base), cause)
+            await self._secrets.write(store, service, values.secrets)
+        await self._execute(stream, GiveValues(stored, values.config, dict(adopted), base), cause)
+        return store
+
+    async def _mirror(self, store: str, skill: str, code: str, values: Values, cause: Cause) -> None:
+        service = credential.service(DEFAULTS, skill)
+        sealed = self._sealed(store, service, values.secrets)
+        stream = self._stream(DEFAULTS, skill)
+        if values.secrets:
+            await self._execute(stream, RequestSecrets(sealed), cause)
+            await self._secrets.write(store, service, values.secrets)
+        defaults = {name: Default(code, value) for name, value in values.config.items()}
+        defaults |= {name: Default(code, None, one) for name, one in sealed.items()}
+        await self._execute(stream, Mirror(defaults), cause)
+
+    async def _tidy(self, scope: str, skill: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
+        """Have the stores forget what these values replaced; returns what failed."""
+        problem = "given, but an earlier value is still where it was"
+        return await _problem(self._erase(scope, skill, values.secrets, cause), problem)
+
+    async def _erase(self, scope: str, skill: str, names: Collection[str], cause: Cause) -> None:
+        """Have every store forget what counts no longer of these names. Raises Refusal once all were asked."""
+        stream, service = self._stream(scope, skill), credential.service(scope, skill)
+        left = self._state(stream).left
+        refusals: list[Refusal] = []
+        for store, kept in _by_store({name: left[name] for name in names if name in left}).items():
+            try:
+                await self._secrets.remove(store, service, kept)
+                await self._execute(stream, credential.Erased(store, tuple(kept)), cause)
+            except Refusal as refusal:
+                refusals.append(refusal)
+        if refusals:
+            raise refusals[0]
+
+    def _sealed(self, store: str, service: str, secrets: Mapping[str, Hidden]) -> dict[str, Stored]:
+        return {
+            name: Stored(credential.fingerprint(self._key, service, name, value), store)
+            for name, value in secrets.items()
+        }
+
+    def _state(self, stream: StreamId) -> Credential:
+        return self._execution.entry(credential.AGGREGATE, stream).state
+
+    async def _execute(self, stream: StreamId, command: credential.Command, cause: Cause) -> None:
+        await self._execution.execute(credential.AGGREGATE, stream, command, cause)
+
+    def _stream(self, scope: str, skill: str) -> StreamId:
+        return ids.credential_stream(self._host, scope, skill)
+
+
+def _by_store(stores: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, of_name in stores.items():
+        for store in of_name:
+            found.setdefault(store, []).append(name)
+    return found
+
+
+def _but(known: Collection[str], values: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if name not in known}
+
+
+async def _problem(work: Awaitable[None], told: str) -> tuple[Refusal, ...]:
+    """Do what nothing depends on any more; returns how it failed, if it did."""
+    try:
+        await work
+    except Refusal as refusal:
+        return (Refusal(refusal.reason, f"{told}: {refusal.message}", fix=refusal.fix),)
+    return ()
+
+
+def _missing(spec: SidecarSpec, place: Place, names: Sequence[str], how: str) -> SecretsMissing:
+    fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {place.flags}" for name in names]
+    return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)

@@ -1,0 +1,1 @@
+"""Directories: what drivers may ask of them, and the reactor that makes their skills follow the record."""

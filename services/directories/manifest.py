@@ -1,0 +1,86 @@
+"""The manifest: a directory as its bridge sees it, its own skills and those that all directories share."""
+
+from typing import Any
+
+import msgspec
+
+from omac.domain.access.control import Listener
+from omac.domain.directories.directory import Directory
+from omac.domain.kernel import ids
+from omac.projections.access.routes import SHARED
+from omac.projections.status import SkillStatus, skills_of
+from omac.projections.system import System
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Where the facade listens: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket.
+
+    `inside` is the path of that socket as the inner command sees it; empty where that cannot.
+    """
+
+    base: str
+    socket: str
+    inside: str = ""
+
+    def seen_by(self, listener: Listener) -> "Reach":
+        """As a caller sees it: who comes by the private socket stands outside, everybody else may be in a sandbox."""
+        return self if listener == "socket" else Reach(self.base, self.inside)
+
+    def socket_base(self, path: str) -> str:
+        """The URL of a path by the Unix socket."""
+        return f"http+unix://{self.socket.replace('%', '%25').replace('/', '%2F')}/{path}"
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Each skill with its URLs, and variables for the agent's shell."""
+
+    dir: str
+    dir_token: str
+    state: str
+    skills: list[dict[str, Any]]  # the contract's skill objects: keys that do not apply are left out
+    env: dict[str, str]
+
+
+def manifest_of(system: System, seat: ids.HostId, directory: Directory, token: str, reach: Reach) -> Manifest:
+    """The manifest of a directory for whoever holds `token`.
+
+    A skill of the directory hides a shared one of the same name; where only the mounts are the same, its flat variable
+    is the directory's.
+    """
+    own = skills_of(system, seat, directory)
+    names = {skill.name for skill in own}
+    skills = [*own, *(skill for skill in shared_skills(system, seat) if skill.name not in names)]
+    ready = [_path(skill) for skill in skills if skill.state == "ready"]
+    env: dict[str, str] = {"OMAC_SKILLS": ",".join(ready)}
+    named = [(skill, skill.mount.upper().replace("-", "_")) for skill in reversed(skills) if skill.mount]
+    for skill, name in named:  # the directory's own come last, and stay
+        env[f"OMAC_{name}_BASE"] = f"{reach.base}/{token}/{_path(skill)}"
+    for skill, name in named:  # and the long names, whatever a mount is called
+        long = f"OMAC_D_{token.upper()}_{name}_BASE" if skill.scope == "workdir" else f"OMAC_G_{name}_BASE"
+        env[long] = f"{reach.base}/{token}/{_path(skill)}"
+    told = [described(skill, f"{token}/{_path(skill)}", reach) for skill in skills]
+    return Manifest(directory.path, token, directory.status, told, env)
+
+
+def shared_skills(system: System, seat: ids.HostId) -> tuple[SkillStatus, ...]:
+    """The skills that all directories share, by name; none while they are not online."""
+    shared = system.directories[ids.directory_stream(seat, ids.GLOBAL)].state
+    return skills_of(system, seat, shared) if shared.reachable else ()
+
+
+def described(skill: SkillStatus, path: str | None, reach: Reach) -> dict[str, Any]:
+    """A skill as JSON has it; `path` is where the facade has it, None for whoever has no token."""
+    told: dict[str, Any] = {"name": skill.name, "scope": skill.scope, "mount": skill.mount, "state": skill.state}
+    if path is not None and skill.state in ("ready", "restarting"):
+        told["base"] = f"{reach.base}/{path}"
+        if reach.socket:
+            told["socket_base"] = reach.socket_base(path)
+    if skill.state != "ready":
+        told["missing"] = list(skill.missing)
+        told["fix"] = list(skill.fix)
+        told["detail"] = skill.detail
+    return told
+
+
+def _path(skill: SkillStatus) -> str:
+    return skill.mount if skill.scope == "workdir" else SHARED + skill.mount

@@ -1,0 +1,335 @@
+"""Directories: what drivers may ask for. Activate, deactivate and reload a directory, and read its manifest.
+
+Routing tokens are minted here and live in memory only; the journal and the projections know their digests.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from omac.domain.access import control
+from omac.domain.access.control import Action, ControlCalled, ControlRefused, Listener
+from omac.domain.directories import directory
+from omac.domain.directories.directory import (
+    ActivationFailed,
+    ActivationRequested,
+    DeactivationRequested,
+    Directory,
+    SessionAdmitted,
+    SessionEnded,
+)
+from omac.domain.kernel import ids
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.kernel.event import Cause, Event, Recorded
+from omac.domain.kernel.ids import StreamId, TokenDigest
+from omac.domain.kernel.refusal import Refusal, stopping
+from omac.services.directories.manifest import Manifest, Reach, described, manifest_of, shared_skills
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.refusals import Refusals
+from omac.services.ports import SkillFolders
+
+_log = logging.getLogger("omac.directories")
+
+SESSION_MAX = 200  # characters of a session's name
+ANSWER_S = 3.0  # for the skills of a directory to become ready before its manifest is answered
+SHARED_S = 1.0  # for those that all directories share, on top
+RECORD_S = 2.0  # for the journal to take a deactivation, which holds at once, before it is answered
+OFFLINE_S = 15.0  # for what runs in a directory to end before its deactivation is answered
+DIRECTORY_MAX = 1_024  # characters of a refused directory that are recorded
+
+
+class Deactivation(NamedTuple):
+    """A directory that leads nowhere any more; not `recorded`: the journal is away, or its end takes its time."""
+
+    dir: str
+    recorded: bool
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks: by which listener, and the id that ties together what follows from it."""
+
+    listener: Listener
+    correlation: str
+
+
+class Directories:
+    """Use cases of one server. `mint` gives a fresh routing token: 128 random bits in hex."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        folders: SkillFolders,
+        harness: str,
+        roots: Sequence[str],
+        reach: Reach,
+        mint: Callable[[], str],
+        refusals: Refusals,
+    ) -> None:
+        self._engine = engine
+        self._refusals = refusals
+        self._folders = folders
+        self._harness = harness
+        self._roots = tuple(roots)
+        self._reach = reach
+        self._mint = mint
+        self._minted: dict[TokenDigest, str] = {}  # on their way to the journal
+        self._tokens: dict[TokenDigest, str] = {}  # living
+        self._stopping = False
+        engine.observe(self._follow_tokens)
+
+    async def activate(self, path: str, caller: Caller, session: str | None = None) -> Manifest:
+        """Bring a directory online, or find it online, and return its manifest.
+
+        Callers for one directory share one activation. Raises Refusal: bad-request, directory-missing,
+        not-a-directory, outside-roots, activation-failed, directory-offline (taken offline meanwhile).
+        """
+        async with _Call(self, "activate", path, caller) as call:
+            _check_session(session)
+            self._require_no_token(session or "")
+            canonical = await self._folders.canonical(path, self._roots)
+            stream = self._stream(canonical)
+            while (status := self._state(stream).status) in ("offline", "deactivating"):
+                if self._stopping:
+                    raise stopping()
+                if status == "deactivating":
+                    with trio.move_on_after(OFFLINE_S) as waited:
+                        await self._engine.moved([stream])
+                    if waited.cancelled_caught:
+                        raise _still_going(canonical)
+                else:
+                    await self._grant(
+                        stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
+                    )
+            if self._engine.is_revoked(stream):
+                raise _still_going(canonical)
+            with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
+                await self._settled(stream, self._state(stream).generation)
+            with trio.move_on_after(SHARED_S):
+                await self._shared_settled()
+            if session is not None:
+                await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
+            return self._manifest(self._state(stream), session, caller)
+        raise AssertionError("the block returned or raised")
+
+    def _require_no_token(self, session: str) -> None:
+        if self._engine.scrubbed(session) != session:
+            raise Refusal("bad-request", "a session's name holds a routing token; choose another name")
+
+    async def deactivate(self, path: str, caller: Caller) -> Deactivation:
+        """Take a directory offline, at once, and record it as soon as the journal takes it. One that is not online
+        stays so."""
+        async with _Call(self, "deactivate", path, caller) as call:
+            canonical = path  # what is online goes offline by that name, whatever an agent has put in its place
+            if self._state(self._stream(path)).status == "offline":
+                canonical = await self._folders.canonical(path, self._roots)
+            stream = self._stream(canonical)
+            command = directory.RequestDeactivation("asked for")
+            beside = call.granted(canonical)
+            recorded = self._engine.revoke(directory.AGGREGATE, stream, command, call.cause(), beside=beside)
+            with trio.move_on_after(RECORD_S):
+                await recorded.wait()
+            if recorded.is_set():
+                with trio.move_on_after(OFFLINE_S):
+                    await self._offline(stream)
+            return Deactivation(canonical, recorded=self._state(stream).status == "offline")
+        raise AssertionError("the block returned or raised")
+
+    async def reload_shared(self, caller: Caller) -> dict[str, Any]:
+        """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
+        async with _Call(self, "reload", "", caller) as call:
+            stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
+            await self._shared_settled()
+            if not self._state(stream).reachable:
+                raise Refusal("directory-offline", "no skill is shared by all directories, or none was found yet")
+            await self._execute(stream, directory.RequestReload(), call.cause(), beside=call.granted(""))
+            await self._shared_settled()
+            return {"dir": "", "state": self._state(stream).status, "skills": self.global_skills()}
+        raise AssertionError("the block returned or raised")
+
+    async def unlock(self, caller: Caller, open_store: Callable[[], None]) -> list[str]:
+        """Record that a store of secrets is unlocked, unlock it, and inspect every directory again that waits for one.
+
+        Returns their paths. Raises Refusal, and then nothing was unlocked.
+        """
+        async with _Call(self, "unlock", "", caller) as call:
+            await self._engine.record(call.granted(""), call.cause())
+            open_store()
+            waiting = [
+                (stream, entry.state.path)
+                for stream, entry in self._engine.system.directories.entries.items()
+                if entry.run == self._engine.run
+                and any(route.why == "pending-credentials" for route in entry.state.routes.values())
+            ]
+            for stream, path in waiting:
+                with contextlib.suppress(Refusal):  # it goes offline: it waits no longer
+                    await self._execute(stream, directory.RequestReload(path), call.cause())
+            return [path for _, path in waiting]
+        raise AssertionError("the block returned or raised")
+
+    async def reload(self, path: str, caller: Caller) -> Manifest:
+        """Look at a directory's skills again; its tokens stay. Raises Refusal (directory-offline) when it is not up."""
+        async with _Call(self, "reload", path, caller) as call:
+            canonical = await self._folders.canonical(path, self._roots)
+            stream = self._stream(canonical)
+            before = self._state(stream).generation
+            while self._state(stream).status == "activating" and self._state(stream).generation == before:
+                await self._engine.moved([stream])  # it may have looked before the change that is meant
+            if self._state(stream).generation == before:
+                await self._execute(
+                    stream, directory.RequestReload(canonical), call.cause(), beside=call.granted(canonical)
+                )
+            await self._settled(stream, self._state(stream).generation)
+            return self._manifest(self._state(stream), None, caller)
+        raise AssertionError("the block returned or raised")
+
+    async def deactivate_all(self, why: str) -> None:
+        """Take every directory of this run offline; one whose end cannot be recorded is left to the next start.
+
+        From here on nothing is brought online; callers that wait for that are refused (stopping).
+        """
+        self._stopping = True
+        failed: set[StreamId] = set()
+        while ending := [stream for stream in self._online() if stream not in failed]:  # one may begin meanwhile
+            for stream in ending:
+                try:
+                    await self._execute(stream, directory.RequestDeactivation(why), None)
+                except Refusal as refusal:
+                    failed.add(stream)
+                    _log.error("%s: %s", self._state(stream).path, refusal.message)
+            for stream in ending:
+                if stream not in failed:
+                    await self._offline(stream)
+
+    def _online(self) -> list[StreamId]:
+        """The directories of this run that are not offline."""
+        entries = self._engine.system.directories.entries.items()
+        return [s for s, entry in entries if entry.run == self._engine.run and entry.state.status != "offline"]
+
+    def listing(self) -> list[dict[str, str]]:
+        """Directories of this run that are not offline, with their states; tokens are withheld."""
+        return [
+            {"dir": entry.state.path, "state": entry.state.status}
+            for stream, entry in sorted(self._engine.system.directories.entries.items())
+            if entry.state.path and entry.state.status != "offline" and ids.key_of(stream).seat == self._engine.seat
+        ]
+
+    def global_skills(self) -> list[dict[str, Any]]:
+        """Skills shared by all directories; without URLs, which need the token of a directory."""
+        skills = shared_skills(self._engine.system, self._engine.seat)
+        return [described(skill, None, self._reach) for skill in skills]
+
+    def _stream(self, canonical: str) -> StreamId:
+        return ids.directory_stream(self._engine.seat, ids.workdir_id(canonical))
+
+    def _state(self, stream: StreamId) -> Directory:
+        return self._engine.system.directories[stream].state
+
+    async def _execute(
+        self,
+        stream: StreamId,
+        command: directory.Command,
+        cause: Cause | None,
+        beside: Sequence[Addressed[None, Event]] = (),
+    ) -> Sequence[Recorded]:
+        return await self._engine.execute(directory.AGGREGATE, stream, command, cause, beside=beside)
+
+    async def _settled(self, stream: StreamId, generation: int) -> None:
+        """Wait until this activation is over. Raises Refusal when it failed or was called off."""
+        while (state := self._state(stream)).status == "activating":
+            generation = state.generation
+            await self._engine.moved([stream])
+        if not state.reachable:
+            if state.failure and state.generation == generation:
+                raise Refusal("activation-failed", f"{state.path} could not be activated: {state.failure}")
+            raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
+
+    async def _shared_settled(self) -> None:
+        stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
+        while self._state(stream).status == "activating":
+            await self._engine.moved([stream])
+
+    async def _offline(self, stream: StreamId) -> None:
+        generation = self._state(stream).generation
+        while (state := self._state(stream)).status != "offline" and state.generation == generation:
+            await self._engine.moved([stream])
+
+    async def _grant(
+        self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: "_Call"
+    ) -> None:
+        """Carry out a command that takes a fresh token's digest; the token is forgotten when it was not needed."""
+        token = self._mint()
+        digest = ids.token_digest(token)
+        self._minted[digest] = token
+        try:
+            await self._execute(stream, command(digest), call.cause(), beside=call.granted(path))
+        finally:
+            del self._minted[digest]
+
+    def _follow_tokens(self, recorded: Recorded) -> None:
+        """Keep the tokens that live: others may read the manifest as soon as a grant is folded."""
+        match recorded.event:
+            case ActivationRequested(_, _, digest) | SessionAdmitted(_, digest) if digest in self._minted:
+                self._tokens[digest] = self._minted[digest]
+            case SessionEnded(_, digest):
+                self._tokens.pop(digest, None)
+            case DeactivationRequested() | ActivationFailed():
+                living = self._engine.system.tokens.streams
+                self._tokens = {digest: token for digest, token in self._tokens.items() if digest in living}
+            case _:
+                pass
+
+    def _manifest(self, state: Directory, session: str | None, caller: Caller) -> Manifest:
+        digest = next((digest for digest, holder in state.tokens.items() if holder == session), None)
+        if digest is None:
+            raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
+        reach = self._reach.seen_by(caller.listener)
+        return manifest_of(self._engine.system, self._engine.seat, state, self._tokens[digest], reach)
+
+
+class _Call:
+    """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
+
+    def __init__(self, directories: Directories, action: Action, path: str, caller: Caller) -> None:
+        self._directories = directories
+        self._engine = directories._engine
+        self._refusals = directories._refusals
+        self._action: Action = action
+        self._path = path
+        self._caller = caller
+
+    def cause(self) -> Cause:
+        return Cause("bridge" if self._caller.listener == "tcp" else "person", self._caller.correlation)
+
+    def granted(self, canonical: str) -> tuple[Addressed[None, Event], ...]:
+        event = ControlCalled(self._action, canonical, self._caller.listener)
+        return (Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event),)
+
+    async def __aenter__(self) -> "_Call":
+        return self
+
+    async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, Refusal):
+            offline = error.reason == "directory-offline" and self._directories._stopping
+            reason = "stopping" if offline else error.reason  # it is not the caller's fault that the directory is gone
+            path = self._engine.scrubbed(self._path)[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
+            event = ControlRefused(self._action, path, self._caller.listener, reason)
+            fact = Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event)
+            kind = self._action, self._caller.listener, reason
+            await self._refusals.note(fact, self.cause(), kind, stranger=False)
+            if offline:
+                raise stopping() from None
+
+
+def _still_going(path: str) -> Refusal:
+    message = f"{path} is being taken offline, and that is not recorded yet; try again"
+    return Refusal("directory-offline", message, fix=["omac status", "omac journal path  # is its disk slow, or full?"])
+
+
+def _check_session(session: str | None) -> None:
+    if session is not None and not (0 < len(session) <= SESSION_MAX and session.isprintable()):
+        raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")

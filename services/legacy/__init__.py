@@ -1,0 +1,1 @@
+"""The import of what an earlier omac, written in Go, left behind."""

@@ -1,0 +1,226 @@
+"""Moving: looks at what the omac that was written in Go left behind, and carries out the plan that comes of it.
+
+Looking changes nothing. Values of secrets are read for approved code only, and wait in memory for the person's word.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import DEFAULTS, Credential
+from omac.domain.kernel import ids
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.legacy import go_import
+from omac.domain.legacy.go_import import Group, Held, Old, Present, Seen, Step
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Registration
+from omac.journal.reader import Records
+from omac.services.credentials.values import Credentials, Values
+from omac.services.ports import Secrets, SkillFolders
+from omac.services.skills.registration import PERSON, Registering
+from omac.services.skills.resolution import Candidate, Search, every
+
+KEYCHAIN = "keychain"  # the old omac had no other store
+
+See = Callable[[str], Seen]  # reads a skill folder as a whole; blocks; raises OSError
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A group of the plan, and what it takes to carry it out. `candidate` None: there is nothing to do.
+
+    `digest` is that of the copy to approve, `code` what values to remember were given to ("" unknown).
+    """
+
+    group: Group
+    candidate: Candidate | None = None
+    digest: str = ""
+    code: str = ""
+    values: Values = Values()
+
+    def takes(self, what: go_import.What | None = None) -> bool:
+        """Whether something, or something of this kind, is to be taken over."""
+        return any(step.verdict == "take" and what in (None, step.what) for step in self.group.steps)
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The plan. `refusals` are those of the keychain: what is in there could not be looked at."""
+
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...]
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to take over."""
+        return any(job.takes() for job in self.jobs)
+
+
+class Recorded:
+    """What is recorded of skills, read only. `journal` or `host` None: nothing is yet."""
+
+    def __init__(self, journal: Records | None, host: HostId | None) -> None:
+        self._journal = journal
+        self._host = host
+
+    def registration(self, candidate: Candidate) -> Registration:
+        """See Registering.known."""
+        if self._journal is None or self._host is None:
+            return Registration()
+        skill = candidate.skill
+        stream = ids.registration_stream(self._host, candidate.place.scope, skill.base, skill.name)
+        return self._journal.load(stream, Registration(), registration.evolve).state
+
+    def credential(self, scope: str, skill: str) -> Credential:
+        """See Credentials.given."""
+        if self._journal is None or self._host is None:
+            return Credential()
+        stream = ids.credential_stream(self._host, scope, skill)
+        return self._journal.load(stream, Credential(), credential.evolve).state
+
+
+class Moving:
+    """The use case. `old` is what was read, `literal` the workdir as it was typed, links and all.
+
+    `see` reads a skill folder; `kept` does the same for the old omac's copy of an approved skill, by name and hash;
+    `plain` undoes how the old omac's keychain spells a value.
+    """
+
+    def __init__(
+        self,
+        old: Old,
+        literal: str,
+        recorded: Recorded,
+        secrets: Secrets,
+        see: See,
+        kept: Callable[[str, str], Seen],
+        plain: Callable[[Hidden], Hidden],
+    ) -> None:
+        self._old = old
+        self._literal = literal
+        self._recorded = recorded
+        self._secrets = secrets
+        self._see = see
+        self._kept = kept
+        self._plain = plain
+        self._refusals: dict[str, Refusal] = {}
+        self._local: set[str] = set()  # names of skills of the project
+
+    async def look(self, folders: SkillFolders, search: Search) -> Moved:
+        """What is to be taken over, where only skills of `search` count. Raises OSError."""
+        candidates = [one for one in await every(folders, search) if go_import.matching(self._old, one.skill)]
+        self._local = {one.skill.name for one in candidates if one.place.workdir}
+        jobs = [await self._job(candidate) for candidate in candidates]
+        by_name: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_name.setdefault(job.group.skill, []).append(job)
+        jobs += [await self._defaults(same) for same in by_name.values()]
+        found = {(one.skill.name, one.skill.source) for one in candidates}
+        jobs += [Job(group) for group in go_import.judge_absent(self._old, found)]
+        kept = tuple(job for job in jobs if job.group.steps)
+        return Moved(kept, self._old.notes, tuple(self._refusals.values()))
+
+    async def _job(self, candidate: Candidate) -> Job:
+        skill, place = candidate.skill, candidate.place
+        entries = go_import.matching(self._old, skill)
+        given = self._recorded.credential(place.scope, skill.name)
+        present = Present(place, skill, self._recorded.registration(candidate), given)
+        steps = [go_import.judge_registration(present, entries[0])]
+        if steps[0].verdict == "skip":
+            return Job(Group(skill.name, skill.scope, skill.source, tuple(steps)))
+        seen, approval = self._approval(present)
+        trusted = approval.verdict != "skip"
+        names = {name for entry in entries for name in entry.names}
+        services = go_import.keychain_services(place, self._literal, skill.name)
+        unknown = [name for name in {*names, *present.fields} if name not in {*given.secrets, *given.taken}]
+        held = await self._held(services, unknown) if trusted else {}
+        sources = (self._old.project, self._old.user) if place.workdir else (self._old.user,)
+        unheard = None if place.workdir or skill.name in self._local else self._old.project
+        steps += [
+            approval,
+            *go_import.judge_secrets(present, trusted, names, held),
+            *go_import.judge_settings(present, trusted, sources, unheard),
+        ]
+        group = Group(skill.name, skill.scope, skill.source, tuple(steps))
+        digest, approved = seen.digest if seen else "", present.registration.approved
+        known = approved.digest if present.is_approved and approved else digest
+        return Job(group, candidate, digest, known if trusted else "", _values(steps, held, present))
+
+    def _approval(self, present: Present) -> tuple[Seen | None, Step]:
+        """The folder is read as a whole only where somebody may have vouched for it."""
+        approval = None if present.is_approved else go_import.vouched(self._old, present)
+        if approval is None:
+            return None, go_import.judge_approval(present, self._old, None, {})
+        try:
+            seen = self._see(present.skill.source)
+        except OSError as error:
+            problem = f"{error.filename or present.skill.source}: {error.strerror}"
+            return None, go_import.judge_approval(present, self._old, problem, {})
+        kept: dict[str, bytes] = {}
+        if seen.loose:
+            with suppress(OSError):  # there is none
+                kept = self._kept(approval.name, approval.bundle_hash).loose
+        return seen, go_import.judge_approval(present, self._old, seen, kept)
+
+    async def _defaults(self, jobs: Sequence[Job]) -> Job:
+        """What is to be remembered for the name that these jobs share, as the first that is approved declares it."""
+        usable = [(job.code, job.candidate) for job in jobs if job.candidate]
+        if not usable:
+            return Job(Group(jobs[0].group.skill, "defaults", "", ()))
+        candidate = next((one for code, one in usable if code), usable[0][1])
+        skill = candidate.skill
+        present = Present(candidate.place, skill)
+        remembered = self._recorded.credential(DEFAULTS, skill.name).defaults
+        names = [name for name in present.fields if name not in remembered]
+        held = await self._held([go_import.default_service(skill.name)], names)
+        steps = go_import.judge_defaults(present, remembered, self._old.user, held)
+        codes = {code for code, _ in usable if code}
+        group = Group(skill.name, "defaults", "", tuple(steps))
+        return Job(group, candidate, "", codes.pop() if len(codes) == 1 else "", _values(steps, held, present))
+
+    async def _held(self, services: Sequence[str], names: Sequence[str]) -> dict[str, Held]:
+        """By name what the keychain holds, from the first service that has it."""
+        held: dict[str, Held] = {}
+        for service in services:
+            try:
+                found = await self._secrets.read(KEYCHAIN, service, sorted(set(names) - held.keys()))
+            except Refusal as refusal:
+                self._refusals.setdefault(refusal.message, refusal)
+                return held
+            held |= {name: Held(service, self._plain(value)) for name, value in found.items()}
+        return held
+
+
+def _values(steps: Sequence[Step], held: Mapping[str, Held], present: Present) -> Values:
+    """What the steps take over."""
+    taken = [step for step in steps if step.verdict == "take" and step.name]
+    secrets = {step.name: held[step.name].value for step in taken if step.value is None and step.name in held}
+    config = {step.name: step.value for step in taken if step.value is not None}
+    return Values(secrets, config)
+
+
+async def carry_out(moved: Moved, registering: Registering, credentials: Credentials) -> list[Refusal]:
+    """Take over what is to be taken over; what is refused for one skill does not stop the others."""
+    refused: list[Refusal] = []
+    for job in moved.jobs:
+        if job.candidate is not None and job.takes():
+            try:
+                await _carry_out(job, job.candidate, registering, credentials)
+            except Refusal as refusal:
+                refused.append(refusal)
+    return refused
+
+
+async def _carry_out(job: Job, candidate: Candidate, registering: Registering, credentials: Credentials) -> None:
+    if job.takes("default"):
+        await credentials.remember(candidate.skill.name, job.code, job.values, PERSON)
+        return
+    if job.takes("approval"):
+        await registering.approve(candidate, job.digest)
+    elif job.takes("registration"):
+        await registering.note(candidate)
+    if job.values:
+        await registering.give(candidate, job.values, mirror=False)

@@ -1,0 +1,1 @@
+"""Settings: changes of omac's own settings."""

@@ -1,0 +1,48 @@
+"""Settings: a person changes one of omac's own; the request is on record before the file, the outcome after."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings import setting
+from omac.domain.settings.settings import Setting
+from omac.services.kernel.execution import Execution
+
+PERSON = Cause("person")
+
+
+class Change(Protocol):
+    """A change of the settings file that is certain and not made yet; the file is locked."""
+
+    origin: str  # names the file, as in Resolved
+    present: str | None  # the word that it says now
+
+    def write(self) -> None:
+        """Put the changed text in the place of the file, whole or not at all. Raises OSError."""
+
+
+Changing = Callable[[Setting, str | None], AbstractContextManager[Change | None]]
+
+
+async def change_setting(execution: Execution, changing: Changing, asked: Setting, value: str | None) -> bool:
+    """Have the user's file say `value`, or nothing (None); False if it does already.
+
+    `changing` locks the file and gives the change, None where there is none to make. Raises Refusal.
+    """
+    with changing(asked, value) as change:
+        if change is None:
+            return False
+        stream = ids.setting_stream(execution.host, asked.name)
+        request = setting.RequestChange(asked.name, value, change.origin, change.present)
+        await execution.execute(setting.AGGREGATE, stream, request, PERSON)
+        try:
+            change.write()
+        except (OSError, Refusal) as problem:
+            await execution.execute(setting.AGGREGATE, stream, setting.ReportFailure(str(problem)), PERSON)
+            raise
+        await execution.execute(setting.AGGREGATE, stream, setting.ReportChange(), PERSON)
+        return True
+    raise AssertionError("the block returned or raised")

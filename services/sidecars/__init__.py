@@ -1,0 +1,1 @@
+"""Sidecars: the reactor that makes each process follow its recorded state."""

@@ -1,0 +1,1 @@
+"""Skills: discovered, registered, approved and removed."""

@@ -1,0 +1,150 @@
+"""The registrar: looks at the skills of a place as they are now, records what is new or changed, and has them judged.
+
+Finding registers, where that is wanted; it never approves. What was given elsewhere to the very code that is approved
+here is adopted before it could be missed.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from omac.domain.directories import planning
+from omac.domain.directories.directory import Directory, Plan
+from omac.domain.directories.planning import Known, Policy
+from omac.domain.harness.harness import Harness
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import SidecarSpec
+from omac.domain.skills import registration
+from omac.domain.skills.registration import UNREADABLE, Code, Registration
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import FoundSkill
+from omac.services.credentials.values import Credentials
+from omac.services.kernel.engine import Engine, together
+from omac.services.ports import FrozenSkills, Policies, SkillFolders
+
+_log = logging.getLogger("omac.registrar")
+
+
+class Registrar:
+    """For one server: `harness` is that of its run, `environment` omac's own."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        folders: SkillFolders,
+        frozen: FrozenSkills,
+        credentials: Credentials,
+        harness: Harness,
+        policies: Policies,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._engine = engine
+        self._folders = folders
+        self._frozen = frozen
+        self._credentials = credentials
+        self._harness = harness
+        self._policies = policies
+        self._environment = environment
+
+    async def look(self, workdir: str) -> Plan:
+        """What shall run in a directory, or, for the empty path, what all share. Raises Refusal, OSError."""
+        place = Place(workdir, self._harness.name)
+        policy = await self._policies.policy(workdir)
+        found = await self._discover(workdir)
+        await together(partial(self._register, place, policy, skill) for skill in found if skill.problem is None)
+        await together(partial(self._adopt, place, skill) for skill in found if skill.problem is None)
+        known = {skill.name: self._known(place, skill) for skill in found}
+        return planning.plan(found, place, known, policy, self._environment, self._engine.run)
+
+    def vouched(self, spec: SidecarSpec) -> bool:
+        """Whether somebody vouches for the copy that `spec` runs, now; where nobody has to, there is none."""
+        scope, code = ids.scope_of(spec.workdir), Code(spec.source, spec.bundle_hash)
+        for base in self._harness.bases:
+            stream = ids.registration_stream(self._engine.host, scope, base, spec.skill)
+            runs = self._registration(stream).may_run(code, self._engine.run)
+            if runs is not None and runs.digest == spec.digest:
+                return True
+        return not spec.digest
+
+    def lacks(self, spec: SidecarSpec) -> bool:
+        """Whether `spec` has lost its approval, or a secret that it was made with."""
+        given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill).secrets
+        secrets = [(name, one.fingerprint) for name, one in given.items()]
+        wanted = [item for names in spec.stored.values() for item in names.items()]
+        return not self.vouched(spec) or any(item not in secrets for item in wanted)
+
+    async def shared_differ(self, shared: Directory) -> bool:
+        """Whether the skills that all directories share are not those that `shared` has."""
+        found = {skill.name: (skill.source, skill.bundle_hash) for skill in await self._discover("")}
+        return found != {name: (skill.source, skill.bundle_hash) for name, skill in shared.skills.items()}
+
+    async def _discover(self, workdir: str) -> list[FoundSkill]:
+        bases = self._harness.bases
+        return await (self._folders.discover(workdir, bases) if workdir else self._folders.discover_global(bases))
+
+    async def _register(self, place: Place, policy: Policy, skill: FoundSkill) -> None:
+        stream = self._stream(place, skill)
+        before = self._registration(stream)
+        if before.found is None and not policy.auto_register:
+            return
+        code = Code(skill.source, skill.bundle_hash, await self._digest(skill.source))
+        await self._decide(stream, registration.Discover(code, place.workdir))
+        if policy.bundle_drift == "accept" and before.approved is not None:
+            await self._accept(stream, before.approved, code)
+
+    async def _accept(self, stream: StreamId, approved: Code, found: Code) -> None:
+        """This run was told to run changed code: freeze it, so that it is at least one code."""
+        if approved.source != found.source or approved.bundle_hash == found.bundle_hash:
+            return  # a copy planted elsewhere inherits nothing
+        try:
+            frozen = await self._frozen.freeze(found.source)
+        except (Refusal, OSError) as problem:  # one skill that cannot be copied; it stays as it was approved
+            _log.warning("%s has changed and cannot be copied: %s", found.source, problem)
+            return
+        if frozen.bundle_hash == found.bundle_hash:
+            code = Code(found.source, frozen.bundle_hash, frozen.digest)
+            await self._decide(stream, registration.Accept(code, self._engine.run))
+
+    async def _adopt(self, place: Place, skill: FoundSkill) -> None:
+        """Rule 4 of credentials: remembered values, where the very code they were given to is approved here."""
+        code = self._registration(self._stream(place, skill)).approved
+        sidecar = skill.meta.sidecar if skill.meta else None
+        if not place.workdir or sidecar is None or code is None or not code.is_bundle(_code(skill)):
+            return
+        given = self._credentials.given(place.scope, skill.name, skill.base)
+        has = {*given.secrets, *given.config, *given.taken}
+        remembered = self._credentials.defaults(skill.name)
+        names = [field.name for field in sidecar.fields if field.name not in has]
+        if not any(name in remembered and remembered[name].code == code.digest for name in names):
+            return
+        try:
+            await self._credentials.adopt(place.scope, skill.name, code.digest, names, Cause("omac"), skill.base)
+        except Refusal as refusal:  # a store is locked, say: the values stay missing, and are said to be
+            _log.warning("%s in %s: remembered values cannot be adopted: %s", skill.name, place.shown, refusal.message)
+
+    async def _digest(self, source: str) -> str:
+        try:
+            return await self._folders.digest(source)
+        except OSError as error:
+            _log.info("%s cannot be read as a whole: %s", source, error)
+            return UNREADABLE
+
+    def _known(self, place: Place, skill: FoundSkill) -> Known:
+        given = self._credentials.given(place.scope, skill.name, skill.base)
+        return Known(self._registration(self._stream(place, skill)), given)
+
+    def _registration(self, stream: StreamId) -> Registration:
+        return self._engine.system.registrations[stream].state
+
+    def _stream(self, place: Place, skill: FoundSkill) -> StreamId:
+        return ids.registration_stream(self._engine.host, place.scope, skill.base, skill.name)
+
+    async def _decide(self, stream: StreamId, command: registration.Command) -> None:
+        await self._engine.execute(registration.AGGREGATE, stream, command, Cause("omac"))
+
+
+def _code(skill: FoundSkill) -> Code:
+    return Code(skill.source, skill.bundle_hash)

@@ -1,0 +1,122 @@
+"""Registering: what a person does about a skill from a command line. Vouch for it, give it values, forget it.
+
+A server that runs sees what a command recorded, and reacts.
+"""
+
+import shlex
+from collections.abc import Sequence
+
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Code, Registration
+from omac.services.credentials.values import Credentials, Given, Values
+from omac.services.kernel.execution import Execution
+from omac.services.ports import FrozenSkills, Interpreters
+from omac.services.skills.resolution import Candidate
+
+PERSON = Cause("person")
+
+
+class Registering:
+    """Records what a person decides about a skill; `frozen` takes the copies that approvals are for, `interpreters`
+    resolves by what they run."""
+
+    def __init__(
+        self, execution: Execution, frozen: FrozenSkills, interpreters: Interpreters, credentials: Credentials
+    ) -> None:
+        self._execution = execution
+        self._host = execution.host
+        self._frozen = frozen
+        self._interpreters = interpreters
+        self._credentials = credentials
+
+    def known(self, candidate: Candidate) -> Registration:
+        """What is recorded of a skill."""
+        return self._execution.entry(registration.AGGREGATE, self._stream(candidate)).state
+
+    async def approve(self, candidate: Candidate, digest: str | None = None) -> bool:
+        """Vouch for the code as it was found. False: exactly this code was approved already.
+
+        `digest`: only if this is that of the copy.
+
+        Raises Refusal: skill-invalid (it cannot be copied), skill-changed (it is no longer what was found).
+        """
+        return await self._vouch(candidate, await self._freeze(candidate, digest))
+
+    async def note(self, candidate: Candidate) -> bool:
+        """A person wants it known, and does not vouch for it. False: it was known."""
+        return await self._decide(candidate, registration.Register(candidate.code, candidate.place.workdir))
+
+    async def revoke(self, candidate: Candidate) -> bool:
+        """No longer vouch for a skill. False: nobody did."""
+        return await self._decide(candidate, registration.Revoke("a person revoked it"))
+
+    async def register(
+        self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
+    ) -> tuple[Refusal, ...]:
+        """Give a skill values, then vouch for it; `adopted` names those that come from defaults.
+
+        Raises Refusal; then it is not vouched for. Returns what failed once the values counted.
+        """
+        code = await self._freeze(candidate, digest)
+        given = await self.give(candidate, values, adopted, code=code.digest) if values else None
+        await self._vouch(candidate, code)
+        return given.problems if given else ()
+
+    async def give(
+        self,
+        candidate: Candidate,
+        values: Values,
+        adopted: Sequence[str] = (),
+        *,
+        mirror: bool = True,
+        code: str | None = None,
+    ) -> Given:
+        """Give a skill values; they are remembered for `code`, else for the code that it has, unless `mirror` is false.
+
+        Raises Refusal; then nothing counts as given.
+        """
+        skill, scope = candidate.skill, candidate.place.scope
+        remembered = self._credentials.defaults(skill.name)
+        origins = {name: remembered[name].code for name in adopted if name in remembered}
+        code = code or self.code(candidate)
+        return await self._credentials.give(
+            scope, skill.name, code, values, PERSON, base=skill.base, mirror=mirror, adopted=origins
+        )
+
+    def code(self, candidate: Candidate) -> str:
+        """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""
+        approved = self.known(candidate).approved
+        return approved.digest if candidate.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
+
+    async def deregister(self, stream: StreamId) -> bool:
+        """Forget a registration, and with it the approval. False: there was none."""
+        return bool(await self._execution.execute(registration.AGGREGATE, stream, registration.Deregister(), PERSON))
+
+    async def _freeze(self, candidate: Candidate, digest: str | None) -> Code:
+        """The copy that an approval is for, and by what it runs; nothing is recorded. Raises Refusal, as `approve`."""
+        skill = candidate.skill
+        frozen = await self._frozen.freeze(skill.source)
+        if frozen.bundle_hash != skill.bundle_hash or digest not in (None, frozen.digest):
+            message = f"{skill.name} in {skill.source} changed while it was looked at: nothing was approved"
+            fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
+            raise Refusal("skill-changed", message, fix=fix)
+        sidecar = skill.meta.sidecar if skill.meta else None
+        if sidecar is None:
+            return Code(skill.source, frozen.bundle_hash, frozen.digest)
+        copy = await self._frozen.checked(frozen.digest, skill.source)
+        by = await self._interpreters.resolve(sidecar.command, skill.source, copy, candidate.place.workdir)
+        return Code(skill.source, frozen.bundle_hash, frozen.digest, by)
+
+    async def _vouch(self, candidate: Candidate, code: Code) -> bool:
+        return await self._decide(candidate, registration.Approve(code, candidate.place.workdir))
+
+    async def _decide(self, candidate: Candidate, command: registration.Command) -> bool:
+        return bool(await self._execution.execute(registration.AGGREGATE, self._stream(candidate), command, PERSON))
+
+    def _stream(self, candidate: Candidate) -> StreamId:
+        skill = candidate.skill
+        return ids.registration_stream(self._host, candidate.place.scope, skill.base, skill.name)

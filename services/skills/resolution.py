@@ -1,0 +1,121 @@
+"""Finding: which skill a name on a command line means, among those of a project and those that all projects share."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from omac.domain.harness.harness import DEFAULT_HARNESS, HARNESSES, SHARED_BASE, Harness
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.registration import Code
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import FoundSkill, SkillScope
+from omac.services.ports import SkillFolders
+
+NEAR_MAX = 3
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A skill that a name may mean, and the place it was found in."""
+
+    place: Place
+    skill: FoundSkill
+
+    @property
+    def code(self) -> Code:
+        """Its code as it was found; no digest is taken."""
+        return Code(self.skill.source, self.skill.bundle_hash)
+
+
+class Search(msgspec.Struct, frozen=True):
+    """Where to look. `harness` None: wherever any looks; `scope` None: in the project and in what all share."""
+
+    workdir: str
+    harness: Harness | None = None
+    scope: SkillScope | None = None
+
+
+async def every(folders: SkillFolders, search: Search, *, guidance: bool = False) -> list[Candidate]:
+    """Every skill there, also several of one name. Raises OSError."""
+    found: list[Candidate] = []
+    for scope in ("workdir", "global"):
+        if search.scope in (None, scope):
+            look = partial(folders.discover, search.workdir) if scope == "workdir" else folders.discover_global
+            workdir = search.workdir if scope == "workdir" else ""
+            found += await _in_scope(partial(look, guidance=guidance), workdir, search.harness)
+    return found
+
+
+async def _in_scope(look: Callable[..., object], workdir: str, harness: Harness | None) -> list[Candidate]:
+    if harness is not None:
+        skills: list[FoundSkill] = await look(harness.bases)  # type: ignore[misc]  # a port's method with its scope bound
+        return [Candidate(Place(workdir, harness.name), skill) for skill in skills]
+    found: list[Candidate] = []
+    for one in HARNESSES:
+        found += [Candidate(Place(workdir, one.name), skill) for skill in await look((one.base,))]  # type: ignore[misc]
+    for skill in await look((SHARED_BASE,)):  # type: ignore[misc]
+        own = {candidate.place.harness for candidate in found if candidate.skill.name == skill.name}
+        sees = next((one.name for one in HARNESSES if one.name not in own), DEFAULT_HARNESS.name)
+        found.append(Candidate(Place(workdir, sees), skill))
+    return found
+
+
+async def find(
+    folders: SkillFolders, search: Search, name: str, command: str, words: str = "", bundle_hash: str | None = None
+) -> Candidate:
+    """The one skill with a sidecar that `name`, and `bundle_hash` if it is given, mean.
+
+    `command` is what fixes begin with, such as "omac register", `words` the flags that they repeat. Raises Refusal:
+    skill-not-found, skill-ambiguous, skill-invalid, skill-without-sidecar.
+    """
+    there = await every(folders, search, guidance=True)
+    named = [candidate for candidate in there if candidate.skill.name == name]
+    meant = [candidate for candidate in named if _runs(candidate.skill)] or named
+    if len(meant) > 1:  # the very code that was meant tells which
+        meant = [candidate for candidate in meant if candidate.skill.bundle_hash == bundle_hash] or meant
+    if len(meant) > 1:
+        raise ambiguous(name, [(candidate.place, candidate.skill.source) for candidate in meant], command, words)
+    if not meant:
+        raise _not_found(there, search, name, command, words)
+    (candidate,) = meant
+    if candidate.skill.problem is not None:
+        raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=_edit(candidate.skill))
+    if not _runs(candidate.skill):
+        message = f"{name} has no sidecar, only a SKILL.md: there is nothing to run, nor to register"
+        raise Refusal("skill-without-sidecar", message)
+    return candidate
+
+
+def ambiguous(name: str, places: Sequence[tuple[Place, str]], command: str, words: str = "") -> Refusal:
+    """The refusal of a name that means several skills, with a command for each; their sources are given."""
+    where = "; ".join(source for _, source in places)
+    fix = [f"{command} {shlex.quote(name)} {place.flags}{words and ' ' + words}" for place, _ in places]
+    return Refusal("skill-ambiguous", f"{name} may mean {len(places)} skills: {where}", fix=fix, skill=name)
+
+
+def _runs(skill: FoundSkill) -> bool:
+    return skill.problem is not None or (skill.meta is not None and skill.meta.sidecar is not None)
+
+
+def _edit(skill: FoundSkill) -> list[str]:
+    return [f"${{EDITOR:-vi}} {shlex.quote(skill.source)}/omac.yaml"]
+
+
+def _not_found(there: Sequence[Candidate], search: Search, name: str, command: str, words: str) -> Refusal:
+    from difflib import get_close_matches
+
+    usable = [candidate for candidate in there if candidate.skill.problem is None and _runs(candidate.skill)]
+    names = ", ".join(sorted({candidate.skill.name for candidate in there})) or "none"
+    meant = {one.skill.name.lower() for one in usable}
+    near = get_close_matches(name.lower(), sorted(meant), NEAR_MAX)  # a slip, not another skill
+    more = words and " " + words
+    fix = [
+        f"{command} {shlex.quote(one.skill.name)} {one.place.flags}{more}"
+        for one in usable
+        if one.skill.name.lower() in near
+    ]
+    where = "in what all projects share" if search.scope == "global" else f"in {search.workdir}"
+    message = f"no skill {name!r} with a sidecar {where}; there are: {names}"
+    look = f"ls -la {shlex.quote(search.workdir)}/.{SHARED_BASE}/skills"
+    return Refusal("skill-not-found", message, fix=fix or ["omac list --all", look])

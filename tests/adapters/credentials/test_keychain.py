@@ -1,0 +1,312 @@
+"""A real Secret Service, and what becomes of omac when it is locked, gone, slow or lying."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import secretstorage
+import trio
+from jeepney.io.blocking import open_dbus_connection
+from keyring.backend import KeyringBackend
+from keyring.errors import InitError, KeyringLocked, PasswordDeleteError, PasswordSetError
+from real_keyring import PASSWORD, PrivateKeyring, private_bus
+
+from omac.adapters.credentials.bus import PROPERTIES, Call, CallFailed, connected
+from omac.adapters.credentials.library_keychain import LibraryKeychain
+from omac.adapters.credentials.stores import SecretStores
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal
+
+SERVICE = "omac/slack"
+NAME = "SLACK_TOKEN"
+SECRET = "xoxb-only-for-the-skill"
+Refused = Callable[[Awaitable[object]], Awaitable[Refusal]]
+VALUES = {
+    "plain": SECRET,
+    "newlines": "-----BEGIN KEY-----\nab\r\ncd\n\n",
+    "non-ascii": "Zürich 東京 🗝 \u0301",
+    "large": "0123456789abcdef" * 6400 + "é",
+    "empty": "",
+    "blanks": "  a b\t",
+}
+
+
+def entries(keyring: PrivateKeyring, service: str = SERVICE) -> dict[str, str]:
+    """What any other program finds in the keyring."""
+    with open_dbus_connection(keyring["DBUS_SESSION_BUS_ADDRESS"]) as connection:
+        items = list(secretstorage.search_items(connection, {"service": service}))
+        found = {item.get_attributes()["username"]: item.get_secret().decode() for item in items}
+    assert len(found) == len(items), "an entry is there twice"
+    return found
+
+
+def write_elsewhere(keyring: PrivateKeyring, attributes: dict[str, str], value: bytes, collection: str = "") -> None:
+    """What another program writes."""
+    with open_dbus_connection(keyring["DBUS_SESSION_BUS_ADDRESS"]) as connection:
+        secretstorage.Collection(connection, collection or keyring.collection).create_item("x", attributes, value, True)
+
+
+async def test_values_come_back_as_they_were(stores: SecretStores, keyring: PrivateKeyring) -> None:
+    """Line ends, blanks, any Unicode and 100 KiB survive, and are what other programs find, each once."""
+    assert await stores.chosen() == "keychain"
+    await stores.write("keychain", SERVICE, {name: Hidden(value) for name, value in VALUES.items()})
+    found = await stores.read("keychain", SERVICE, [*VALUES, "absent"])
+    assert {name: value.reveal() for name, value in found.items()} == VALUES
+    assert entries(keyring) == VALUES
+
+
+async def test_services_are_apart(stores: SecretStores) -> None:
+    """The same name in another service is another value, and removing one leaves the other."""
+    await stores.write("keychain", SERVICE, {NAME: Hidden("a"), "OTHER": Hidden("b")})
+    await stores.write("keychain", "omac/slack2", {NAME: Hidden("c")})
+    await stores.write("keychain", SERVICE, {NAME: Hidden("d")})
+    await stores.remove("keychain", SERVICE, ["OTHER", "absent"])
+    assert await stores.read("keychain", SERVICE, [NAME, "OTHER"]) == {NAME: Hidden("d")}
+    assert await stores.read("keychain", "omac/slack2", [NAME]) == {NAME: Hidden("c")}
+    assert await stores.read("keychain", "omac", [NAME]) == {}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        pytest.param({}, id="go-keyring"),
+        pytest.param({"application": "Python keyring library"}, id="keyring"),
+        pytest.param({"application": "another", "note": "y"}, id="more"),
+    ],
+)
+async def test_entries_of_other_programs(stores: SecretStores, keyring: PrivateKeyring, attributes: dict) -> None:
+    """They are found, changed in place, and removed."""
+    write_elsewhere(keyring, {"service": SERVICE, "username": NAME, **attributes}, b"theirs")
+    assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden("theirs")}
+    await stores.write("keychain", SERVICE, {NAME: Hidden("ours")})
+    assert entries(keyring) == {NAME: "ours"}
+    await stores.remove("keychain", SERVICE, [NAME])
+    assert entries(keyring) == {}
+
+
+async def test_entries_that_are_there_twice(stores: SecretStores, keyring: PrivateKeyring) -> None:
+    """Two programs may keep a value under the same name: the later is read, and writing leaves one."""
+    attributes = {"service": SERVICE, "username": NAME}
+    write_elsewhere(keyring, attributes, b"earlier")
+    await trio.sleep(1.1)  # the keyring's clock counts seconds
+    write_elsewhere(keyring, {**attributes, "application": "Python keyring library"}, b"later")
+    assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden("later")}
+    await stores.write("keychain", SERVICE, {NAME: Hidden("ours")})
+    assert entries(keyring) == {NAME: "ours"}
+
+
+async def test_entries_in_another_collection(stores: SecretStores, keyring: PrivateKeyring) -> None:
+    """They are found too; one in the default collection goes before them; removing removes all."""
+    session = "/org/freedesktop/secrets/collection/session"
+    write_elsewhere(keyring, {"service": SERVICE, "username": NAME}, b"elsewhere", session)
+    assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden("elsewhere")}
+    await stores.write("keychain", SERVICE, {NAME: Hidden("here")})
+    assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden("here")}
+    await stores.remove("keychain", SERVICE, [NAME])
+    assert await stores.read("keychain", SERVICE, [NAME]) == {}
+
+
+async def test_a_locked_keychain(stores: SecretStores, keyring: PrivateKeyring, refused: Refused) -> None:
+    """It is still the chosen one; nothing prompts, and the fix is said. What was asked for is there once it is open."""
+    await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
+    keyring.lock()
+    assert await stores.chosen() == "keychain"
+    for call in (
+        stores.read("keychain", SERVICE, [NAME]),
+        stores.read("keychain", SERVICE, ["absent"]),
+        stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)}),
+        stores.remove("keychain", SERVICE, [NAME]),
+    ):
+        refusal = await refused(call)
+        assert (refusal.reason, refusal.fix) == ("keychain-locked", ("omac unlock",))
+    refusal = await refused(stores.unlock("keychain"))
+    assert refusal.reason == "keychain-locked"
+    assert "gnome-keyring-daemon" in refusal.fix[0]
+    argv = ["sh", "-c", refusal.fix[0]]
+    subprocess.run(argv, input=f"{PASSWORD}\n".encode(), env=keyring, check=True, capture_output=True)
+    with trio.fail_after(5):
+        while not keyring.has_secret_service():
+            await trio.sleep(0.01)
+    await stores.unlock("keychain")
+    assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden(SECRET)}
+
+
+async def test_no_bus(state: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a session bus there is no keychain, and the vault is offered; this process's own bus does not count."""
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
+    for address in (None, f"unix:path={tmp_path}/gone", "tcp:host=localhost,port=1", "nonsense", "unix:tmpdir=/tmp"):
+        environment = {"XDG_RUNTIME_DIR": str(tmp_path)} | ({"DBUS_SESSION_BUS_ADDRESS": address} if address else {})
+        refusal = await refused(SecretStores(str(state), environment).chosen())
+        assert refusal.reason == "keychain-unavailable"
+        assert refusal.fix == ("omac vault init",)
+
+
+async def test_a_bus_without_a_daemon(state: Path, tmp_path: Path, refused: Refused) -> None:
+    """There is no keychain, whatever is asked."""
+    with private_bus(tmp_path) as bus:
+        stores = SecretStores(str(state), bus)
+        for call in (stores.chosen(), stores.read("keychain", SERVICE, [NAME]), stores.unlock("keychain")):
+            refusal = await refused(call)
+            assert (refusal.reason, refusal.fix) == ("keychain-unavailable", ("omac vault init",))
+
+
+async def test_a_daemon_is_started_by_nobody_but_unlock(state: Path, tmp_path: Path, refused: Refused) -> None:
+    """Where the bus would start one for who asks, only `omac unlock` asks."""
+    daemon = tmp_path / "daemon"
+    daemon.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    daemon.chmod(0o755)
+    with private_bus(tmp_path, activatable=str(daemon)) as bus:
+        stores = SecretStores(str(state), bus)
+        for call in (stores.chosen(), stores.read("keychain", SERVICE, [NAME])):
+            refusal = await refused(call)
+            assert (refusal.reason, refusal.fix) == ("keychain-unavailable", ("omac unlock", "omac vault init"))
+        with connected(bus, time.monotonic() + 5) as talk, pytest.raises(CallFailed):  # it may end after the first look
+            talk.call(Call("/org/freedesktop/secrets", PROPERTIES, "GetAll", "s", ("",)), tuple[()])
+        assert not (tmp_path / "started").exists()
+        assert (await refused(stores.unlock("keychain"))).reason == "keychain-unavailable"
+        assert (tmp_path / "started").exists()
+
+
+async def test_a_daemon_without_a_default_keyring(state: Path, tmp_path: Path, refused: Refused) -> None:
+    """It takes nothing: whoever would make a keyring has to be asked for its password."""
+    with private_bus(
+        tmp_path, activatable="/usr/bin/gnome-keyring-daemon --start --foreground --components=secrets"
+    ) as bus:
+        stores = SecretStores(str(state), bus)
+        assert (await refused(stores.unlock("keychain"))).reason == "keychain-unavailable"
+        assert bus.has_secret_service()
+        refusal = await refused(stores.chosen())
+        assert refusal.reason == "keychain-unavailable"
+        assert refusal.fix[-1] == "omac vault init"
+
+
+async def test_a_daemon_that_ends(stores: SecretStores, keyring: PrivateKeyring, refused: Refused) -> None:
+    """What it held is out of reach, not absent."""
+    await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
+    keyring.stop()
+    refusal = await refused(stores.read("keychain", SERVICE, [NAME]))
+    assert refusal.reason == "keychain-unavailable"
+
+
+async def test_a_slow_keychain(stores: SecretStores, keyring: PrivateKeyring, state: Path, refused: Refused) -> None:
+    """A call ends when its time is up, holds nothing else up, and the next one works when the daemon does."""
+    hurried = SecretStores(str(state), keyring, timeout_s=0.2)
+    await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
+    keyring.pause()
+    begun = time.monotonic()
+    for call in (hurried.chosen(), hurried.read("keychain", SERVICE, [NAME])):
+        refusal = await refused(call)
+        assert refusal.reason == "keychain-timeout"
+        assert "0.2 s" in refusal.message
+    assert time.monotonic() - begun < 1.5
+    with trio.move_on_after(0.05):
+        await stores.read("keychain", SERVICE, [NAME])
+    keyring.resume()
+    assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden(SECRET)}
+
+
+async def test_many_values_cost_little_more_than_one(stores: SecretStores, keyring: PrivateKeyring) -> None:
+    """Ten together take at most three times as long as keyring takes for one."""
+    names = [f"N{number}" for number in range(10)]
+    await stores.write("keychain", SERVICE, {name: Hidden(name) for name in names})
+    one = (
+        "import time, keyring.backends.SecretService as s; k = s.Keyring(); k.get_password('omac/slack', 'N3')\n"
+        "t = time.perf_counter()\nfor _ in range(5): k.get_password('omac/slack', 'N3')\n"
+        "print((time.perf_counter() - t) / 5)"
+    )
+    plain_s = float(subprocess.run([sys.executable, "-c", one], env=keyring, check=True, capture_output=True).stdout)
+    took_s = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        assert len(await stores.read("keychain", SERVICE, names)) == 10
+        took_s.append(time.perf_counter() - begun)
+    print(f"keyring.get_password {plain_s * 1000:.1f} ms, ten together {min(took_s) * 1000:.1f} ms")
+    assert min(took_s) <= 3 * plain_s
+
+
+@pytest.mark.parametrize("value", ["\udcff", "x" * (128 * 1024 + 1), "é" * (64 * 1024 + 1)])
+@pytest.mark.parametrize("store", ["keychain", "vault"])
+async def test_values_that_are_not_taken(state: Path, store: str, value: str, refused: Refused) -> None:
+    """What is not Unicode, or too large, is refused before anything is written."""
+    refusal = await refused(SecretStores(str(state), {}).write(store, SERVICE, {NAME: Hidden(value)}))
+    assert refusal.reason == "value-refused"
+    assert NAME in refusal.message
+
+
+async def test_an_entry_that_is_no_text(stores: SecretStores, keyring: PrivateKeyring, refused: Refused) -> None:
+    """It cannot be a value."""
+    write_elsewhere(keyring, {"service": SERVICE, "username": NAME}, b"\xff\xfe")
+    assert (await refused(stores.read("keychain", SERVICE, [NAME]))).reason == "keychain-failed"
+
+
+class Lying(KeyringBackend):
+    """A backend that does what the test says, and remembers the rest."""
+
+    priority = 1
+
+    def __init__(self, **does: object) -> None:
+        self.kept: dict[str, str] = {}
+        self.does = does
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self._perhaps("get")
+        return self.kept.get(username)
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._perhaps("set", password)
+        self.kept[username] = password + str(self.does.get("adds", ""))
+
+    def delete_password(self, service: str, username: str) -> None:
+        self._perhaps("delete")
+        if "keeps" not in self.does and self.kept.pop(username, None) is None:
+            raise PasswordDeleteError
+
+    def _perhaps(self, method: str, text: str = SECRET) -> None:
+        if error := self.does.get(method):
+            raise error(text)  # type: ignore[operator]
+
+
+async def test_a_backend_of_the_library(state: Path) -> None:
+    """Where the keychain is that of macOS or Windows, it is used value by value, in the same way."""
+    stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying()))
+    await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
+    assert await stores.read("keychain", SERVICE, [NAME, "absent"]) == {NAME: Hidden(SECRET)}
+    await stores.remove("keychain", SERVICE, [NAME, "absent"])
+    assert await stores.read("keychain", SERVICE, [NAME]) == {}
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ({"adds": "!"}, "keychain-failed"),
+        ({"set": PasswordSetError}, "keychain-failed"),
+        ({"set": ValueError}, "keychain-failed"),
+        ({"get": KeyringLocked}, "keychain-locked"),
+        ({"get": InitError}, "keychain-unavailable"),
+        ({"set": OSError}, "keychain-failed"),
+    ],
+)
+async def test_a_lying_or_failing_keychain(state: Path, does: dict, reason: str, refused: Refused) -> None:
+    """A value that does not come back was not written; an error that quotes the value is not passed on."""
+    stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying(**does)))
+    assert (await refused(stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)}))).reason == reason
+
+
+async def test_a_keychain_that_only_says_it_forgot(state: Path, refused: Refused) -> None:
+    """A value that is still there was not removed."""
+    stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying(keeps=True)))
+    await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
+    refusal = await refused(stores.remove("keychain", SERVICE, [NAME]))
+    assert refusal.reason == "keychain-failed"
+    assert NAME in refusal.message
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_only_backends_that_work_here(platform: str) -> None:
+    """Another system's keychain is not there, and no other backend takes its place."""
+    with pytest.raises(Refusal) as caught:
+        LibraryKeychain.of(platform)
+    assert caught.value.reason == "keychain-unavailable"

@@ -1,0 +1,58 @@
+"""The journal in use and its spool: one answer for commands, servers and programs that cannot open a journal."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.files.journal_in_use import journal_in_use, spool_of
+from omac.adapters.files.state import StateDir
+from omac.domain.kernel.ids import RunId
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    """A state directory in which nothing runs yet."""
+    return StateDir(str(tmp_path / "state"))
+
+
+def test_the_own_journal_has_the_plain_spool(state: StateDir) -> None:
+    """Most people have one journal, in the state directory."""
+    assert spool_of(state.path, journal_in_use(state.path, {})) == os.path.join(state.path, "spool")
+
+
+def test_each_journal_has_a_spool_of_its_own(state: StateDir, tmp_path: Path) -> None:
+    """Two journals of one state directory share no spool; two spellings of one journal do."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    paths = [f"{state.path}/journal.db", f"{state.path}/other.db", f"{tmp_path}/other.db", f"{tmp_path}/real/j.db"]
+    spools = [state.spool(path) for path in paths]
+    assert len(set(spools)) == len(paths)
+    assert all(os.path.dirname(spool) == os.path.realpath(state.path) for spool in spools)
+    assert state.spool(f"{tmp_path}/link/j.db") == state.spool(f"{tmp_path}/real/j.db")
+
+
+def test_a_link_to_the_state_directory(state: StateDir, tmp_path: Path) -> None:
+    """A state directory that is named through a link has the same spools."""
+    os.mkdir(state.path)
+    (tmp_path / "link").symlink_to(state.path)
+    assert spool_of(str(tmp_path / "link"), str(tmp_path / "link" / "journal.db")) == state.spool(
+        f"{state.path}/journal.db"
+    )
+
+
+def test_a_program_of_a_run_means_its_journal(state: StateDir) -> None:
+    """Whichever server is the current one, and whatever the environment says."""
+    for run, journal in (("aa11", "/j/one.db"), ("bb22", "/j/two.db")):
+        state.begin_run(RunId(run))
+        state.name_journal(RunId(run), journal)
+    state.point_current(RunId("bb22"))
+    assert journal_in_use(state.path, {}) == "/j/two.db"
+    assert journal_in_use(state.path, {"OMAC_JOURNAL": "/j/three.db"}) == "/j/three.db"
+    assert journal_in_use(state.path, {"OMAC_JOURNAL": "/j/three.db"}, run="aa11") == "/j/one.db"
+
+
+@pytest.mark.parametrize("run", ["gone", "../../etc", ""])
+def test_a_run_that_is_not_there(state: StateDir, run: str) -> None:
+    """Then it is as if none had been named."""
+    assert journal_in_use(state.path, {}, run=run) == os.path.join(state.path, "journal.db")

@@ -1,0 +1,312 @@
+"""The state directory on a real file system: where it is, who may read it, and what is kept in it."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from omac.adapters.files import lock
+from omac.adapters.files.state import RUNS_KEPT, StateDir
+from omac.adapters.linux import listen, process_identity
+from omac.domain.kernel.ids import RunId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.run import Run
+
+HOST = "0123456789abcdef"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    """A state directory that is not there yet."""
+    return StateDir(str(tmp_path / "state"))
+
+
+def refused(call: Callable[[], object]) -> Refusal:
+    """The refusal that a call ends with."""
+    with pytest.raises(Refusal) as caught:
+        call()
+    assert caught.value.exit_code == 5 or caught.value.reason == "misuse"
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("environment", "path"),
+    [
+        ({"OMAC_STATE_DIR": "/a", "XDG_STATE_HOME": "/b", "HOME": "/c"}, "/a"),
+        ({"OMAC_STATE_DIR": "", "XDG_STATE_HOME": "/b", "HOME": "/c"}, "/b/omac"),
+        ({"XDG_STATE_HOME": "", "HOME": "/c"}, "/c/.local/state/omac"),
+        ({"HOME": "/c"}, "/c/.local/state/omac"),
+    ],
+)
+def test_where_it_is(environment: dict[str, str], path: str) -> None:
+    """The variable of omac, else that of the desktop standard, else the standard's default; an empty one is unset."""
+    assert StateDir.of(environment).path == path
+
+
+def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is meant does not change when omac changes its folder."""
+    monkeypatch.chdir(tmp_path)
+    assert StateDir.of({"OMAC_STATE_DIR": "s"}).path == str(tmp_path / "s")
+    assert StateDir("s").journal({"OMAC_JOURNAL": "j.db"}) == str(tmp_path / "j.db")
+
+
+def test_where_the_journal_is(state: StateDir) -> None:
+    """The flag, else the variable, else journal.db in here; a URL is refused without its password being shown."""
+    assert state.journal({"OMAC_JOURNAL": "/e.db"}, "/f.db") == "/f.db"
+    assert state.journal({"OMAC_JOURNAL": "/e.db"}) == "/e.db"
+    assert state.journal({}) == os.path.join(state.path, "journal.db")
+    refusal = refused(lambda: state.journal({"OMAC_JOURNAL": "postgresql://me:secret@host/db"}))
+    assert "secret" not in refusal.message
+
+
+def test_everything_is_private(state: StateDir) -> None:
+    """Folders 0700, files 0600, whatever the umask says."""
+    before = os.umask(0)
+    try:
+        state.host_id(lambda: HOST)
+        state.begin_run(RunId("r1"))
+        state.hold_server(state.journal({}))
+        state.write_token(os.path.join(state.run_path(RunId("r1")), "control.token"), "t")
+    finally:
+        os.umask(before)
+    found = [Path(state.path), *Path(state.path).rglob("*")]
+    assert len(found) == 8
+    for path in found:
+        assert stat.S_IMODE(path.lstat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_host_has_one_id(state: StateDir) -> None:
+    """It is minted once; a second call mints nothing, and another state directory is another host."""
+    assert state.host_id(lambda: HOST) == HOST
+    assert state.host_id(lambda: "f" * 16) == HOST
+    assert sorted(os.listdir(state.path)) == ["host-id"]
+
+
+def test_two_that_mint_at_once_agree(state: StateDir) -> None:
+    """Many processes that begin together all get the id that one of them minted."""
+    program = (
+        "import secrets, sys; from omac.adapters.files.state import StateDir; sys.stdin.read(1);"
+        "print(StateDir(sys.argv[1]).host_id(lambda: secrets.token_hex(8)))"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, state.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("x")
+        child.stdin.flush()
+    told = {child.communicate(timeout=20)[0] for child in children}
+    assert len(told) == 1
+    assert sorted(os.listdir(state.path)) == ["host-id"]
+
+
+@pytest.mark.parametrize("content", ["", "short", "with/slash/in/it", "x" * 100, "\n\n"])
+def test_a_host_id_that_was_spoiled(state: StateDir, content: str) -> None:
+    """A file that was cut off or changed is refused by name; a new id would orphan all that was recorded."""
+    os.makedirs(state.path, mode=0o700)
+    Path(state.path, "host-id").write_text(content)
+    refusal = refused(lambda: state.host_id(lambda: HOST))
+    assert (refusal.reason, f"{state.path}/host-id" in refusal.message) == ("state-unusable", True)
+
+
+def test_a_host_id_that_is_not_text(state: StateDir) -> None:
+    """Bytes that are no ASCII are refused as well."""
+    os.makedirs(state.path, mode=0o700)
+    Path(state.path, "host-id").write_bytes(b"\xff" * 16)
+    assert refused(lambda: state.host_id(lambda: HOST)).reason == "state-unusable"
+
+
+def test_a_place_that_cannot_be_used(tmp_path: Path) -> None:
+    """A file in the way is a refusal that names it and the variable to set."""
+    (tmp_path / "state").write_text("")
+    refusal = refused(lambda: StateDir(str(tmp_path / "state")).host_id(lambda: HOST))
+    assert str(tmp_path / "state") in refusal.message
+    assert any("OMAC_STATE_DIR" in line for line in refusal.fix)
+    refused(lambda: StateDir(str(tmp_path / "state" / "below")).host_id(lambda: HOST))
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o702])
+def test_a_place_where_others_may_write(tmp_path: Path, mode: int) -> None:
+    """Whoever can write there could put a socket in the place of omac's: refused, with the command that mends it."""
+    place = tmp_path / "state"
+    place.mkdir()
+    place.chmod(mode)
+    refusal = refused(lambda: StateDir(str(place)).host_id(lambda: HOST))
+    assert refusal.fix == (f"chmod 700 {place}",)
+    assert os.listdir(place) == []
+    subprocess.run(refusal.fix[0], shell=True, check=True)
+    assert StateDir(str(place)).host_id(lambda: HOST) == HOST
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_place_that_is_another_users(tmp_path: Path) -> None:
+    """A folder that somebody else made beforehand is refused, even by one who could use it."""
+    place = tmp_path / "state"
+    place.mkdir(mode=0o755)
+    os.chown(place, 12_345, 12_345)
+    refusal = refused(lambda: StateDir(str(place)).host_id(lambda: HOST))
+    assert "belongs to user 12345" in refusal.message
+
+
+def test_a_run_is_alive_while_its_process_is(state: StateDir) -> None:
+    """A run that began here lives; one that nobody began, or whose process ended, does not."""
+    state.begin_run(RunId("mine"))
+    assert state.is_alive(RunId("mine"))
+    assert not state.is_alive(RunId("nobodys"))
+    program = "import sys; from omac.adapters.files.state import StateDir; StateDir(sys.argv[1]).begin_run('ended')"
+    subprocess.run([sys.executable, "-c", program, state.path], check=True)
+    assert os.path.isdir(state.run_path(RunId("ended")))
+    assert not state.is_alive(RunId("ended"))
+
+
+def test_a_recorded_process_lives_whatever_became_of_its_lock(state: StateDir) -> None:
+    """A removed lock or folder is not an end. A stranger with the pid, another boot's process and a gone process are
+    dead; a process that is hidden here, in another pid namespace, lives as long as its lock is held."""
+    pid, run = os.getpid(), RunId("mine")
+    ticks = process_identity.start_ticks(pid) or 0
+    mine = Run("started", pid=pid, start_ticks=ticks, boot_id=process_identity.boot_id())
+    stranger, rebooted = replace(mine, start_ticks=ticks - 1), replace(mine, boot_id="another")
+    state.begin_run(run)
+    assert state.is_alive(run, stranger)
+    assert not state.is_alive(run, rebooted)
+    os.unlink(os.path.join(state.run_path(run), "lock"))
+    assert state.is_alive(run, mine)
+    shutil.rmtree(os.path.join(state.path, "run"))
+    assert state.is_alive(run, mine)
+    assert not state.is_alive(run, stranger)
+    assert not state.is_alive(run, rebooted)
+    assert not state.is_alive(run, Run())
+    assert not state.is_alive(run)
+
+
+def test_a_run_whose_lock_is_gone_still_answers(state: StateDir) -> None:
+    """Commands find a run by its socket when a cleaner took its lock, and its folder is not cleared away."""
+    folder = state.begin_run(RunId("mine"))
+    state.point_current(RunId("mine"))
+    state.name_journal(RunId("mine"), "/w/other.db")
+    os.unlink(os.path.join(folder, "lock"))
+    assert state.living_sockets() == []
+    with listen.unix(os.path.join(folder, "control.sock")):
+        assert state.living_sockets() == [os.path.join(folder, "control.sock")]
+        assert state.journal_in_use({}) == "/w/other.db"
+    assert state.living_sockets() == []
+
+
+def test_a_run_begins_once(state: StateDir) -> None:
+    """Two runs never share a folder."""
+    state.begin_run(RunId("r1"))
+    assert refused(lambda: state.begin_run(RunId("r1"))).reason == "state-unusable"
+
+
+def test_a_run_is_never_seen_dead_while_it_begins(state: StateDir) -> None:
+    """Many begin while others look whether they live and clear away what ended: none is found without its lock, and
+    none loses its folder."""
+    begin = (
+        "import sys; from omac.adapters.files.state import StateDir; state = StateDir(sys.argv[1])\n"
+        "for number in range(20): state.begin_run(f'{sys.argv[2]}n{number}')\n"
+        "sys.stdin.read()\n"
+    )
+    line = [sys.executable, "-c", begin, state.path]
+    state.begin_run(RunId("own"))
+    others = [subprocess.Popen([*line, name], stdin=subprocess.PIPE) for name in ("a", "b", "c")]
+    seen: set[str] = set()
+    try:
+        deadline = time.monotonic() + 20
+        while len(seen) < 61 and time.monotonic() < deadline:
+            for name in os.listdir(os.path.join(state.path, "run")):
+                if not name.startswith("."):
+                    assert state.is_alive(RunId(name)), name
+                    seen.add(name)
+            state.prune_runs()
+        assert len(seen) == 61
+        assert len(state.living_sockets()) == 61
+    finally:
+        for other in others:
+            other.communicate()
+    assert [os.path.basename(os.path.dirname(path)) for path in state.living_sockets()] == ["own"]
+
+
+def test_the_server_is_asked_first(state: StateDir) -> None:
+    """Of all sockets of runs that live, that of the run which run/current names comes first."""
+    for run in ("a", "b", "c"):
+        state.begin_run(RunId(run))
+    state.point_current(RunId("b"))
+    names = [os.path.basename(os.path.dirname(path)) for path in state.living_sockets()]
+    assert (names[0], set(names)) == ("b", {"a", "b", "c"})
+
+
+def test_current_leads_to_the_latest(state: StateDir) -> None:
+    """run/current is replaced in one step, and what a crash left of an earlier try is no obstacle."""
+    for run in ("r1", "r2"):
+        state.begin_run(RunId(run))
+        state.point_current(RunId(run))
+        assert os.path.dirname(os.path.realpath(state.current_socket())) == state.run_path(RunId(run))
+    os.symlink("r1", os.path.join(state.path, "run", ".current.r2"))
+    state.point_current(RunId("r1"))
+    assert os.readlink(os.path.join(state.path, "run", "current")) == "r1"
+
+
+def test_one_server_for_a_journal(state: StateDir) -> None:
+    """A second one is refused with the pid of the first, and what to do about it."""
+    state.hold_server(state.journal({}))
+    program = (
+        "import sys; from omac.adapters.files.state import StateDir; from omac.domain.kernel.refusal import Refusal\n"
+        "try: StateDir(sys.argv[1]).hold_server(sys.argv[2])\n"
+        "except Refusal as refusal: print(refusal.reason, refusal.message, *refusal.fix, sep='|')\n"
+    )
+    argv = [sys.executable, "-c", program, state.path, state.journal({})]
+    told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip().split("|")
+    assert told[0] == "journal-in-use"
+    assert f"pid {os.getpid()}" in told[1]
+    assert told[2:] == ["omac status", f"kill {os.getpid()}"]
+    state.hold_server(state.journal({"OMAC_JOURNAL": os.path.join(state.path, "other.db")}))
+
+
+def test_a_token_is_written_once(state: StateDir) -> None:
+    """Neither a file nor a link that stands there beforehand gets a token."""
+    folder = state.begin_run(RunId("r1"))
+    path = os.path.join(folder, "control.token")
+    state.write_token(path, "first")
+    refused(lambda: state.write_token(path, "second"))
+    assert Path(path).read_text() == "first"
+    trap = os.path.join(folder, "trap")
+    os.symlink(os.path.join(folder, "elsewhere"), trap)
+    refused(lambda: state.write_token(trap, "third"))
+    assert not os.path.exists(os.path.join(folder, "elsewhere"))
+
+
+def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Path) -> None:
+    """The folders of ended runs are kept for their logs, but for the newest few removed; the living stay, links too."""
+    state.begin_run(RunId("living"))
+    state.point_current(RunId("living"))
+    os.unlink(os.path.join(state.run_path(RunId("living")), "lock"))
+    os.utime(state.run_path(RunId("living")), (0, 0))
+    ended = [f"ended-{number}" for number in range(RUNS_KEPT + 3)]
+    for age, run in enumerate(ended):
+        os.makedirs(os.path.join(state.run_path(RunId(run)), "logs"))
+        os.close(lock.hold(os.path.join(state.run_path(RunId(run)), "lock")))
+        os.utime(state.run_path(RunId(run)), (1_000_000 - age, 1_000_000 - age))
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    os.symlink(precious, os.path.join(state.path, "run", "link"))
+    state.prune_runs([RunId("living")])
+    left = set(os.listdir(os.path.join(state.path, "run")))
+    assert left == {"living", "current", "link", *ended[:RUNS_KEPT]}
+    assert precious.is_dir()
+
+
+def test_each_journal_has_copies_of_its_own(tmp_path: Path) -> None:
+    """What one no longer approves is not removed from another."""
+    state = StateDir(str(tmp_path))
+    assert state.frozen(str(tmp_path / "journal.db"), "a" * 32) == str(tmp_path / "frozen")
+    assert state.frozen("/elsewhere/j.db", "a" * 32) != state.frozen("/elsewhere/j.db", "b" * 32)

@@ -1,0 +1,129 @@
+"""adapters/guard/write_target.py: links as the kernel follows them, and the checkouts that git would find."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nested_worktree import Ground, ground
+
+from omac.adapters.guard.write_target import LINKS_MAX, checkouts, common_folder, landing, top_level
+from omac.domain.guard.guard import Unclear
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Ground]:
+    """A repository with worktrees."""
+    with ground() as made:
+        yield made
+
+
+def test_landing_is_where_the_kernel_goes(tmp_path: Path) -> None:
+    """For what exists, and for a new file in a folder that exists, in the end it is what realpath says."""
+    folder = tmp_path.resolve()
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "file").touch()
+    for name, target in {
+        "l": "a/b",
+        "a/up": "..",
+        "abs": f"{folder}/a",
+        "two": "l/../up/a",
+        "new": "a/missing",
+    }.items():
+        (folder / name).symlink_to(target)
+    for path in (
+        "a",
+        "l",
+        "l/..",
+        "l/../file",
+        "a/up/l/x",
+        "abs/b/../../new",
+        "two/file",
+        "new",
+        "a//./b/",
+        "l/../up/up",
+    ):
+        raw = os.fsencode(folder / "x")[:-1] + path.encode()
+        assert landing(raw) == os.path.realpath(raw), path
+    assert landing(b"/") == b"/"
+    assert landing(b"//../..") == b"/"
+
+
+def test_what_is_missing(tmp_path: Path) -> None:
+    """Names below something that is not there, or is a file, are taken as they are; no way leads up from them."""
+    folder = os.fsencode(tmp_path.resolve())
+    (tmp_path / "file").touch()
+    assert landing(folder + b"/no/./such//folder") == folder + b"/no/such/folder"
+    assert landing(folder + b"/file/x") == folder + b"/file/x"
+    for up in (b"/no/..", b"/file/x/..", b"/no/such/../folder"):
+        with pytest.raises(Unclear):
+            landing(folder + up)
+
+
+def test_chains(tmp_path: Path) -> None:
+    """As many links as the kernel takes, and no more; a loop is one too many."""
+    (tmp_path / "0").touch()
+    for number in range(1, LINKS_MAX + 2):
+        (tmp_path / str(number)).symlink_to(str(number - 1))
+    folder = os.fsencode(tmp_path.resolve())
+    assert landing(folder + b"/%d" % LINKS_MAX) == folder + b"/0"
+    (tmp_path / str(LINKS_MAX)).read_bytes()
+    with pytest.raises(OSError, match="symbolic"):
+        (tmp_path / str(LINKS_MAX + 1)).read_bytes()
+    with pytest.raises(Unclear):
+        landing(folder + b"/%d" % (LINKS_MAX + 1))
+
+
+@pytest.mark.parametrize("path", [b"/proc", b"/proc/self/cwd", b"/dev/fd/0", b"/dev/stdin", b"/dev/null", b"/dev/zero"])
+def test_what_is_no_file(path: bytes) -> None:
+    """Links of /proc lead each process elsewhere, and devices keep nothing."""
+    with pytest.raises(Unclear):
+        landing(path)
+
+
+def test_top_level(place: Ground) -> None:
+    """The same as `git rev-parse --show-toplevel`, through links as well; the folder itself where there is no git."""
+    (place.worktree / "src" / "deep").mkdir()
+    (place.folder / "link").symlink_to(place.worktree / "src")
+    for folder in (
+        place.main,
+        place.main / "src",
+        place.worktree,
+        place.worktree / "src" / "deep",
+        place.folder / "link",
+    ):
+        assert os.fsdecode(top_level(os.fsencode(folder))) == place.git("rev-parse", "--show-toplevel", cwd=folder)
+    assert top_level(os.fsencode(place.outside)) == os.fsencode(place.outside)
+    for none in (place.outside / "there", place.folder / "missing", Path("src")):
+        with pytest.raises((Unclear, OSError)):
+            top_level(os.fsencode(none))
+
+
+def test_common_folder(place: Ground) -> None:
+    """The same as `git rev-parse --git-common-dir`, for each checkout; nothing where there is no repository."""
+    for folder in (place.main, place.worktree, place.sibling):
+        said = place.git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=folder)
+        assert common_folder(os.fsencode(folder)) == os.fsencode(said)
+    for name, said_there in {"odd": b"hello", "empty": b"", "lost": b"gitdir: /nowhere/x"}.items():
+        (place.folder / name).mkdir()
+        (place.folder / name / ".git").write_bytes(said_there)
+    assert common_folder(os.fsencode(place.outside)) is None
+    assert common_folder(os.fsencode(place.folder / "odd")) is None
+    assert common_folder(os.fsencode(place.folder / "empty")) is None
+    assert common_folder(os.fsencode(place.folder / "lost")) == b"/nowhere/x"
+
+
+@pytest.mark.parametrize("said", [b"gitdir: " + b"a/" * 10_000, b"gitdir: a\0b", b"gitdir: /proc/self/cwd"])
+def test_hostile_git_files(tmp_path: Path, said: bytes) -> None:
+    """A `.git` that git would not have written is refused, not followed."""
+    (tmp_path / ".git").write_bytes(said)
+    with pytest.raises((Unclear, OSError)):
+        common_folder(os.fsencode(tmp_path.resolve()))
+
+
+def test_checkouts(place: Ground) -> None:
+    """Innermost first, as far as the root."""
+    worktree, main = os.fsencode(place.worktree), os.fsencode(place.main)
+    assert list(checkouts(worktree + b"/src/x/y", b"/nowhere"))[:2] == [worktree, main]
+    assert list(checkouts(worktree + b"/src/x/y", worktree)) == []
+    assert list(checkouts(worktree + b"/src/x/y", main)) == [worktree]

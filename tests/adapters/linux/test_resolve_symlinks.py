@@ -1,0 +1,47 @@
+"""adapters/linux/resolve_symlinks.py: the links on the way to a path, compared with the system's own answer."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+from omac.adapters.linux.resolve_symlinks import trail
+
+PARTS = st.sampled_from(["a", "b", "c", "d", "..", ".", "", "up", "top", "gone"])
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders a/b/c/d with links in all directions."""
+    top = tmp_path_factory.mktemp("tree").resolve()
+    (top / "a/b/c/d").mkdir(parents=True)
+    for folder in (top, top / "a", top / "a/b", top / "a/b/c"):
+        (folder / "up").symlink_to("../" if folder != top else "a/b")
+        (folder / "top").symlink_to(top / "a/up/../b")
+    return top
+
+
+@given(st.lists(PARTS, max_size=8))
+@settings(max_examples=examples(300), deadline=None)
+def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
+    """For every path, be it there or not; and each link is one, at a canonical place."""
+    path = f"{tree}/{'/'.join(parts)}"
+    links, real = trail(path)
+    assert real == os.path.realpath(path)
+    for link, target in links:
+        assert os.readlink(link) == target
+        assert os.path.realpath(os.path.dirname(link)) == os.path.dirname(link)
+
+
+def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
+    """As for the kernel."""
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(OSError, match="one") as caught:
+        trail(str(tmp_path / "one/x"))
+    assert caught.value.errno == errno.ELOOP
+    assert trail("/") == ([], "/")

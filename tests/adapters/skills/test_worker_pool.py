@@ -1,0 +1,236 @@
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from trio.lowlevel import current_statistics
+
+from omac.adapters.skills import tree
+from omac.adapters.skills.digest_cache import LiveCode, LiveTrees
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.adapters.skills.reading import read_tree
+from omac.adapters.skills.worker_pool import THREADS_MAX, THREADS_PER_KEY_MAX, LookEnded, Pool, go_on, to_the_end
+
+CODE = partial(LiveCode().code_hash, known={})
+SLOW_BYTES = 10**9  # sparse, so that it costs nothing to make
+DEADLINE_S = 10.0
+
+Fill = Callable[[tree.Reader, Callable[[memoryview], int | None], memoryview, str], int]
+
+
+class Slow:
+    """Reads of files called slow take as long as a test wants. `running` counts the threads that are in one now."""
+
+    def __init__(self, fill: Fill) -> None:
+        self._fill = fill
+        self._lock = threading.Lock()
+        self.running: dict[str, int] = {}
+
+    def fill(self, reader: tree.Reader, read: Callable[[memoryview], int | None], view: memoryview, shown: str) -> int:
+        """A chunk of a slow file takes 10 ms, and there is no end of them."""
+        if not shown.endswith("/slow"):
+            return self._fill(reader, read, view, shown)
+        self._count(shown, 1)
+        try:
+            while True:
+                time.sleep(0.01)
+                self._fill(reader, lambda _view: 0, view, shown)
+        finally:
+            self._count(shown, -1)
+
+    def _count(self, shown: str, change: int) -> None:
+        with self._lock:
+            self.running[shown] = self.running.get(shown, 0) + change
+
+    @property
+    def total(self) -> int:
+        """The threads that read slow files now."""
+        with self._lock:
+            return sum(self.running.values())
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """Files that are read for ever."""
+    made = Slow(tree.Reader._fill)
+    monkeypatch.setattr(tree.Reader, "_fill", lambda *arguments: made.fill(*arguments))
+    return made
+
+
+def write_project(workdir: Path, names: tuple[str, ...] = ("echo",), *, slow: bool = False) -> Path:
+    """A project with these skills."""
+    for name in names:
+        path = workdir / ".agents" / "skills" / name
+        path.mkdir(parents=True)
+        (path / "omac.yaml").write_text(f"name: {name}\nsidecar:\n  command: [run]\n")
+        if slow:
+            with open(path / "slow", "wb") as file:
+                os.truncate(file.fileno(), SLOW_BYTES)
+    return workdir
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it, but not for ever."""
+    with trio.fail_after(DEADLINE_S):
+        while not condition():
+            await trio.sleep(0.005)
+
+
+async def test_a_look_that_nobody_waits_for_ends(tmp_path: Path, slow: Slow, folders: DiskSkillFolders) -> None:
+    """Whatever was read so far; the file goes on for ever."""
+    workdir = write_project(tmp_path / "hostile", slow=True)
+    source = str(workdir / ".agents" / "skills" / "echo")
+    looks: list[Callable[[], object]] = [
+        lambda: folders.discover(str(workdir), ("agents",)),
+        lambda: folders.digest(source),
+        lambda: folders.bundle_hash(source),
+    ]
+    for look in looks:
+        with trio.move_on_after(0.1) as scope:
+            await look()  # type: ignore[misc]  # each is one of the port's methods
+        assert scope.cancelled_caught
+        await until(lambda: slow.total == 0)
+
+
+async def test_a_project_that_is_looked_at_again_and_again(
+    tmp_path: Path, slow: Slow, store: Path, folders: DiskSkillFolders
+) -> None:
+    """It holds two threads, whatever it asks for; another's looks, paths and copies do not wait for it."""
+    hostile = str(write_project(tmp_path / "hostile", ("echo", "more"), slow=True))
+    honest = str(write_project(tmp_path / "honest"))
+    frozen = DiskFrozenSkills(str(store))
+    source = f"{honest}/.agents/skills/echo"
+    digest = (await frozen.freeze(source)).digest
+    with trio.move_on_after(0.05):
+        await folders.discover(hostile, ("agents",))  # skills that nobody found are in no project yet
+    async with trio.open_nursery() as nursery:
+        for number in range(3 * THREADS_MAX):
+            if number % 2:
+                nursery.start_soon(folders.discover, hostile, ("agents",))
+            else:
+                nursery.start_soon(folders.digest, f"{hostile}/.agents/skills/{('echo', 'more')[number // 2 % 2]}")
+            nursery.start_soon(frozen.freeze, f"{hostile}/.agents/skills/echo")
+        await until(lambda: slow.total == 2 * THREADS_PER_KEY_MAX)  # of looks, and of copies
+        with trio.fail_after(DEADLINE_S):
+            (skill,) = await folders.discover(honest, ("agents",))
+            assert skill.problem is None
+            assert await folders.discover_global(("agents",)) == []
+            assert await folders.canonical(hostile, ["/"]) == hostile
+            await folders.digest(source)
+            assert await frozen.checked(digest, source)
+        assert slow.total == 2 * THREADS_PER_KEY_MAX
+        nursery.cancel_scope.cancel()
+    await until(lambda: slow.total == 0)
+
+
+async def test_links_to_many_folders_are_one_project_still(
+    tmp_path: Path, slow: Slow, folders: DiskSkillFolders
+) -> None:
+    """Skills that lie all over a project share its threads."""
+    workdir = tmp_path / "hostile"
+    (workdir / ".agents" / "skills").mkdir(parents=True)
+    await folders.discover(str(workdir), ("agents",))
+    sources = [
+        write_project(workdir / f"part{number}", slow=True) / ".agents" / "skills" / "echo"
+        for number in range(THREADS_MAX)
+    ]
+    async with trio.open_nursery() as nursery:
+        for source in sources:
+            nursery.start_soon(folders.digest, str(source))
+        await until(lambda: slow.total == THREADS_PER_KEY_MAX)
+        for _ in range(20):
+            await trio.sleep(0.005)
+            assert slow.total == THREADS_PER_KEY_MAX
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_copy_that_nobody_waits_for(tmp_path: Path, slow: Slow, store: Path) -> None:
+    """Its making ends too, and leaves nothing behind."""
+    source = write_project(tmp_path / "hostile", slow=True) / ".agents" / "skills" / "echo"
+    with trio.move_on_after(0.1):
+        await DiskFrozenSkills(str(store)).freeze(str(source))
+    await until(lambda: slow.total == 0 and not any(store.iterdir()))
+
+
+async def test_places_are_given_back() -> None:
+    """Whether work ends, fails or is cancelled; while it waits for a place of its key, or for one among all."""
+    pool, go = Pool("test", threads_max=2, per_key_max=1), threading.Event()
+    assert await pool.run("a", lambda: 1) == 1
+    with pytest.raises(ZeroDivisionError):
+        await pool.run("a", lambda: 1 // 0)
+    async with trio.open_nursery() as nursery:
+        for key in ("a", "b", "a", "c", "d"):
+            nursery.start_soon(pool.run, key, lambda: go.wait(DEADLINE_S))
+        await until(lambda: current_statistics().tasks_living >= 5)
+        nursery.cancel_scope.cancel()
+    go.set()
+    with trio.fail_after(DEADLINE_S):
+        for key in ("a", "b", "c", "d"):
+            assert await pool.run(key, lambda: 1) == 1
+    places = pool._places_of_run()
+    assert (places.all.borrowed_tokens, places._by_key) == (0, {})
+
+
+def test_each_run_has_its_own_places() -> None:
+    """A thread that outlives its run takes nothing from the next one."""
+    pool, go = Pool("test", threads_max=1), threading.Event()
+
+    async def cancelled() -> None:
+        with trio.move_on_after(0.05):
+            await pool.run("a", lambda: go.wait(DEADLINE_S))
+
+    async def again() -> int:
+        with trio.fail_after(DEADLINE_S / 2):
+            return await pool.run("a", lambda: 1)
+
+    try:
+        trio.run(cancelled)
+        assert trio.run(again) == 1
+    finally:
+        go.set()
+
+
+async def test_what_is_done_to_the_end() -> None:
+    """Outside of a look nothing ends; within one, what has to be cleaned up is."""
+    go_on()
+    pool, go = Pool("test"), threading.Event()
+    done: list[str] = []
+
+    def work() -> None:
+        go.wait(DEADLINE_S)
+        with to_the_end():
+            go_on()
+            done.append("cleaned")
+        try:
+            go_on()
+        except LookEnded:
+            done.append("ended")
+            raise
+
+    with trio.move_on_after(0.05):
+        await pool.run("a", work)
+    go.set()
+    await until(lambda: done == ["cleaned", "ended"])
+
+
+@pytest.mark.parametrize("look", [read_tree, CODE, LiveTrees().digest], ids=["read", "code", "digest"])
+async def test_folders_without_an_end(source: Path, look: Callable[..., object]) -> None:
+    """A look ends between two entries, whether it reads files or only looks at them."""
+    pool, go = Pool("test"), threading.Event()
+    ended: list[bool] = []
+
+    def work() -> None:
+        go.wait(DEADLINE_S)
+        with pytest.raises(LookEnded):
+            look(str(source))
+        ended.append(True)
+
+    with trio.move_on_after(0.05):
+        await pool.run("a", work)
+    go.set()
+    await until(lambda: ended == [True])

@@ -1,0 +1,82 @@
+"""domain/credentials/value_sources.py: where each value comes from, for every combination of sources."""
+
+from itertools import product
+
+from tables import failing
+
+from omac.domain.credentials.value_sources import Field, Source, Wishes, source_of
+
+BOTH = (False, True)
+FIELDS = [Field(*bits) for bits in product(BOTH, repeat=5)]
+WISHES = [Wishes(*bits) for bits in product(BOTH, repeat=4)]
+EVERY = [(field, wishes) for field in FIELDS for wishes in WISHES]
+
+# One line a case, the first that fits: required, own default, given, stored, remembered | --defaults, again, exclude,
+# somebody to ask. "." fits both.
+TABLE: tuple[tuple[str, Source], ...] = (
+    ("..1.. ....", "given"),
+    ("..01. .0..", "keep"),
+    ("..0.1 1...", "default"),
+    ("..0.. ..1.", "leave"),
+    ("00... 0.01", "offer"),
+    ("01... 0.01", "offer"),
+    ("11... 0.01", "offer"),
+    ("00... ..0.", "leave"),
+    ("01... ..0.", "leave"),
+    ("11... ..0.", "leave"),
+    ("10... ..01", "ask"),
+    ("10... ..00", "missing"),
+)
+
+
+def by_table(field: Field, wishes: Wishes) -> Source:
+    """What the table says."""
+    values = (field.required, field.own, field.given, field.stored, field.remembered)
+    wished = (wishes.defaults, wishes.again, wishes.exclude, wishes.can_ask)
+    bits = "".join(str(int(bit)) for bit in (*values, *wished))
+    fits = [
+        source
+        for form, source in TABLE
+        if all(want in (".", bit) for want, bit in zip(form.replace(" ", ""), bits, strict=True))
+    ]
+    return fits[0]
+
+
+def test_every_combination() -> None:
+    """All 512 of them are in the table."""
+    assert len(EVERY) == 512
+    for field, wishes in EVERY:
+        assert source_of(field, wishes) == by_table(field, wishes), (field, wishes)
+
+
+def test_each_line_of_the_table_is_needed() -> None:
+    """And each source is reached."""
+    assert {source_of(field, wishes) for field, wishes in EVERY} == {source for _, source in TABLE}
+
+
+def test_what_holds_always() -> None:
+    """Nobody is asked who is not there; only what is required is missing; defaults only where they are wished."""
+
+    def check(field: Field, wishes: Wishes) -> None:
+        source = source_of(field, wishes)
+        if not wishes.can_ask:
+            assert source not in ("ask", "offer")
+        if source in ("ask", "missing"):
+            assert field.required
+            assert not field.own
+        if source == "default":
+            assert wishes.defaults
+            assert field.remembered
+        if wishes.exclude:
+            assert source in ("given", "keep", "default", "leave")
+        if source == "offer":
+            assert not wishes.defaults
+
+    assert failing(check, EVERY) == []
+
+
+def test_the_second_project_asks_nothing() -> None:
+    """With `--defaults` and everything required remembered, nobody needs to be there."""
+    for field in FIELDS:
+        if field.remembered or not field.required:
+            assert source_of(field, Wishes(defaults=True, can_ask=False)) not in ("ask", "offer", "missing")

@@ -1,0 +1,280 @@
+"""domain/credentials/values.py: what may be given for a variable, and refusals that give nothing away."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+from typing import TypeVar, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.domain.credentials.patterns import PatternError, TextTooLong, check_pattern, matches
+from omac.domain.credentials.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, parse_lines
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.skills.skill import Config, ConfigType, Secret
+
+Field = TypeVar("Field")
+Answer = TypeVar("Answer")
+
+PEM = "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
+
+
+def config(kind: ConfigType = "string", pattern: str | None = None, choices: tuple[str, ...] = ("a", "B")) -> Config:
+    """A field of that type."""
+    return Config("X", type=kind, pattern=pattern, choices=choices if kind == "enum" else ())
+
+
+def problem_of(field: Config | Secret, text: str) -> str:
+    """What the refusal of a value says; its name is always that of the field."""
+    with pytest.raises(ValueRefused) as caught:
+        check_secret(field, text) if isinstance(field, Secret) else check_config(field, text)
+    assert caught.value.name == field.name
+    assert str(caught.value) == f"{field.name}: {caught.value.problem}"
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 400
+    return caught.value.problem
+
+
+# ---- settings of a skill ----
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "seen"),
+    [
+        *((config("bool"), word, "true") for word in ("true", "T", "Yes", "y", "1", " ON\n")),
+        *((config("bool"), word, "false") for word in ("false", "F", "no", "N", "0", "off")),
+        (config("int"), "007", "7"),
+        (config("int"), " +7 ", "7"),
+        (config("int"), "-0", "0"),
+        (config("int"), str(-(2**63)), str(-(2**63))),
+        (config("int"), str(2**63 - 1), str(2**63 - 1)),
+        (config("enum"), "B", "B"),
+        (config(), "", ""),
+        (config(), " as it stands\n", " as it stands\n"),
+        (config(), "é" * (VALUE_BYTES_MAX // 2), "é" * (VALUE_BYTES_MAX // 2)),
+        (config(pattern="b"), "abc", "abc"),
+        (config(pattern="^.$"), "😀", "😀"),
+    ],
+)
+def test_a_value_has_one_spelling(field: Config, text: str, seen: str) -> None:
+    """However a value is written, the sidecar sees one spelling of it; patterns are searched for, as in Go."""
+    assert check_config(field, text) == seen
+    assert check_config(field, seen) == seen
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "told"),
+    [
+        (config("bool"), "maybe", "'maybe' must be true or false"),
+        (config("bool"), "", "true or false"),
+        (config("int"), "1_000", "base 10"),
+        (config("int"), "0x10", "base 10"),
+        (config("int"), "\u0663", "base 10"),
+        (config("int"), "9" * 5000, "base 10"),
+        (config("int"), str(2**63), "64 bits"),
+        (config("enum"), "b", "'b' must be one of the choices: 'a', 'B'"),
+        (config("enum", choices=tuple(map(str, range(99)))), "x", "'9', ..."),
+        (config(pattern="^a+$"), "a\n", r"'a\n' does not match the pattern that the skill gives, '^a+$'"),
+        (config(pattern="^a"), "\x1b[2J" + "b" * 500, "..."),
+        (config(pattern="("), "a", "pattern that cannot be used"),
+        (config(pattern="\ud800"), "a", "pattern that cannot be used"),
+        (config(), "a\0b", "NUL"),
+        (config(), "\ud800", "surrogate"),
+        (config(), "a" * (VALUE_BYTES_MAX + 1), "too long: at most 120 KiB"),
+        (config(), "é" * (VALUE_BYTES_MAX // 2 + 1), "too long: at most 120 KiB"),
+    ],
+)
+def test_values_that_are_refused(field: Config, text: str, told: str) -> None:
+    """The text says what is wrong, shows the value shortened, and no terminal obeys it."""
+    assert told in problem_of(field, text)
+
+
+# ---- secrets ----
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        (Secret("X"), " spaces stay "),
+        (Secret("X"), "s" * VALUE_BYTES_MAX),
+        (Secret("X", multiline=True), PEM),
+        (Secret("X", multiline=True, pattern="^-----BEGIN"), PEM),
+        (Secret("X", pattern="^ghp_[a-z]{4}$"), "ghp_abcd"),
+    ],
+)
+def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
+    """Nothing is trimmed or respelled, and what comes back shows itself to nobody."""
+    assert check_secret(field, text) == Hidden(text)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "told"),
+    [
+        (Secret("X"), "", "is empty"),
+        (Secret("X", multiline=True), "", "is empty"),
+        (Secret("X"), "QQQQ\n", "line break"),
+        (Secret("X"), "QQQQ\rQQQQ", "line break"),
+        (Secret("X"), "QQQQ\0", "NUL"),
+        (Secret("X"), "QQQQ\udcff", "surrogate"),
+        (Secret("X"), "Q" * (VALUE_BYTES_MAX + 1), "too long"),
+        (Secret("X", pattern="^ghp_"), "QQQQ", "does not match the pattern that the skill gives, '^ghp_'"),
+        (Secret("X", pattern="("), "QQQQ", "pattern that cannot be used"),
+        (Secret("X", pattern="a.{900}b"), "Q" * 100_000, "too long for the pattern"),
+    ],
+)
+def test_secrets_that_are_refused(field: Secret, text: str, told: str) -> None:
+    """The text says what is wrong, and shows nothing of the value."""
+    problem = problem_of(field, text)
+    assert told in problem
+    assert "QQ" not in problem
+
+
+def outcome(check: Callable[[Field, str], Answer], field: Field, text: str) -> Answer | ValueRefused:
+    """What a check returns or raises; nothing else may come out."""
+    try:
+        return check(field, text)
+    except ValueRefused as refused:
+        return refused
+
+
+anything = st.text(st.characters(exclude_categories=()), max_size=40)
+patterns = st.none() | anything | st.from_regex(r"[\^]?[a-c.\\(\[*+?{}1-9,|)\]]{0,12}[$]?", fullmatch=True)
+
+
+@given(anything, st.sampled_from(get_args(ConfigType)), patterns, st.lists(anything, max_size=3))
+def test_any_value_of_a_setting_is_taken_or_refused(
+    text: str, kind: ConfigType, pattern: str | None, choices: list[str]
+) -> None:
+    """Whatever is given, the answer is a spelling that is taken again as it is, or a refusal that can be shown."""
+    field = Config("X", type=kind, pattern=pattern, choices=tuple(choices))
+    seen = outcome(check_config, field, text)
+    if isinstance(seen, ValueRefused):
+        assert str(seen).isprintable()
+    else:
+        assert check_config(field, seen) == seen
+
+
+@given(anything, patterns, st.booleans())
+def test_the_refusal_of_any_secret_gives_nothing_away(text: str, pattern: str | None, multiline: bool) -> None:
+    """Four characters of a value are in a refusal only if they are in it whatever the value is."""
+    field = Secret("X", pattern=pattern, multiline=multiline)
+    answer = outcome(check_secret, field, text)
+    if isinstance(answer, Hidden):
+        assert answer.reveal() == text
+        return
+    assert str(answer).isprintable()
+    pieces = {text[start : start + 4] for start in range(len(text) - 3)}
+    told = {piece for piece in pieces if piece in str(answer)}
+    assert all(piece in refusals_of_others(field, text) for piece in told)
+
+
+def refusals_of_others(field: Secret, text: str) -> str:
+    """All that refusals of values without a character of `text` say."""
+    other = next(chr(code) for code in range(0x4E00, 0x9FFF) if chr(code) not in text)
+    values = ("", other, other + "\n", other + "\0", other * VALUE_BYTES_MAX)
+    return "\n".join(str(outcome(check_secret, field, value)) for value in values)
+
+
+# ---- patterns ----
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("(a+)+$", "a" * 100_000 + "b"),
+        ("^(a|aa)+$", "a" * 100_000 + "b"),
+        ("(x+x+)+y", "x" * 100_000),
+        ("a[ab]{900}c", "abbabaab" * 12_500),
+        ("((a?b?){30}){33}c", "abbabaab" * 12_500),
+        (r"(\pL|.){0,90}(.|\pL|\pN){0,60}z$", "é" * 50_000),
+    ],
+)
+def test_hostile_patterns_are_answered_soon(pattern: str, text: str) -> None:
+    """What keeps a backtracking matcher busy for years takes a moment, or is not tried."""
+    begun = perf_counter()
+    with suppress(TextTooLong):
+        assert not matches(pattern, text)
+    assert perf_counter() - begun < 5
+
+
+@given(patterns.filter(lambda pattern: pattern is not None), anything)
+def test_any_pattern_can_be_used_or_says_why_not(pattern: str, text: str) -> None:
+    """What check_pattern lets pass can be matched; the text of what it does not is short and can be shown."""
+    problem = pattern_problem(pattern)
+    if problem is None:
+        matches(pattern, text.encode(errors="replace").decode())
+    else:
+        assert problem.isprintable()
+        assert len(problem) < 400
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What check_pattern says of it."""
+    try:
+        check_pattern(pattern)
+    except PatternError as error:
+        return str(error)
+    return None
+
+
+def test_patterns_leave_the_terminal_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """The library would tell of bad patterns on standard error."""
+    with pytest.raises(PatternError):
+        check_pattern("(")
+    assert capfd.readouterr() == ("", "")
+
+
+# ---- files of values ----
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("", {}),
+        ("\n  \n# A=1\n  # B=2\n", {}),
+        ("A=1\nB_2=x=y", {"A": "1", "B_2": "x=y"}),
+        ("A=1\r\nB=2\r\n", {"A": "1", "B": "2"}),
+        ("\ufeffA=1", {"A": "1"}),
+        ("A=", {"A": ""}),
+        ("A=  as it stands # too ", {"A": "  as it stands # too "}),
+        ("A=\"a 'b' c\"\nB='x\"'", {"A": "a 'b' c", "B": 'x"'}),
+        ('A="x\'\nB=\'\nC=""\nD=a"b"', {"A": "\"x'", "B": "'", "C": "", "D": 'a"b"'}),
+        (r"A=$HOME\n", {"A": r"$HOME\n"}),
+    ],
+)
+def test_lines_of_values(text: str, values: dict[str, str]) -> None:
+    """Values are taken literally; one pair of quotes around a whole value belongs to the file."""
+    assert parse_lines(text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("A=1\nSECRET", 2, 'no "="'),
+        ("export SECRET=x", 1, "export"),
+        (" export SECRET", 1, "export"),
+        ("# c\n\nSECRET =x", 3, "name of a variable"),
+        (" SECRET=x", 1, "name of a variable"),
+        ("=SECRET", 1, "name of a variable"),
+        ("SEcRET=x", 1, "name of a variable"),
+        ("1SECRET=x", 1, "name of a variable"),
+        ("SECRET\udcff=x", 1, "name of a variable"),
+        ("SECRET=1\nB=2\r\nSECRET=1", 3, "variable of line 1 again"),
+    ],
+)
+def test_lines_that_are_refused(text: str, line: int, told: str) -> None:
+    """The refusal names the line and shows nothing of it."""
+    with pytest.raises(ValueRefused) as caught:
+        parse_lines(text)
+    assert caught.value.name == f"line {line}"
+    assert told in caught.value.problem
+    assert "SECRET" not in str(caught.value)
+
+
+@given(anything | st.from_regex(r"([A-B#' \"]?[A-C]=?.?[\r\n]*){0,6}"))
+def test_any_text_is_lines_or_is_refused(text: str) -> None:
+    """Nothing but a refusal comes out of a text that is not in the form."""
+    read = outcome(lambda _, lines: parse_lines(lines), None, text)
+    if isinstance(read, ValueRefused):
+        assert read.name.startswith("line ")

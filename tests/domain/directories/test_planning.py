@@ -1,0 +1,281 @@
+"""domain/directories/planning.py: what runs, what is answered with a reason, and how that is mended."""
+
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from omac.domain.credentials.credential import Credential, Stored
+from omac.domain.directories.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill
+from omac.domain.directories.planning import Known, Policy, Unapproved, approve_command, plan
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.sidecars.sidecar import Variable, environment
+from omac.domain.skills.registration import Code, Registration
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import Config, FoundSkill, Health, Limits, Meta, Secret, SidecarMeta
+
+W = "/home/u/shop"
+
+
+def found(name: str = "echo", base: str = "agents", **sidecar: Any) -> FoundSkill:
+    sidecar = {"command": ("run",), "mount": name} | sidecar
+    folder = f"{W}/.{base}/skills"
+    return FoundSkill(name, base, folder, f"{folder}/{name}", "sha256:1", Meta(name, sidecar=SidecarMeta(**sidecar)))
+
+
+def code(skill: FoundSkill, digest: str = "sha256:d") -> Code:
+    return Code(skill.source, skill.bundle_hash, digest)
+
+
+def planned(
+    *skills: FoundSkill,
+    approved: bool = True,
+    unapproved: Unapproved = "refuse",
+    host: dict[str, str] | None = None,
+    harness: str = "opencode",
+    given: Credential = Credential(),  # noqa: B008  # frozen
+    workdir: str = W,
+) -> Plan:
+    known = {one.name: Known(Registration(code(one), code(one) if approved else None), given) for one in skills}
+    return plan(skills, Place(workdir, harness), known, Policy(unapproved), host or {}, "run1")
+
+
+def test_an_approved_skill_runs() -> None:
+    """Its spec holds all that starting it takes, without another look at its files."""
+    health = Health("/up", 1, 2, 3)
+    skill = found(
+        command=("run", "${SIDECAR_PORT}"),
+        health=health,
+        env_passthrough=("HOME",),
+        secrets=(Secret("KEY", required=False, default_from_env="HOST_KEY"),),
+        config=(Config("MODE", default="fast"),),
+    )
+    result = planned(skill)
+    spec = result.specs["echo"]
+    assert result.stubs == {}
+    assert result.skills == {"echo": Skill("echo", "agents", f"{W}/.agents/skills/echo", "sha256:1", "echo")}
+    assert (spec.skill, spec.mount, spec.workdir, spec.approved) == ("echo", "echo", W, True)
+    assert (spec.source, spec.skills_dir) == (f"{W}/.agents/skills/echo", f"{W}/.agents/skills")
+    assert (spec.command, spec.health, spec.passthrough) == (("run", "${SIDECAR_PORT}"), health, ("HOME",))
+    assert spec.variables == (Variable("KEY", None, "HOST_KEY", secret=True), Variable("MODE", "fast"))
+    assert spec.digest == "sha256:d"
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(None, MAX_BODY_BYTES), (0, 0), (7, 7)])
+def test_limits(limit: int | None, expected: int) -> None:
+    """A skill's own limit, even one of nothing, else omac's."""
+    assert planned(found(limits=Limits(limit))).max_body_bytes == {"echo": expected}
+
+
+def test_what_cannot_be_read_is_broken() -> None:
+    """Rule 1: it says why, and opens the file that is to be mended; its mount stays its own."""
+    broken = replace(found("odd one"), meta=None, bundle_hash="", problem="line 3: not YAML")
+    result = planned(broken)
+    assert result.specs == {}
+    stub = result.stubs["odd one"]
+    assert (stub.mount, stub.why, stub.detail, stub.missing) == ("", "skill-broken", "line 3: not YAML", ())
+    assert [shlex.split(command) for command in stub.fix] == [["${EDITOR:-vi}", f"{broken.source}/omac.yaml"]]
+    named = planned(replace(found("echo"), meta=None, problem="x"), found("other", mount="echo"))
+    assert named.skills["echo"].mount == "echo"
+    assert "already that of 'echo'" in named.stubs["other"].detail
+
+
+def test_a_folder_of_skills_that_cannot_be_read_is_broken_too() -> None:
+    """It has no omac.yaml of its own that an editor could mend."""
+    folder = f"{W}/.agents/skills"
+    result = planned(FoundSkill(".agents/skills", "agents", folder, folder, problem="leads out of the project"))
+    assert result.skills[".agents/skills"].mount == ""
+    (command,) = result.stubs[".agents/skills"].fix
+    assert shlex.split(command)[-1] == folder
+
+
+def test_a_skill_without_sidecar_is_no_sidecar() -> None:
+    """Guidance that was found all the same is answered with that."""
+    guidance = replace(found(), meta=Meta("echo"))
+    assert planned(guidance).stubs["echo"].detail == "it has no sidecar"
+
+
+def test_of_two_with_one_mount_the_first_has_it() -> None:
+    """Rule 2: the later is broken, has no mount, and names the first."""
+    result = planned(found("a", mount="m"), found("b", mount="m"), found("c", mount="m"))
+    assert list(result.specs) == ["a"]
+    assert [result.skills[name].mount for name in "abc"] == ["m", "", ""]
+    for name in "bc":
+        assert result.stubs[name].mount == ""
+        assert result.stubs[name].detail == "its mount 'm' is already that of 'a'"
+
+
+def test_an_unapproved_skill_does_not_run() -> None:
+    """Rule 3: and the command that approves it is at hand."""
+    result = planned(found(), approved=False, harness="claude")
+    assert result.specs == {}
+    assert result.stubs["echo"] == RouteStubbed(
+        "echo", "echo", "skill-broken", "not host-approved: nobody has vouched for its code on this machine", (),
+        (f"omac approve echo --workdir {W} --harness claude --hash sha256:d",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "approved", [Code(f"{W}/.agents/skills/echo", "sha256:0", "d"), Code("/elsewhere", "sha256:1", "d")]
+)
+def test_code_that_drifted_does_not_run(approved: Code) -> None:
+    """An approval is for one folder and one hash; both are named, so that a person can compare."""
+    skill = found()
+    known = {"echo": Known(Registration(code(skill), approved))}
+    result = plan([skill], Place(W), known, Policy(), {}, "run1")
+    assert result.stubs["echo"].detail == (
+        f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in {approved.source}, "
+        f"found sha256:1 in {skill.source})"
+    )
+
+
+def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
+    """Rule 3: its spec says that nobody approved it, so its environment holds no declared variable."""
+    skill = found(env_passthrough=("HOME",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),))
+    host = {"HOME": "/home/u", "HOST_MODE": "secret"}
+    spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]
+    assert not spec.approved
+    variables = environment(spec, 1, host, {"MODE": Hidden("planted"), "KEY": Hidden("planted")})
+    assert "HOME" not in variables
+    assert variables["MODE"] == "fast"
+
+
+def test_an_approval_without_a_copy_approves_nothing() -> None:
+    """It was recorded by an omac that froze no copies: what it was for cannot be run any more."""
+    skill = found()
+    known = {"echo": Known(Registration(code(skill, ""), code(skill, "")))}
+    stub = plan([skill], Place(W), known, Policy(), {}, "run1").stubs["echo"]
+    assert "without a copy" in stub.detail
+    assert stub.fix == (APPROVE.replace("sha256:d", "sha256:1"),)
+
+
+@pytest.mark.parametrize(("run", "runs"), [("run1", True), ("run2", False)])
+def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
+    """What a run was told to accept runs in it, from its own copy, and in no other."""
+    skill = found()
+    approved, accepted = Code(skill.source, "sha256:0", "sha256:old"), code(skill, "sha256:new")
+    known = {"echo": Known(Registration(accepted, approved, W, accepted, "run1"))}
+    result = plan([skill], Place(W), known, Policy(bundle_drift="accept"), {}, run)
+    assert ("echo" in result.specs) == runs
+    if runs:
+        assert (result.specs["echo"].digest, result.specs["echo"].approved) == ("sha256:new", True)
+
+
+def test_a_skill_that_nobody_registered() -> None:
+    """Where finding does not register, it is broken, and says how it is registered."""
+    stub = plan([found()], Place(""), {"echo": Known()}, Policy(auto_register=False), {}, "run1").stubs["echo"]
+    assert stub.detail.startswith("not registered")
+    assert stub.fix == ("omac register echo --global --harness opencode",)
+
+
+STORED = Stored("hmac:1", "vault")
+
+
+@pytest.mark.parametrize(
+    ("given", "variables"),
+    [
+        (Credential(), (Variable("S", None, "HS", secret=True), Variable("M", "fast", "HM"))),
+        (
+            Credential({"S": STORED}, {}, {"M": ""}),
+            (Variable("S", secret=True, fingerprint="hmac:1", store="vault"), Variable("M", "", "HM")),
+        ),
+    ],
+)
+def test_what_was_given_comes_first(given: Credential, variables: tuple[Variable, ...]) -> None:
+    """Rule 5: the value given here, else its default; a secret by its fingerprint, so that a new one is a new spec."""
+    skill = found(
+        secrets=(Secret("S", default_from_env="HS", required=False),),
+        config=(Config("M", default="fast", default_from_env="HM", required=False),),
+    )
+    assert planned(skill, given=given, host={"HS": "x"}).specs["echo"].variables == variables
+
+
+def test_values_given_to_a_name_are_not_for_whoever_takes_the_name() -> None:
+    """An unapproved skill gets neither what was given to its name nor a fix that would give it more."""
+    skill = found(secrets=(Secret("S"),))
+    stub = planned(skill, approved=False, unapproved="allow", given=Credential({"S": STORED})).stubs["echo"]
+    assert stub.fix == (APPROVE,)
+    optional = found(secrets=(Secret("S", required=False),))
+    spec = planned(optional, approved=False, unapproved="allow", given=Credential({"S": STORED})).specs["echo"]
+    assert (spec.stored, spec.digest) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "host", "problem"),
+    [
+        (Config("M", type="int"), {"M": "many"}, {}, "must be a whole number"),
+        (Config("M", type="bool", default_from_env="HM"), {}, {"HM": "perhaps"}, "(in $HM)"),
+        (Config("M", type="enum", choices=("a",)), {"M": "b"}, {}, "one of the choices"),
+        (Config("M", pattern="^a+$", required=False), {"M": "b"}, {}, "M ("),
+        (Secret("M", pattern="^a+$", default_from_env="HM"), {}, {"HM": "hunter2"}, "(in $HM)"),
+    ],
+)
+def test_a_value_that_its_rules_refuse_is_missing(
+    field: Secret | Config, given: dict[str, str], host: dict[str, str], problem: str
+) -> None:
+    """It is named with what is wrong, a secret without its value; the skill is not started."""
+    wanted = {"secrets": (field,)} if isinstance(field, Secret) else {"config": (field,)}
+    stub = planned(found(**wanted), given=Credential({}, {}, given), host=host).stubs["echo"]
+    assert stub.missing == ("M",)
+    assert problem in stub.detail
+    assert "hunter2" not in stub.detail
+
+
+KEY = Secret("KEY", default_from_env="HOST_KEY")
+SET = f"omac secrets set echo KEY --workdir {W} --harness opencode"
+CONFIG = f"omac config set echo KEY --workdir {W} --harness opencode"
+APPROVE = f"omac approve echo --workdir {W} --harness opencode --hash sha256:d"
+
+
+@pytest.mark.parametrize(
+    ("fields", "approved", "host", "missing", "fix"),
+    [
+        ({"secrets": (KEY,)}, True, {"HOST_KEY": "x"}, (), ()),
+        ({"secrets": (KEY,)}, True, {}, ("KEY",), (SET,)),
+        ({"secrets": (KEY,)}, True, {"HOST_KEY": ""}, ("KEY",), (SET,)),
+        ({"secrets": (replace(KEY, required=False),)}, True, {}, (), ()),
+        ({"secrets": (Secret("KEY"),)}, True, {"KEY": "x"}, ("KEY",), (SET,)),
+        ({"config": (Config("KEY", default_from_env="HOST_KEY"),)}, True, {}, ("KEY",), (CONFIG,)),
+        ({"config": (Config("KEY", default="x"),)}, True, {}, (), ()),
+        ({"config": (Config("KEY", default="", default_from_env="HOST_KEY"),)}, True, {}, (), ()),
+        ({"config": (Config("KEY", required=False),)}, True, {}, (), ()),
+        ({"secrets": (KEY,)}, False, {"HOST_KEY": "x"}, ("KEY",), (APPROVE,)),
+        ({"secrets": (KEY,)}, False, {}, ("KEY",), (APPROVE,)),
+        ({"secrets": (KEY, replace(KEY, name="K2"))}, False, {}, ("KEY", "K2"), (APPROVE,)),
+        ({"secrets": (KEY,), "config": (Config("B"),)}, True, {}, ("KEY", "B"), (SET, CONFIG.replace("KEY", "B"))),
+    ],
+)
+def test_what_lacks_a_required_value_is_pending(
+    fields: dict[str, Any], approved: bool, host: dict[str, str], missing: tuple[str, ...], fix: tuple[str, ...]
+) -> None:
+    """Rule 5: it names what is missing, in order, and what mends it; an empty variable is no value."""
+    result = planned(found(**fields), approved=approved, unapproved="allow", host=host)
+    assert ("echo" in result.specs) == (not missing)
+    if missing:
+        stub = result.stubs["echo"]
+        assert (stub.why, stub.missing, stub.fix) == ("pending-credentials", missing, fix)
+        assert stub.detail == "required values are missing or refused: " + ", ".join(f"{m} (not set)" for m in missing)
+
+
+@given(st.text(min_size=1).filter(lambda text: "\0" not in text))
+def test_the_approve_command_survives_a_shell(path: str) -> None:
+    """Spaces, quotes, dollars: pasted into a shell, it is the command that is meant."""
+    command = shlex.split(approve_command(found(), Place(path)))
+    assert command == ["omac", "approve", "echo", "--workdir", path, "--harness", "opencode", "--hash", "sha256:1"]
+
+
+def test_a_plan_covers_every_skill_once() -> None:
+    """Each is either to run or stubbed, whatever the others are like."""
+    skills = [
+        found("a"),
+        replace(found("b"), problem="x", meta=None),
+        found("c", mount="a"),
+        found("d", secrets=(KEY,)),
+    ]
+    result = planned(*skills)
+    assert result.specs.keys() | result.stubs.keys() == set("abcd") == result.skills.keys()
+    assert not result.specs.keys() & result.stubs.keys()
+    assert result.specs.keys() == result.max_body_bytes.keys()

@@ -1,0 +1,144 @@
+"""domain/guard/guard.py: which paths a call names, in how many ways they can be read, and what is said of a denial."""
+
+import pytest
+
+from omac.domain.guard.guard import SHOWN_CHARS_MAX, Call, Denial, Unclear, below, call_of, readings, shown
+
+
+def call(tool: str, given: object, **more: object) -> Call | None:
+    """The call of a payload."""
+    return call_of({"tool_name": tool, "tool_input": given, "cwd": "/w", "session_id": "s", **more})
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "paths"),
+    [
+        ("Write", {"file_path": "a", "content": "file_path"}, ("a",)),
+        ("Edit", {"file_path": "a", "path": "b"}, ("a", "b")),
+        ("MultiEdit", {"file_path": "a", "edits": [{"old_string": "", "File-Path": "b"}]}, ("a", "b")),
+        ("NotebookEdit", {"notebook_path": "a"}, ("a",)),
+        ("apply_patch", {"command": "*** Add File: a\n+*** Add File: content\n*** Delete File: b"}, ("a", "b")),
+        ("apply_patch", {"command": "*** Update File: a\r\n*** Move to: b\r\n"}, ("a", "b")),
+        ("apply_patch", {"command": "\t *** ADD FILE:a b "}, ("a b ",)),
+        ("apply_patch", {"command": "*** Add File: a\n-*** Add File: b\n+ *** F: c\n *** n\n*** End of File"}, ("a",)),
+        ("apply_patch", {"command": "*** Add File: a\u2028*** Add File: b"}, ("a\u2028*** Add File: b",)),
+        ("Bash", {"command": "apply_patch '*** Begin Patch\n*** Add File: a\n'"}, ("a",)),
+        ("Bash", {"command": "apply_patch '*** Begin Patch\n*** Add File: a\n*** odd'"}, ("a",)),
+    ],
+)  # fmt: skip
+def test_paths(tool: str, given: object, paths: tuple[str, ...]) -> None:
+    """What the input of each tool names, and nothing that is only content."""
+    found = call(tool, given)
+    assert found is not None
+    assert (found.paths, found.tool, found.session, found.cwd) == (paths, tool, "s", "/w")
+    assert found.harness == ("codex" if tool in ("apply_patch", "Bash") else "claude")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Read", {"file_path": "a"}),
+        ("Bash", {"command": "rm -rf /"}),
+        ("Bash", {"command": "apply_patch < patch"}),
+        ("Bash", {"command": "*** Begin Patch\n*** Add File: a"}),
+        ("Bash", {"command": "apply_patch '*** Begin Patch'"}),
+        ("Bash", None),
+    ],
+)
+def test_no_write(tool: str, given: object) -> None:
+    """A call that names no file by itself is none of the guard's business."""
+    assert call(tool, given) is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Write", {}),
+        ("Write", None),
+        ("Write", {"file_path": 1}),
+        ("Write", {"file_path": ["a", None]}),
+        ("apply_patch", {"command": "nothing"}),
+        ("apply_patch", {"command": "*** Add File: a\n*** Chmod File: b"}),
+        ("apply_patch", {"command": "*** Add File: a", "cwd": "x", "workdir": "y"}),
+        ("Bash", {"command": "cd ~ && apply_patch '*** Begin Patch\n*** Add File: a'"}),
+    ],
+)
+def test_unclear(tool: str, given: object) -> None:
+    """What cannot be understood is not guessed at."""
+    with pytest.raises(Unclear):
+        call(tool, given)
+
+
+def test_depth() -> None:
+    """Values nested deeper than any tool's are refused before the interpreter gives up."""
+    deep: object = "a"
+    for _ in range(100):
+        deep = [deep]
+    for tool in ("Write", "apply_patch", "Bash"):
+        with pytest.raises(Unclear):
+            call(tool, {"file_path": "a", "x": deep})
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/a/b", {"/a/b"}),
+        ("b", {"/w/b"}),
+        ("l/../b", {"/w/l/../b", "/w/b"}),
+        (" /a ", {"/w/ /a ", "/a"}),
+        ("~/b", {"/w/~/b", "/h/b"}),
+        ("~", {"/w/~", "/h"}),
+        ("~b", {"/w/~b"}),
+        ("\u00e9", {"/w/\u00e9", "/w/e\u0301"}),
+        ("e\u0301", {"/w/\u00e9", "/w/e\u0301"}),
+        ("a/", {"/w/a/", "/w/a"}),
+    ],
+)
+def test_readings(path: str, expected: set[str]) -> None:
+    """Every path that some tool could take it for."""
+    assert set(readings(path, "/w", "/h")) == {each.encode() for each in expected}
+
+
+@pytest.mark.parametrize("path", ["", " ", "a\0", "\na", "a\x7f", "a\t", "\ud800", "file:a", "http://a", "~root/a"])
+def test_no_reading(path: str) -> None:
+    """What no two tools take for the same is refused."""
+    with pytest.raises(Unclear):
+        readings(path, "/w", "/h")
+
+
+def test_no_home() -> None:
+    """Without a home, ~ leads nowhere; other paths do not need one."""
+    with pytest.raises(Unclear):
+        readings("~/a", "/w", "")
+    assert readings("a", "/w", "") == (b"/w/a",)
+
+
+def test_below() -> None:
+    """A folder, what is in it, and nothing that only begins like it."""
+    assert below(b"/a", b"/a")
+    assert below(b"/a/b", b"/a")
+    assert below(b"/a", b"/")
+    assert not below(b"/ab", b"/a")
+    assert not below(b"/", b"/a")
+
+
+def test_shown() -> None:
+    """Nothing that a terminal would act on, and not without end."""
+    assert shown("a\x1b[31m\u202e\n") == "a\\x1b[31m\\u202e\\n"
+    assert len(shown("x" * 10_000)) == SHOWN_CHARS_MAX + 3
+
+
+def test_denial() -> None:
+    """What is told of one, whole and with nothing known."""
+    denial = Denial("it is outside", call=call("Write", {"file_path": "a"}), named="a", path="/m/a", root="/m/w")
+    denial.checkout, denial.sibling, denial.probable = "/m", True, "/m/w/a"
+    assert denial.text().splitlines() == [
+        "omac: Write is denied: it is outside",
+        "  a leads to /m/a",
+        "  Wrong root: /m is another checkout of the same repository. Its files look the same, so reading there shows "
+        "no mistake.",
+        "  Probably meant: /m/w/a",
+        "  The worktree is /m/w: absolute paths begin with it. Temporary files may go to /tmp.",
+    ]
+    assert Denial("it is odd").text() == "omac: this call is denied: it is odd\n"
+    assert set(Denial("it is odd").fields().values()) == {"", None}

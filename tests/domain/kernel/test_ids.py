@@ -1,0 +1,89 @@
+"""domain/kernel/ids.py: two keys of a directory, and streams that do not collide."""
+
+import hashlib
+
+import pytest
+
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import GLOBAL, HostId, LaunchId, RunId, StreamId, StreamKey, WorkdirId
+
+WORKDIR = ids.workdir_id("/w")
+HOST = HostId("h1")
+SEAT = ids.seat_of_server(HOST)
+
+
+@pytest.mark.parametrize("text", ["/home/u/shop", "/home/ü/läden", "/odd/\udcff\udc80", ""])
+def test_both_keys_are_sha256_of_the_bytes(text: str) -> None:
+    """64 hex digits of the path's or token's bytes, also where they are not UTF-8."""
+    expected = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    assert ids.workdir_id(text) == ids.token_digest(text) == expected
+    assert len(expected) == 64
+
+
+def test_streams_name_their_kind_host_and_subject() -> None:
+    """Every stream id contains the host, so that a fleet can share a journal."""
+    workdir = WorkdirId("w")
+    assert [
+        ids.run_stream(HOST, RunId("r")),
+        ids.directory_stream(HOST, workdir),
+        ids.registration_stream(HOST, "w", "agents", "echo"),
+        ids.sidecar_stream(HOST, workdir, "echo"),
+        ids.access_stream(HOST),
+        ids.control_stream(HOST),
+    ] == [
+        "run/h1/r",
+        "directory/h1/w",
+        "registration/h1/w/agents/echo",
+        "sidecar/h1/w/echo",
+        "access/h1",
+        "control/h1",
+    ]
+
+
+def test_each_run_beside_the_server_has_a_seat_of_its_own() -> None:
+    """The same directory and sidecar have other streams there; every stream tells whose host, and whose seat, it is."""
+    server, one, two = ids.seat_of_server(HOST), *(ids.seat_beside(HOST, RunId(run)) for run in ("r1", "r2"))
+    assert len({server, one, two}) == 3
+    for seat in (server, one, two):
+        for stream in (ids.directory_stream(seat, WorkdirId("w")), ids.sidecar_stream(seat, WorkdirId("w"), "echo")):
+            key = ids.key_of(stream)
+            assert (key.seat, key.host, key.workdir) == (seat, HOST, "w")
+    assert ids.key_of(ids.run_stream(HOST, RunId("r1"))).host == HOST
+
+
+@pytest.mark.parametrize(
+    ("stream", "key"),
+    [
+        (ids.run_stream(HOST, RunId("r")), StreamKey("run", SEAT, name="r")),
+        (ids.directory_stream(HOST, GLOBAL), StreamKey("directory", SEAT, "global")),
+        (ids.registration_stream(HOST, "w", "agents", "echo"), StreamKey("registration", SEAT, "w", "agents", "echo")),
+        (ids.credential_stream(HOST, "w", "echo"), StreamKey("credential", SEAT, "w", "", "echo")),
+        (ids.sidecar_stream(HOST, WorkdirId("w"), "echo"), StreamKey("sidecar", SEAT, "w", "", "echo")),
+        (ids.sandbox_stream(HOST, LaunchId("l")), StreamKey("sandbox", SEAT, name="l")),
+        (ids.setting_stream(HOST, "serve.unapproved"), StreamKey("setting", SEAT, name="serve.unapproved")),
+        (ids.access_stream(HOST), StreamKey("access", SEAT)),
+        (ids.control_stream(HOST), StreamKey("control", SEAT)),
+        (ids.guard_stream(HOST), StreamKey("guard", SEAT)),
+        (StreamId("settings/h1"), StreamKey("settings", SEAT)),  # the log of an earlier omac
+    ],
+)
+def test_a_stream_is_taken_apart_as_it_was_made(stream: StreamId, key: StreamKey) -> None:
+    """Every part comes back where it belongs, and where there is none it is empty."""
+    assert ids.key_of(stream) == key
+
+
+@pytest.mark.parametrize("stream", ["", "run", "run/h/a/b", "directory/h/w/more", "sidecar/h/w", "other/h/x"])
+def test_what_is_no_stream_is_not_taken_apart(stream: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ValueError, match=r"no stream of omac|not enough values"):
+        ids.key_of(StreamId(stream))
+
+
+def test_a_skill_may_be_called_by_a_path() -> None:
+    """A folder that is no skill is listed by its path, and its streams are taken apart all the same."""
+    for stream in (
+        ids.sidecar_stream(ids.seat_of_server(HOST), WORKDIR, ".agents/skills"),
+        ids.credential_stream(HOST, WORKDIR, ".agents/skills"),
+        ids.registration_stream(HOST, WORKDIR, "agents", ".agents/skills"),
+    ):
+        assert (ids.key_of(stream).scope, ids.key_of(stream).name) == (WORKDIR, ".agents/skills")

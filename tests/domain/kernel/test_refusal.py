@@ -1,0 +1,48 @@
+"""domain/kernel/refusal.py: one decision, rendered as HTTP status and as exit code."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from tables import failing
+
+from omac.domain.kernel.refusal import REASONS, Refusal
+
+
+def test_every_reason_can_leave_omac() -> None:
+    """An HTTP error, an exit code of the contract, and hyphens only, as `X-Omac-Reason` wants them."""
+
+    def check(reason: str) -> None:
+        refusal = Refusal(reason, "what happened")
+        assert 400 <= refusal.status <= 599
+        assert 1 <= refusal.exit_code <= 10 or (refusal.exit_code in (126, 127) and reason.startswith("command-"))
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason)
+
+    assert failing(check, ((reason,) for reason in REASONS)) == []
+
+
+def test_a_refusal_carries_what_a_person_needs() -> None:
+    """What happened, commands to paste, and the skill it is about."""
+    refusal = Refusal("skill-broken", "echo: it fell", fix=["omac reload /w"], skill="echo")
+    assert str(refusal) == refusal.message == "echo: it fell"
+    assert (refusal.fix, refusal.skill) == (("omac reload /w",), "echo")
+    assert (Refusal("misuse", "no").fix, Refusal("misuse", "no").skill) == ((), None)
+
+
+def test_an_unknown_reason_is_a_fault() -> None:
+    """It is noticed where it is rendered, not sent out."""
+    with pytest.raises(KeyError):
+        _ = Refusal("because", "no").status
+
+
+def test_the_type_of_reasons_lists_them_all() -> None:
+    """A reason that is misspelt is a type error; one that is listed has an outcome."""
+    tree = ast.parse(Path(inspect.getfile(Refusal)).read_text())
+    (listed,) = [
+        node.value.slice
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and node.targets[0].id == "Reason"  # type: ignore[attr-defined]
+    ]
+    assert [element.value for element in listed.elts] == list(REASONS)  # type: ignore[attr-defined]

@@ -1,0 +1,42 @@
+"""What a terminal is given of texts that anybody may have written."""
+
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.domain.kernel.terminal_escaping import printable, printable_json
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("plain text, and ünïcödé", "plain text, and ünïcödé"),
+        ("a\x1b[2J\r\n\tb", "a\\x1b[2J\\r\\n\\tb"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),  # would be shown backwards
+        ("\U000e0041", "\\U000e0041"),
+        (os.fsdecode(b"caf\xe9"), "caf\\udce9"),
+        ("back\\slash 'quoted'", "back\\slash 'quoted'"),
+    ],
+)
+def test_nothing_of_it_is_obeyed(text: str, shown: str) -> None:
+    """Control characters, directions and broken bytes become escapes; what can be seen stays as it is."""
+    assert printable(text) == shown
+    assert shown.isprintable()
+    shown.encode()
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_means_the_same(value: object) -> None:
+    """A reader of JSON gets every character back, while none of the text itself is obeyed by a terminal."""
+    shown = printable_json(json.dumps(value, ensure_ascii=False))
+    assert shown.isprintable()
+    assert json.loads(shown) == value
+
+
+def test_json_escapes() -> None:
+    """C1 controls, DEL, directions, separators and what lies beyond the first plane; letters stay."""
+    assert printable_json('"\u009b\x7f\u202e\u2028\U000e0041é🦊"') == r'"\u009b\u007f\u202e\u2028\udb40\udc41é🦊"'

@@ -1,0 +1,280 @@
+"""omac.domain.legacy.go_import: what is taken over, what stays, and what no file of a project can bring about."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from omac.domain.credentials.credential import Credential, Default, Stored
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import workdir_id
+from omac.domain.legacy.go_import import (
+    BY_AGENT,
+    Held,
+    Old,
+    OldApproval,
+    OldEntry,
+    OldValues,
+    Present,
+    Seen,
+    Step,
+    judge_absent,
+    judge_approval,
+    judge_defaults,
+    judge_registration,
+    judge_secrets,
+    judge_settings,
+    keychain_services,
+    loose_of,
+    matching,
+    vouched,
+)
+from omac.domain.skills.bundle import TreeFile
+from omac.domain.skills.registration import Code, Registration
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import Config, FoundSkill, Meta, Secret, SidecarMeta
+
+HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+SOURCE = "/w/.opencode/skills/slack"
+SIDECAR = SidecarMeta(
+    ("run",), "slack", secrets=(Secret("TOKEN", pattern="^x"),), config=(Config("PORT", type="int", required=False),)
+)
+SKILL = FoundSkill("slack", "opencode", "/w/.opencode/skills", SOURCE, HASH, Meta("slack", sidecar=SIDECAR))
+PRESENT = Present(Place("/w"), SKILL)
+APPROVED = Present(
+    Place("/w"), SKILL, Registration(Code(SOURCE, HASH, "d"), Code(SOURCE, HASH, "d")), Credential(taken=("GONE",))
+)
+ENTRY = OldEntry("slack", SOURCE, HASH, ("TOKEN",), "registry", False)
+APPROVAL = OldApproval("slack", SOURCE, SOURCE, SOURCE, HASH, "approvals")
+SEEN = Seen(HASH, "sha256:d", {})
+TOKEN = Held("omac/slack", Hidden("x-secret"))
+
+
+def told(steps: list[Step]) -> list[tuple[str, str]]:
+    """The names and verdicts."""
+    return [(step.name, step.verdict) for step in steps]
+
+
+def test_what_is_found_is_registered_once() -> None:
+    """Given the same code is known already, nothing is to be done; what cannot be read is skipped."""
+    assert judge_registration(PRESENT, ENTRY).verdict == "take"
+    assert judge_registration(APPROVED, ENTRY).verdict == "there"
+    broken = FoundSkill("slack", "opencode", "/w", SOURCE, problem="line 3 is wrong")
+    assert judge_registration(Present(Place("/w"), broken), ENTRY) == Step(
+        "registration", "skip", "registry", why="line 3 is wrong"
+    )
+    guide = FoundSkill("slack", "opencode", "/w", SOURCE, HASH, Meta("slack"))
+    assert judge_registration(Present(Place("/w"), guide), ENTRY).verdict == "skip"
+
+
+@pytest.mark.parametrize(
+    ("approval", "why"),
+    [
+        (None, "nobody approved it"),
+        (replace(APPROVAL, bundle_hash=OTHER), "has changed"),
+        (replace(APPROVAL, path="/v/s", folder="/v/s", source="/v/s"), "another folder"),
+        (replace(APPROVAL, path="/v/s/x", folder="/v/s/x"), "another folder"),
+        (replace(APPROVAL, source="/v/s"), "another folder"),
+        (replace(APPROVAL, name="slack2"), "nobody approved it"),
+    ],
+)
+def test_an_approval_holds_for_name_folder_and_hash(approval: OldApproval | None, why: str) -> None:
+    """Any other is none, and the command that approves by hand names this code."""
+    step = judge_approval(PRESENT, Old(approvals=(approval,) if approval else ()), SEEN, {})
+    assert step.verdict == "skip"
+    assert why in step.why
+    assert step.fix == (f"omac approve slack --workdir /w --harness opencode --hash {HASH}",)
+
+
+def test_an_approval_through_links() -> None:
+    """A project may be reached by a link, and have links in it; but the folder is this one."""
+    old = Old(approvals=(replace(APPROVAL, path="/link/.opencode/skills/slack"),))
+    assert judge_approval(PRESENT, old, SEEN, {}).verdict == "take"
+    inside = Present(Place("/w"), replace(SKILL, source="/w/lib/slack"))
+    old = Old(approvals=(replace(APPROVAL, source="/w/lib/slack"),))
+    assert judge_approval(inside, old, SEEN, {}).verdict == "take"
+
+
+def test_an_approval_that_holds() -> None:
+    """It is taken over, or there already; then nobody has to have vouched before."""
+    old = Old(approvals=(APPROVAL,))
+    assert judge_approval(PRESENT, old, SEEN, {}).verdict == "take"
+    assert judge_approval(APPROVED, Old(), None, {}).verdict == "there"
+
+
+@pytest.mark.parametrize(
+    ("loose", "kept", "verdict"),
+    [
+        ({}, {}, "take"),
+        ({}, {"node_modules/a": b"1"}, "take"),
+        ({"node_modules/a": b"1"}, {"node_modules/a": b"1"}, "take"),
+        ({"node_modules/a": b"2"}, {"node_modules/a": b"1"}, "skip"),
+        ({"node_modules/a": b"1"}, {}, "skip"),
+    ],
+)
+def test_what_the_hash_leaves_out(loose: dict[str, bytes], kept: dict[str, bytes], verdict: str) -> None:
+    """It must be what it was when the old omac made its copy: the hash says nothing of it."""
+    assert judge_approval(PRESENT, Old(approvals=(APPROVAL,)), Seen(HASH, "d", loose), kept).verdict == verdict
+
+
+def test_links_were_not_in_the_old_hash() -> None:
+    """Code with links has the old hash and a part of its own; the links are compared with the copy."""
+    skill = FoundSkill("slack", "opencode", "/w", SOURCE, HASH + "+0123456789abcdef", SKILL.meta)
+    present, old = Present(Place("/w"), skill), Old(approvals=(APPROVAL,))
+    seen = Seen(skill.bundle_hash, "d", loose_of({}, {"lib": "src"}))
+    assert judge_approval(present, old, seen, loose_of({}, {"lib": "src"})).verdict == "take"
+    assert judge_approval(present, old, seen, loose_of({}, {"lib": "dist"})).verdict == "skip"
+
+
+def test_what_changes_while_it_is_looked_at() -> None:
+    """It is not approved; nor is what cannot be read, and then the reason is told."""
+    old = Old(approvals=(APPROVAL,))
+    assert judge_approval(PRESENT, old, Seen(OTHER, "d", {}), {}).verdict == "skip"
+    assert "a FIFO" in judge_approval(PRESENT, old, "p: is a FIFO", {}).why
+
+
+def test_what_a_hash_leaves_out() -> None:
+    """Folders of dependencies, compiled Python, links; not what a desktop writes."""
+    names = ("a.py", "a.pyc", "node_modules/m.js", ".DS_Store", "sub/.DS_Store", "b~")
+    files = {name: TreeFile(name, name.encode(), False) for name in names}
+    assert loose_of(files, {"l": "a.py"}).keys() == {"a.pyc", "node_modules/m.js", "b~", "l"}
+
+
+def test_where_secrets_were() -> None:
+    """The project's own service first, then that of the path as it was typed, then that of no project."""
+    mine, typed = f"omac/{workdir_id('/w')}/slack", f"omac/{workdir_id('/link')}/slack"
+    assert keychain_services(Place("/w"), "/link", "slack") == [mine, typed, "omac/slack"]
+    assert keychain_services(Place("/w"), "/w", "slack") == [mine, "omac/slack"]
+    assert keychain_services(Place(""), "/w", "slack") == ["omac/slack"]
+
+
+def test_secrets_go_to_approved_code() -> None:
+    """Only those it declares; without an approval nothing is looked for, and the command by hand is named."""
+    held = {"TOKEN": TOKEN, "GONE": TOKEN, "OTHER": TOKEN, "PORT": TOKEN}
+    names = ("TOKEN", "GONE", "OTHER", "PORT", "ABSENT")
+    steps = judge_secrets(APPROVED, True, names, held)
+    assert told(steps) == [("GONE", "there"), ("OTHER", "skip"), ("PORT", "skip"), ("TOKEN", "take")]
+    (step,) = judge_secrets(PRESENT, False, (), {})
+    assert (step.verdict, step.fix) == ("skip", ("omac secrets set slack TOKEN --workdir /w --harness opencode",))
+
+
+def test_a_secret_that_its_rules_refuse() -> None:
+    """It is skipped, and nothing of it is shown."""
+    (step,) = judge_secrets(APPROVED, True, (), {"TOKEN": Held("omac/slack", Hidden("hunter2"))})
+    assert step.verdict == "skip"
+    assert "pattern" in step.why
+    assert "hunter2" not in repr(step)
+
+
+def test_settings_in_the_order_of_their_files() -> None:
+    """The first file that has one counts; the value is in the spelling of the sidecar."""
+    project, user = OldValues("p", {"slack": {"PORT": "+8"}}), OldValues("u", {"slack": {"PORT": "9"}})
+    assert judge_settings(PRESENT, True, (project, user)) == [Step("setting", "take", "p", "PORT", "8")]
+    assert judge_settings(PRESENT, True, (user,), project)[0].verdict == "skip"
+    (step,) = judge_settings(PRESENT, False, (user,))
+    assert (step.verdict, step.fix) == ("skip", ("omac config set slack PORT 9 --workdir /w --harness opencode",))
+    for text, name in (("x", "PORT"), ("1", "TOKEN"), ("1", "NEW")):
+        (step,) = judge_settings(PRESENT, True, (OldValues("p", {"slack": {name: text}}),))
+        assert step.verdict == "skip"
+        assert step.value is None
+
+
+def test_settings_that_nobody_saw() -> None:
+    """An agent can have written the project's: unseen they count for nothing, and those of the user do."""
+    project, user = OldValues("p", {"slack": {"PORT": "8"}}), OldValues("u", {"slack": {"PORT": "9"}})
+    unseen, seen, vouched = (
+        replace(project, project="unseen"),
+        replace(project, project="seen"),
+        replace(project, project="vouched"),
+    )
+    first, second = judge_settings(PRESENT, True, (unseen, user))
+    by_hand = "omac config set slack PORT 8 --workdir /w --harness opencode"
+    assert first == Step("setting", "skip", "p", "PORT", "8", BY_AGENT, (by_hand,))
+    assert second == Step("setting", "take", "u", "PORT", "9")
+    for counted in (seen, vouched):
+        assert judge_settings(PRESENT, True, (counted, user)) == [Step("setting", "take", "p", "PORT", "8", BY_AGENT)]
+        assert told(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
+    given = Present(Place("/w"), SKILL, given=Credential(config={"PORT": "8"}))
+    assert told(judge_settings(given, True, (unseen,))) == [("PORT", "there")]
+
+
+def test_a_setting_too_long_to_be_looked_at() -> None:
+    """A person who is shown a screenful has not seen it; who vouches for the file need not."""
+    sidecar = SidecarMeta(("run",), "slack", config=(Config("URL"),))
+    present = Present(Place("/w"), replace(SKILL, meta=Meta("slack", sidecar=sidecar)))
+    for length, states in ((1_000, ("take", "take")), (1_001, ("skip", "take"))):
+        values = OldValues("p", {"slack": {"URL": "-" * length}})
+        for project, state in zip(("seen", "vouched"), states, strict=True):
+            (step,) = judge_settings(present, True, (replace(values, project=project),))
+            assert step.verdict == state
+            assert all(one.endswith(" -- " + "-" * length) for one in step.fix)
+
+
+def test_what_was_given_since_stays() -> None:
+    """Whatever the old omac has."""
+    given = Credential({"TOKEN": Stored("f", "vault")}, config={"PORT": "1"})
+    present = Present(Place("/w"), SKILL, given=given)
+    assert told(judge_secrets(present, True, (), {"TOKEN": TOKEN})) == [("TOKEN", "there")]
+    values = OldValues("p", {"slack": {"PORT": "9"}})
+    assert told(judge_settings(present, True, (values,))) == [("PORT", "there")]
+
+
+def test_what_is_remembered() -> None:
+    """Values to remember come from the user's file and keychain, are checked, and replace nothing."""
+    values = OldValues("u", {}, {"slack": {"PORT": "9", "NEW": "1"}})
+    assert judge_defaults(PRESENT, {}, values, {"TOKEN": TOKEN}) == [
+        Step("default", "take", "keychain omac/slack", "TOKEN"),
+        Step("default", "take", "u", "PORT", "9"),
+    ]
+    remembered = {"PORT": Default(HASH, "1"), "TOKEN": Default(HASH, None, Stored("f", "vault"))}
+    assert told(judge_defaults(PRESENT, remembered, values, {})) == [("PORT", "there")]
+    refused = OldValues("u", {}, {"slack": {"PORT": "x"}})
+    assert told(judge_defaults(PRESENT, {}, refused, {})) == [("PORT", "skip")]
+
+
+def test_what_is_not_there() -> None:
+    """It is listed once, and settings of a project for others, or to be remembered, are not taken over."""
+    project = OldValues("p", {"slack": {"PORT": "1"}, "gone": {"PORT": "1"}}, {"slack": {"PORT": "1"}})
+    groups = judge_absent(Old((ENTRY, ENTRY, OldEntry("gone", "/g", HASH, (), "r", True)), project=project), set())
+    assert [(group.skill, group.scope, group.source) for group in groups] == [
+        ("gone", "missing", ""),
+        ("gone", "missing", "/g"),
+        ("slack", "defaults", ""),
+        ("slack", "missing", ""),
+        ("slack", "missing", SOURCE),
+    ]
+    assert all(step.verdict == "skip" for group in groups for step in group.steps)
+    assert matching(Old((ENTRY,)), SKILL) == [ENTRY]
+
+
+PROJECT_VALUES = st.dictionaries(
+    st.sampled_from(["slack", "gone"]), st.dictionaries(st.sampled_from(["PORT", "TOKEN"]), st.text(max_size=9))
+)
+
+
+@given(
+    entries=st.lists(
+        st.builds(
+            OldEntry,
+            st.sampled_from(["slack", "gone"]),
+            st.sampled_from([SOURCE, "/elsewhere"]),
+            st.sampled_from([HASH, OTHER]),
+            st.lists(st.sampled_from(["TOKEN", "PORT", "X"])).map(tuple),
+            st.just("p"),
+            st.booleans(),
+        )
+    ),
+    project=st.builds(OldValues, st.just("p"), PROJECT_VALUES, PROJECT_VALUES),
+)
+def test_no_file_of_a_project_brings_values_about(entries: list[Any], project: OldValues) -> None:
+    """Whatever an agent writes there: without an approval of the user's nothing but a registration comes of it."""
+    old = Old(tuple(entries), project=project)
+    assert vouched(old, PRESENT) is None
+    approval = judge_approval(PRESENT, old, SEEN, {})
+    steps = [approval, *judge_secrets(PRESENT, approval.verdict != "skip", ("TOKEN", "X"), {})]
+    steps += judge_settings(PRESENT, approval.verdict != "skip", (old.project, old.user))
+    steps += judge_defaults(PRESENT, {}, old.user, {})
+    steps += [step for group in judge_absent(old, set()) for step in group.steps]
+    assert all(step.verdict == "skip" for step in steps)

@@ -1,0 +1,137 @@
+"""Files that programs of the host obey: which they are, and the line that reports one."""
+
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, NOBODY, OBEYED, described, obeys
+
+KNOWN = {
+    "direnv, or what else loads an environment,": """
+        .envrc .env .env.local .envrc.local mise.toml mise/config.toml .direnv/x
+    """,
+    "an agent": """
+        .mcp.json .gemini/settings.json .claude/commands/x.md .claude/settings.local.json .pi/a/b AGENTS.md
+        CLAUDE.md
+    """,
+    "an editor": """
+        ws.code-workspace .vscode/tasks.json .idea/workspace.xml .zed/tasks.json .nvim.lua .vim/x devcontainer.json
+    """,
+    "git, or what runs its hooks,": ".husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig",
+    "a debugger or an interpreter": ".gdbinit sitecustomize.py x.pth .pth .pdbrc .Rprofile",
+    "a package manager": """
+        .npmrc .pnpmfile.cjs .cargo/config.toml .yarnrc.yml .yarn/releases/yarn.cjs setup.py package.json
+    """,
+    "a build": """
+        Makefile Makefile.am rules.mk build.gradle.kts a.b.cmake justfile Taskfile.yml tools/bazel
+        Directory.Build.props
+    """,
+    "a linter or a test runner": ".eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc",
+    "continuous integration": ".github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml",
+}
+OTHERS = """
+    src/main.py README.md package-lock.json uv.lock .gitignore .editorconfig .env.example environment.py env envrc
+    vscode/tasks.json .vscode/cspell.json .claude/todos/x.json .claude/worktrees/a/src/x.py claude/settings.json
+    .github/ISSUE_TEMPLATE/bug.md workflows/x.yml .cargo/registry cargo/config.toml Makefiled NotMakefile
+    config.toml settings.json docs/mk eslint.config a.mk.txt .npmrcs tools/bazels .idea .husky mise/other.toml
+    xvite.config.ts
+"""
+
+
+@pytest.mark.parametrize(("who", "path"), [(who, path) for who, paths in KNOWN.items() for path in paths.split()])
+def test_who_obeys_what(who: str, path: str) -> None:
+    """At the top of a project and below, as text and as bytes."""
+    assert obeys(path) == obeys(f"packages/a b/{path}") == obeys(path.encode()) == who
+
+
+@pytest.mark.parametrize("path", OTHERS.split())
+def test_other_files(path: str) -> None:
+    """Names that look alike are nobody's, nor are a folder's own."""
+    assert obeys(path) is None
+    assert obeys(f"packages/{path}") is None
+
+
+@pytest.mark.parametrize(
+    ("who", "pattern"), [(who, pattern) for who, patterns in OBEYED.items() for pattern in patterns.split()]
+)
+def test_every_pattern_of_the_table(who: str, pattern: str) -> None:
+    """Each is found as what it stands under, so that no earlier one hides it; the harmless ones are nobody's."""
+    path = f"{pattern}inside/x" if pattern.endswith("/") else pattern.replace("*", "x")
+    assert obeys(path) == (who if who != NOBODY else None)
+
+
+def test_no_pattern_twice() -> None:
+    """Each pattern has one who obeys it."""
+    patterns = [pattern for patterns in OBEYED.values() for pattern in patterns.split()]
+    assert sorted(set(patterns)) == sorted(patterns)
+
+
+@given(st.text(min_size=1).filter(lambda path: not path.startswith("/")))
+def test_any_path(path: str) -> None:
+    """Every name has an answer."""
+    assert obeys(path) is None or obeys(path) in OBEYED
+
+
+HOSTILE = ("Makefile", "x;>pwned;/Makefile", "-rf/Makefile", "$(>pwned)/a 'b\".mk", "é/Makefile")
+COMMIT = ("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm")
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path leaves room for a command in a line."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder).resolve()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("committed", [False, True])
+def test_the_command_shows_the_difference(short_path: Path, name: str, committed: bool) -> None:
+    """Pasted into a shell: git's difference, also of what an agent committed, else the content; a name is one word."""
+    project = short_path / "it's; here"
+    file = project / name
+    file.parent.mkdir(parents=True)
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=project, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    file.write_text("all: old\n")
+    git("add", "-A")
+    git(*COMMIT, "one")
+    launched = git("rev-parse", "HEAD")
+    file.write_text("all: new\n")
+    if committed:
+        git(*COMMIT, "two", "-a")
+    for since in (launched, ""):
+        what = described(str(project), name, "a build", since=since)
+        text, _, command = what.partition(" obeys it: ")
+        assert text == "is new or changed, and a build"
+        shown = subprocess.run(
+            ["bash", "-c", command], cwd=short_path, capture_output=True, text=True, check=True
+        ).stdout
+        assert ("+all: new" in shown and "-all: old" in shown) if since else shown == "all: new\n"
+    assert not list(short_path.rglob("pwned"))
+
+
+@given(st.text(), st.text(min_size=1), st.sampled_from(["", "HEAD", "0" * 40]))
+def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> None:
+    """A command in it is whole, names the file and no other, and a terminal obeys nothing of it."""
+    what = described(project, path, "an editor", since=since)
+    assert what.isprintable()
+    text, _, command = what.partition(" obeys it: ")
+    assert text.startswith("is new or changed, and an editor")
+    if command:
+        assert len(f"{project}/{path}: {what}") <= FINDING_CHARS_MAX
+        assert shlex.split(command)[-1] == (path if since else f"{project}/{path}")
+
+
+@pytest.mark.parametrize("path", ["a\x1b[2J/Makefile", "a" * 5000 + "/Makefile"])
+def test_a_finding_without_a_command(path: str) -> None:
+    """Of a name that is too long, or that cannot be printed: a command would name another file."""
+    assert described("/w", path, "a build", since="HEAD") == "is new or changed, and a build obeys it"

@@ -1,0 +1,57 @@
+"""domain/sandbox/confinement.py: which entry of a policy decides about a path."""
+
+from itertools import permutations
+
+import pytest
+
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry, below, governing, ordered
+
+WORK = Entry("/home/me/work", WRITE, "working directory")
+GIT = Entry("/home/me/work/.git/hooks", DENY, "git")
+ENTRIES = (Entry("/usr", READ, "the system"), Entry("/home/me", DENY, "home"), WORK, GIT)
+
+
+@pytest.mark.parametrize(
+    ("path", "access"),
+    [
+        ("/usr", READ),
+        ("/usr/lib/x", READ),
+        ("/usrlocal", None),
+        ("/", None),
+        ("/etc/passwd", None),
+        ("/home/me/.ssh/id", DENY),
+        ("/home/me/work", WRITE),
+        ("/home/me/workshop", DENY),
+        ("/home/me/work/.git/config", WRITE),
+        ("/home/me/work/.git/hooks/pre-commit", DENY),
+    ],
+)
+def test_the_longest_path_decides(path: str, access: str | None) -> None:
+    """Rules 1 and 2, in whatever order the entries come: a name that only begins alike is no folder above."""
+    for entries in permutations(ENTRIES):
+        found = governing(entries, path)
+        assert (found and found.access) == access
+
+
+def test_of_two_for_one_path_the_later_counts() -> None:
+    """And so `ordered` and `governing` never disagree."""
+    again = Entry(WORK.path, READ, "said again")
+    assert governing((WORK, again), WORK.path) is again
+    assert ordered((WORK, again)) == (again,)
+    assert ordered((again, WORK)) == (WORK,)
+
+
+def test_parents_come_before_what_is_below_them() -> None:
+    """A mount hides what is below it, so what is above has to be mounted first."""
+    paths = ["/a", "/a/b", "/a/b/c", "/a-b", "/a.b/c", "/"]
+    for entries in permutations([Entry(path, READ, "") for path in paths]):
+        found = [entry.path for entry in ordered(entries)]
+        for at, path in enumerate(found):
+            assert not any(below(earlier, path) and earlier != path for earlier in found[:at])
+
+
+def test_everything_is_below_the_root() -> None:
+    """The root ends in the separator itself."""
+    assert below("/etc", "/")
+    assert below("/", "/")
+    assert not below("/", "/etc")

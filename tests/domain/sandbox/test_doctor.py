@@ -1,0 +1,195 @@
+"""Findings from facts: what is enough, what is less, what is missing, and the command that mends it."""
+
+import pytest
+
+from omac.domain.sandbox.doctor import (
+    APPARMOR_RESTRICTS,
+    FAIL,
+    LANDLOCK_ONLY,
+    OK,
+    TIOCSTI,
+    USERNS_CLONE,
+    USERNS_MAX,
+    WARN,
+    Finding,
+    LimitFact,
+    Machine,
+    diagnose_bubblewrap,
+    findings,
+    healthy,
+    report,
+)
+
+ABLE = {
+    "uid": 1000, "kernel": "6.12.4-arch1", "architecture": "x86_64", "distribution": ("ubuntu", "debian"),
+    "bwrap": "/usr/bin/bwrap", "bwrap_version": "0.11.0", "landlock": 6, "lsm": "capability,landlock,yama",
+    "git_version": "2.47.1", "sysctls": {USERNS_MAX: "127000", TIOCSTI: "0"}, "searched": "/usr/bin",
+    "limits": (LimitFact("pids", by="cgroup v2 in /sys/fs/cgroup/x"),),
+}  # fmt: skip
+DENIED = "bwrap: setting up uid map: Permission denied\n"
+NO_CLONE = (
+    "bwrap: No permissions to create new namespace, likely because the kernel does not allow non-privileged user "
+    "namespaces. See <https://deb.li/bubblewrap> or <file:///usr/share/doc/bubblewrap/README.Debian.gz>.\n"
+)
+
+
+def found(name: str, **facts: object) -> Finding:
+    """The finding of that name for a machine that can do everything, but for these facts."""
+    return next(one for one in findings(Machine(**{**ABLE, **facts})) if one.name == name)  # type: ignore[arg-type]
+
+
+def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
+    """Nothing is said to be wrong, and nothing offered, where nothing is missing."""
+    all_of_them = findings(Machine(**ABLE))  # type: ignore[arg-type]
+    assert {one.level for one in all_of_them} == {OK}
+    assert healthy(all_of_them)
+    assert not any(one.fix for one in all_of_them)
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "level", "says", "fix"),
+    [
+        ({"system": "Darwin"}, "system", FAIL, "on Darwin", None),
+        ({"wsl1": True}, "system", FAIL, "version 1", "wsl.exe --set-version DISTRIBUTION 2"),
+        ({"bwrap": ""}, "bubblewrap", FAIL, "not in /usr/bin", "sudo apt install bubblewrap"),
+        ({"bwrap": "", "uid": 0}, "bubblewrap", FAIL, "not in", "apt install bubblewrap"),
+        (
+            {"bwrap": "", "distribution": ("rocky", "rhel", "centos")},
+            "bubblewrap",
+            FAIL,
+            "",
+            "sudo dnf install bubblewrap",
+        ),
+        ({"bwrap": ""}, "bubblewrap", FAIL, "", LANDLOCK_ONLY),
+        (
+            {"bwrap_lacks": ("--disable-userns",)},
+            "bubblewrap",
+            FAIL,
+            "--disable-userns; omac needs 0.8.0",
+            "apt install",
+        ),
+        ({"settings_writable": "/proc/sys/kernel/core_pattern"}, "namespaces", FAIL, "core_pattern", "--explain"),
+        ({"tried": DENIED, "sysctls": {APPARMOR_RESTRICTS: "1"}}, "namespaces", FAIL, "AppArmor", "apparmor_parser -r"),
+        ({"landlock": 0, "lsm": "yama"}, "landlock", WARN, "lsm=landlock,yama", "sudoedit /etc/default/grub"),
+        ({"landlock": 0, "lsm": "", "kernel": "5.10.0-32-amd64"}, "landlock", WARN, "Linux 5.13 is the first", None),
+        ({"landlock": 3}, "landlock", WARN, "neither ports nor abstract sockets", None),
+        ({"landlock": 5}, "landlock", WARN, "Linux 6.12", None),
+        ({"seccomp": False}, "seccomp", FAIL, "no filter", None),
+        ({"seccomp": False, "sysctls": {TIOCSTI: "1"}}, "terminal", FAIL, "TIOCSTI", f"sudo sysctl -w {TIOCSTI}=0"),
+        ({"sysctls": {}}, "terminal", OK, "the filter", None),
+        (
+            {"limits": (LimitFact("cpu", trouble="no cgroup", fix=("systemd-run",)),)},
+            "limit cpu",
+            WARN,
+            "no cgroup",
+            "systemd-run",
+        ),
+        (
+            {"limits": (LimitFact("pids", by="RLIMIT_X", fix=("systemd-run",)),)},
+            "limit pids",
+            WARN,
+            "RLIMIT_X",
+            "systemd-run",
+        ),
+        ({"git_version": ""}, "git", WARN, "git is not in /usr/bin", "apt install git"),
+        ({"git_version": "2.39.5"}, "git", OK, "reftable are refused, they need 2.45", None),
+        ({"git_version": "2.45.1.windows.1"}, "git", OK, "version 2.45.1", None),
+    ],
+)
+def test_what_is_missing_is_said_with_what_mends_it(
+    facts: dict[str, object], name: str, level: str, says: str, fix: str | None
+) -> None:
+    """Each fact that takes something away changes its finding, to its level, with a command if there is one."""
+    finding = found(name, **facts)
+    assert finding.level == level
+    assert says in finding.says
+    assert finding != found(name) if name != "limit cpu" else True
+    assert any(fix in command for command in finding.fix) if fix else not finding.fix
+
+
+@pytest.mark.parametrize(
+    ("output", "sysctls", "uid", "container", "cause", "fix"),
+    [
+        (DENIED, {APPARMOR_RESTRICTS: "1"}, 1000, "", "AppArmor", "profile bwrap /opt/bwrap flags=(unconfined) {"),
+        (DENIED, {APPARMOR_RESTRICTS: "1"}, 1000, "", "AppArmor", f"sysctl -w {APPARMOR_RESTRICTS}=0  # weaker"),
+        (
+            "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted",
+            {APPARMOR_RESTRICTS: "1"},
+            1000,
+            "",
+            "AppArmor",
+            "tee",
+        ),
+        (DENIED, {APPARMOR_RESTRICTS: "0"}, 1000, "", "refuses user namespaces", LANDLOCK_ONLY),
+        (
+            DENIED,
+            {APPARMOR_RESTRICTS: "1"},
+            0,
+            "/.dockerenv",
+            "container (/.dockerenv)",
+            "docker run --security-opt seccomp=unconfined",
+        ),
+        (NO_CLONE, {USERNS_CLONE: "0"}, 1000, "", f"{USERNS_CLONE} is 0", f"sudo sysctl -w {USERNS_CLONE}=1"),
+        (NO_CLONE, {USERNS_CLONE: "0"}, 1000, "", f"{USERNS_CLONE} is 0", "sudo tee /etc/sysctl.d/60-namespaces.conf"),
+        (NO_CLONE, {USERNS_MAX: "0"}, 1000, "", f"{USERNS_MAX} is 0", f"sudo sysctl -w {USERNS_MAX}=15000"),
+        (
+            "bwrap: Creating new namespace failed: No space left on device",
+            {USERNS_MAX: "50"},
+            0,
+            "",
+            "as many",
+            f"sysctl -w {USERNS_MAX}=200",
+        ),
+        (
+            "bwrap: Can't mount proc on /newroot/proc: Operation not permitted",
+            {},
+            0,
+            "/run/.containerenv",
+            "hides parts of /proc",
+            "systempaths=unconfined",
+        ),
+        ("bwrap: Unknown option --disable-userns", {}, 1000, "", "too old", "install bubblewrap"),
+        (
+            "bwrap: prctl(PR_SET_SECCOMP): Invalid argument",
+            {},
+            1000,
+            "",
+            "no filter of system calls",
+            "omac sandbox doctor",
+        ),
+        (
+            "bwrap: Can't find source path /w: No such file or directory",
+            {},
+            1000,
+            "",
+            "Can't find source path /w",
+            "--explain",
+        ),
+        (
+            "warning\nbwrap: Can't bind mount /a on /b: Too many levels\nmore",
+            {},
+            1000,
+            "",
+            "(Can't bind mount /a on /b: Too many levels)",
+            "doctor",
+        ),
+        ("", {}, 1000, "", "did not say why", "omac sandbox doctor"),
+    ],
+)
+def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
+    output: str, sysctls: dict[str, str], uid: int, container: str, cause: str, fix: str
+) -> None:
+    """Each way in which bubblewrap is known to fail is told by its cause on this machine, with what mends it."""
+    refusal = diagnose_bubblewrap(output, sysctls, uid=uid, bwrap="/opt/bwrap", container=container)
+    assert refusal.reason == "sandbox-unavailable"
+    assert refusal.exit_code == 7
+    assert cause in refusal.message
+    assert any(fix in command for command in refusal.fix)
+    assert not any("\n" in command for command in refusal.fix)
+    assert uid or not any(command.startswith("sudo") for command in refusal.fix)
+
+
+def test_a_person_reads_a_line_for_each_and_the_commands_below() -> None:
+    """The report has the level, the name and the sentence, and each command on a line that can be pasted from."""
+    lines = list(report((Finding("git", WARN, "git is not in /bin", ("apt install git",)), Finding("x", OK, "fine"))))
+    assert lines == ["[warn] git: git is not in /bin", "  try: apt install git", "[ok] x: fine"]

@@ -1,0 +1,57 @@
+"""domain/sandbox/hidden_names.py: which names are hidden."""
+
+import hashlib
+
+import pytest
+
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.hidden_names import MARKER, MARKER_OID, HiddenNames, check_pattern, is_env_file
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        (".env", True),
+        (".env.local", True),
+        (".env.example.local", True),
+        (".envrc", True),
+        (".envrc.private", True),
+        (".env~", True),
+        (".dev.vars.staging", True),
+        (".env.example", False),
+        (".env.production.template", False),
+        (".envrc.sample", False),
+        (".environment", False),
+        ("env", False),
+        (".environ.py", False),
+    ],
+)
+def test_names_of_env_files(name: str, hidden: bool) -> None:
+    """Secrets are kept in them by custom; what ends as an example does has none."""
+    assert is_env_file(name) is hidden
+
+
+def test_patterns_match_whole_names() -> None:
+    """As in a shell: `*` any part, `[...]` one of these, and nothing beside the pattern."""
+    matches = HiddenNames(patterns=["*.pem", "id_[re]*"]).matches
+    assert matches is not None
+    assert [bool(matches(name)) for name in ("a.pem", "a.pem.txt", "id_rsa", "id_x", "A.PEM")] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert HiddenNames().matches is None
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "***", "a/b", "/", "."])
+def test_what_is_no_pattern(pattern: str) -> None:
+    """It would hide everything, or never anything."""
+    with pytest.raises(Refusal, match="--deny-name"):
+        check_pattern(pattern)
+
+
+def test_the_markers_name_in_git() -> None:
+    """It is what git calls a file with that text."""
+    assert hashlib.sha1(b"blob %d\0%s" % (len(MARKER), MARKER)).hexdigest() == MARKER_OID

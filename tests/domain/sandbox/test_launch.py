@@ -1,0 +1,85 @@
+"""domain/sandbox/launch.py: a launch is requested once, and ends once."""
+
+import itertools
+from typing import get_args
+
+import pytest
+from tables import failing
+
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox import launch
+from omac.domain.sandbox.launch import (
+    EVENTS,
+    TABLE,
+    Denied,
+    Exited,
+    Launched,
+    LaunchRequested,
+    Lose,
+    Report,
+    Sandbox,
+    Status,
+)
+
+REQUESTED = LaunchRequested("/w", "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot", "run1")
+EXAMPLES: tuple[Event, ...] = (REQUESTED, Launched(43), Exited(0), Denied("/w", "", ("x",), "git-unsafe", "no"))
+
+
+def test_every_event_has_an_example() -> None:
+    """None is left out below."""
+    assert {type(event) for event in EXAMPLES} == set(EVENTS)
+
+
+def test_the_table_is_the_whole_truth() -> None:
+    """What is in it leads to the status it says; what is not cannot follow."""
+
+    def check(status: Status, event: Event) -> None:
+        state = Sandbox(status)
+        if (status, type(event)) in TABLE:
+            assert launch.evolve(state, event).status == TABLE[status, type(event)]
+        else:
+            with pytest.raises(KeyError):
+                launch.evolve(state, event)
+
+    assert failing(check, itertools.product(get_args(Status), EXAMPLES)) == []
+
+
+@pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EXAMPLES)))
+def test_a_report_that_cannot_follow_is_refused(status: Status, event: Event) -> None:
+    """A report means its event where the table allows it; else it is refused, and nothing is recorded."""
+    report = Report(event)  # type: ignore[arg-type]  # one of the four
+    if (status, type(event)) in TABLE:
+        assert launch.decide(report, Sandbox(status)) == [event]
+        return
+    with pytest.raises(Refusal, match=f"{type(event).__name__} cannot follow in a launch that is {status}") as refused:
+        launch.decide(report, Sandbox(status))
+    assert refused.value.reason == "out-of-order"
+
+
+@pytest.mark.parametrize("ended", [status for status in get_args(Status) if not Sandbox(status).live])
+def test_what_has_ended_ends_no_more(ended: Status) -> None:
+    """Nothing but a launch that was never asked for can begin."""
+    following = {event for status, event in TABLE if status == ended}
+    assert following == ({LaunchRequested, Denied} if ended == "unknown" else set())
+
+
+def test_what_a_launch_is_stays_known_after_its_end() -> None:
+    """What was asked for, and where it ran."""
+    state = Sandbox()
+    for event, expected in (
+        (REQUESTED, Sandbox("requested", REQUESTED)),
+        (Launched(43), Sandbox("launched", REQUESTED, 43)),
+        (Exited(130), Sandbox("exited", REQUESTED, 43)),
+    ):
+        state = launch.evolve(state, event)
+        assert state == expected
+
+
+@pytest.mark.parametrize("status", get_args(Status))
+def test_only_what_lives_is_lost(status: Status) -> None:
+    """What has ended keeps the end that was seen; a lost one has no status, for nobody saw it."""
+    state = Sandbox(status, REQUESTED)
+    lost = launch.decide(Lose("killed"), state)
+    assert lost == ([Exited(None, (), "killed")] if state.live else [])
+    assert all(launch.evolve(state, event).status == "exited" for event in lost)

@@ -1,0 +1,275 @@
+"""domain/settings/settings.py: who is heard, in which order, and what a project may not say."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.settings import (
+    SETTINGS,
+    WARNINGS_MAX,
+    Resolved,
+    Setting,
+    SettingsFile,
+    check_word,
+    project_settings,
+    resolve,
+    setting_named,
+    user_settings,
+)
+
+PROJECT = "/w/.omac/settings.toml"
+USER = "/home/u/settings.toml"
+DEFAULTS = {name: Resolved(setting.default, "default") for name, setting in SETTINGS.items()}
+
+
+def said(
+    name: str, flag: str | None = None, variable: str = "", project: str | None = None, user: str | None = None
+) -> Resolved:
+    """What holds when these four say these words."""
+    files = [
+        None if word is None else SettingsFile(path, {name: word}) for path, word in ((PROJECT, project), (USER, user))
+    ]
+    resolved = resolve({name: flag}, {SETTINGS[name].variable: variable, "PATH": "/bin"}, *files)
+    assert {other: found for other, found in resolved.items() if other != name} == {
+        other: found for other, found in DEFAULTS.items() if other != name
+    }
+    return resolved[name]
+
+
+# ---- the table ----
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_the_table_is_sound(setting: Setting) -> None:
+    """Names and variables go together, defaults exist, and a project may choose the narrowest word at most."""
+    assert setting.variable == "OMAC_" + setting.name.replace(".", "_").upper()
+    assert setting.default in setting.words or not (setting.words or setting.default)
+    assert set(setting.project) <= set(setting.words[:1])
+    assert setting.meaning
+
+
+def test_nothing_said() -> None:
+    """The defaults hold."""
+    assert resolve({}, {}, None, None) == DEFAULTS
+    assert resolve(dict.fromkeys(SETTINGS), {}, SettingsFile(PROJECT), SettingsFile(USER)) == DEFAULTS
+
+
+# ---- who is heard ----
+
+ORIGINS = {"flag": "flag", "variable": "environment {}", "project": f"project {PROJECT}", "user": f"user {USER}"}
+CASES = [
+    (setting, dict(zip(ORIGINS, words, strict=True)))
+    for setting in SETTINGS.values()
+    for words in product((None, *setting.words), repeat=4)
+]
+
+
+def test_every_combination() -> None:
+    """The first who spoke is heard, but for a project that says more than it may; everybody else is told of."""
+    for setting, words in CASES:
+        allowed = words["project"] in setting.project
+        heard = [who for who in ORIGINS if words[who] is not None and (who != "project" or allowed)]
+        found = said(setting.name, words["flag"], words["variable"] or "", words["project"], words["user"])
+        if heard:
+            assert found.value == words[heard[0]]
+            assert found.origin == ORIGINS[heard[0]].format(setting.variable)
+        else:
+            assert (found.value, found.origin) == (setting.default, "default")
+        unheard = [who for who in ORIGINS if words[who] is not None and who not in heard[:1]]
+        assert len(found.ignored) == len(unheard)
+        for who in unheard:
+            start = f"{ORIGINS[who].format(setting.variable)} says {words[who]}: "
+            assert any(line.startswith(start) for line in found.ignored)
+
+
+def test_a_project_never_widens() -> None:
+    """Whatever a project says, the word that holds is that which would hold without it, or a narrower one."""
+    for setting, words in CASES:
+        others = (words["flag"], words["variable"] or "")
+        found = said(setting.name, *others, words["project"], words["user"])
+        without = said(setting.name, *others, None, words["user"])
+        assert setting.project or found.value == without.value
+        if setting.words:
+            assert setting.words.index(found.value) <= setting.words.index(without.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "resolved"),
+    [
+        (
+            {"name": "serve.unapproved", "flag": "allow", "project": "refuse", "user": "confine"},
+            Resolved(
+                "allow",
+                "flag",
+                (
+                    f"project {PROJECT} says refuse: the flag comes first",
+                    f"user {USER} says confine: the flag comes first",
+                ),
+            ),
+        ),
+        (
+            {"name": "serve.unapproved", "project": "refuse", "user": "allow"},
+            Resolved("refuse", f"project {PROJECT}", (f"user {USER} says allow: the project comes first",)),
+        ),
+        (
+            {"name": "serve.unapproved", "project": "confine", "user": "allow"},
+            Resolved("allow", f"user {USER}", (f"project {PROJECT} says confine: a project may only say refuse",)),
+        ),
+        (
+            {"name": "serve.auto_register", "project": "true", "user": "false"},
+            Resolved("false", f"user {USER}", (f"project {PROJECT} says true: a project may only say false",)),
+        ),
+        (
+            {"name": "secrets.store", "variable": "vault", "project": "keychain"},
+            Resolved(
+                "vault",
+                "environment OMAC_SECRETS_STORE",
+                (f"project {PROJECT} says keychain: a project may not choose this",),
+            ),
+        ),
+    ],
+)
+def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
+    """Who was heard, who was not, and why."""
+    assert said(**words) == resolved
+
+
+# ---- slips of people ----
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "told"),
+    [
+        ({"serve.unapproved": "no"}, {}, "--unapproved takes refuse, confine or allow, not 'no'"),
+        ({"serve.unapproved": ""}, {}, "not ''"),
+        ({"serve.unaproved": "allow"}, {}, "there is no setting serve.unaproved; did you mean serve.unapproved?"),
+        ({"x": None}, {}, "there are: serve.bundle_drift, serve.unapproved, serve.auto_register, secrets.store"),
+        ({}, {"OMAC_SERVE_AUTO_REGISTER": "1"}, "OMAC_SERVE_AUTO_REGISTER takes false or true, not '1'"),
+        ({}, {"OMAC_SECRETS_STORE": "Vault\x1b"}, r"not 'Vault\x1b'"),
+        ({}, {"OMAC_SERVE_UNAPROVED": "refuse"}, "did you mean OMAC_SERVE_UNAPPROVED?"),
+        ({}, {"OMAC_SERVE_\udcff": "x"}, "no setting"),
+    ],
+)
+def test_slips_on_the_command_line(flags: dict[str, str | None], environment: dict[str, str], told: str) -> None:
+    """A word or a name that does not exist is misuse, and the refusal names those that do."""
+    with pytest.raises(Refusal) as caught:
+        resolve(flags, environment, None, None)
+    assert caught.value.reason == "misuse"
+    assert told in caught.value.message
+    assert caught.value.message.isprintable()
+    assert caught.value.fix
+
+
+def test_variables_that_are_not_about_settings() -> None:
+    """Other variables of omac, and empty ones, say nothing."""
+    environment = {"OMAC_STATE_DIR": "/s", "OMAC_SECRET_STORE": "x", "OMAC_SERVE_UNAPPROVED": "", "OMAC_SERVE_X": ""}
+    assert resolve({}, environment, None, None) == DEFAULTS
+
+
+def test_naming_one() -> None:
+    """The command line asks for one setting and one word of it."""
+    assert check_word(setting_named("secrets.store"), "vault") == "vault"
+    with pytest.raises(Refusal, match=r"secrets\.store takes auto, keychain or vault, not 'valut'") as caught:
+        check_word(setting_named("secrets.store"), "valut")
+    assert caught.value.fix == ("omac settings set secrets.store vault",)
+
+
+# ---- files ----
+
+SLIPS: list[tuple[dict[str, Any], str]] = [
+    ({"serve": {"unapproved": "no"}}, "serve.unapproved takes refuse, confine or allow, not 'no'"),
+    ({"serve": {"unapproved": 1}}, "serve.unapproved takes refuse, confine or allow, not a value of type int"),
+    ({"serve": {"unapproved": True}}, "not 'true'"),
+    ({"serve": {"auto_register": ["true"]}}, "serve.auto_register takes false or true, not a value of type list"),
+    ({"serve": {"unaproved": "allow"}}, "there is no setting serve.unaproved; did you mean serve.unapproved?"),
+    ({"serve": {"a\nb": 1}}, r"there is no setting 'serve.a\nb'; there are: "),
+    ({"secret": {"store": "vault"}}, "there is no table secret; did you mean secrets?"),
+    ({"serve.unapproved": "allow"}, "there is no table serve.unapproved; there are: serve, secrets"),
+    ({"serve": "refuse"}, "serve must be a table: write [serve] above its settings"),
+    ({"serve": [{"unapproved": "refuse"}]}, "serve must be a table"),
+    ({"\x1b" * 500: {}}, "there is no table "),
+]
+
+
+@pytest.mark.parametrize(("document", "told"), SLIPS)
+def test_slips_in_a_users_file(document: Mapping[str, object], told: str) -> None:
+    """They are refused, with the file, the key, and the words that it takes."""
+    with pytest.raises(Refusal) as caught:
+        user_settings(USER, document)
+    assert caught.value.reason == "settings-invalid"
+    assert caught.value.message.startswith(f"{USER}: ")
+    assert told in caught.value.message
+    assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize(("document", "told"), SLIPS)
+def test_slips_in_a_projects_file(document: Mapping[str, object], told: str) -> None:
+    """They are told of, and what is right beside them still holds."""
+    found = project_settings(PROJECT, {**document, "secrets": {"store": "vault"}})
+    assert found.values == {"secrets.store": "vault"}
+    (warning,) = found.warnings
+    assert warning.startswith(f"{PROJECT}: ")
+    assert told in warning
+    assert warning.isprintable()
+    assert warning.endswith("; ignored")
+
+
+def test_what_a_file_says() -> None:
+    """Words by name; TOML's own true and false are words too."""
+    document = {"serve": {"auto_register": False, "unapproved": "confine"}, "secrets": {"store": "vault"}}
+    values = {"serve.auto_register": "false", "serve.unapproved": "confine", "secrets.store": "vault"}
+    assert user_settings(USER, document) == SettingsFile(USER, values)
+    assert project_settings(PROJECT, document) == SettingsFile(PROJECT, values)
+    assert user_settings(USER, {"serve": {"auto_register": "true"}}).values == {"serve.auto_register": "true"}
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        (["/var/scratch", "/srv/x"], "/var/scratch:/srv/x"),
+        ("/var/scratch", "/var/scratch"),
+        (["relative"], None),
+        (["/a", 1], None),
+        ([], None),
+        ("", None),
+    ],
+)
+def test_a_setting_of_paths(said: object, value: str | None) -> None:
+    """Absolute paths, as a list or as in PATH; a project may not say any."""
+    document = {"guard": {"scratch": said}}
+    if value is None:
+        with pytest.raises(Refusal, match="absolute paths"):
+            user_settings(USER, document)
+    else:
+        file = user_settings(USER, document)
+        assert resolve({}, {}, None, file)["guard.scratch"].value == value
+        assert resolve({}, {}, project_settings(PROJECT, document), None)["guard.scratch"].value == ""
+
+
+def test_warnings_are_few() -> None:
+    """A file full of slips does not fill the terminal."""
+    found = project_settings(PROJECT, {"serve": {f"k{number}": 1 for number in range(10_000)}})
+    assert len(found.warnings) == WARNINGS_MAX + 1
+    assert "there is more" in found.warnings[-1]
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["refuse", "allow", "false", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+keys = st.sampled_from(["serve", "secrets", "store", "unapproved", "auto_register", "bundle_drift"]) | st.text()
+
+
+@given(st.dictionaries(keys, st.dictionaries(keys, values, max_size=4) | values, max_size=4))
+def test_any_file_of_a_project_is_understood_or_told_of(document: dict[str, object]) -> None:
+    """Whatever an agent writes there, omac goes on, and nothing is wider than without it."""
+    resolved = resolve({}, {}, project_settings(PROJECT, document), None)
+    for name, found in resolved.items():
+        words, default = SETTINGS[name].words, SETTINGS[name].default
+        assert found.value == default or words.index(found.value) <= words.index(default)

@@ -1,0 +1,139 @@
+"""projections/access/routes.py: where a token and a mount lead, and if nowhere, why."""
+
+from typing import Any
+
+import pytest
+
+from omac.domain.directories import directory
+from omac.domain.directories.directory import reload_command
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import HostId, TokenDigest
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec
+from omac.projections.access.routes import Way, down_detail, find_skill, find_way
+from omac.projections.system import System
+
+LAUNCH, S1, DEAD = (TokenDigest(text) for text in ("t-launch", "t-s1", "t-dead"))
+
+
+def system_of(history: Any) -> System:
+    return System().replay(history.records)
+
+
+def test_an_open_way(shop: Any, host: HostId) -> None:
+    """To the port of the sidecar, with its limit, and whose token it is."""
+    system = system_of(shop)
+    assert find_way(system, host, LAUNCH, "ready") == Way("/w/shop", "ready", "ready", None, 40_001, 7, LAUNCH)
+    assert find_way(system, host, S1, "ready") == Way("/w/shop", "ready", "ready", "s1", 40_001, 7, S1)
+
+
+@pytest.mark.parametrize(
+    ("digest", "mount", "reason", "message", "fix", "skill"),
+    [
+        (DEAD, "ready", "unknown-mount", "omac: unknown skill mount", ("omac status",), None),
+        (LAUNCH, "nope", "unknown-mount", "omac: unknown skill mount", ("omac status",), None),
+        (LAUNCH, "", "unknown-mount", "omac: unknown skill mount", ("omac status",), None),
+        (LAUNCH, "pending", "pending-credentials", "pending: KEY is missing", ("export KEY=...",), "pending"),
+        (LAUNCH, "broken", "skill-broken", "broken: it fell", ("omac reload /w/shop",), "broken"),
+        (
+            LAUNCH, "fell", "sidecar-down", "fell: its sidecar is started again in 250 ms, after: it fell over",
+            ("omac reload /w/shop",), "fell",
+        ),
+    ],
+)  # fmt: skip
+def test_ways_that_are_closed(
+    shop: Any, host: HostId, digest: TokenDigest, mount: str, reason: str, message: str, fix: Any, skill: str | None
+) -> None:
+    """Each reason with what a caller may know: an unknown token and an unknown mount look the same."""
+    with pytest.raises(Refusal) as caught:
+        find_way(system_of(shop), host, digest, mount)
+    refusal = caught.value
+    assert (refusal.reason, refusal.message, refusal.fix, refusal.skill) == (reason, message, fix, skill)
+
+
+def test_no_way_leads_to_a_directory_that_goes_offline(shop: Any, host: HostId) -> None:
+    """From the request on, though its sidecar still runs."""
+    shop.directory(directory.RequestDeactivation("x"))
+    with pytest.raises(Refusal, match="unknown skill mount"):
+        find_way(system_of(shop), host, LAUNCH, "ready")
+
+
+def test_a_way_is_closed_as_soon_as_its_sidecar_is_told_to_stop(shop: Any, host: HostId) -> None:
+    """Nothing new is sent to what is about to end."""
+    shop.sidecar("ready", sidecar.RequestStop("replaced"))
+    with pytest.raises(Refusal, match="ready: its sidecar is stopping"):
+        find_way(system_of(shop), host, LAUNCH, "ready")
+
+
+def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) -> None:
+    """Nothing for a dead token, the directory for an unknown mount, all for a known one."""
+    system = system_of(shop)
+    assert find_skill(system, host, DEAD, "ready") == (directory.Directory(), None, None)
+    found, name, route = find_skill(system, host, S1, "nope")
+    assert (found.path, name, route) == ("/w/shop", None, None)
+    found, name, route = find_skill(system, host, S1, "broken")
+    assert (name, route and route.why) == ("broken", "skill-broken")
+
+
+def test_a_token_that_its_directory_dropped_leads_nowhere(shop: Any, host: HostId) -> None:
+    """A journal from before sessions ended admits more of them than a directory keeps."""
+    stream = ids.directory_stream(host, ids.scope_of("/w/shop"))
+    admitted = [ids.TokenDigest(f"d{number}") for number in range(directory.SESSIONS_MAX + 1)]
+    shop.append(stream, *(directory.SessionAdmitted(f"s-{digest}", digest) for digest in admitted))
+    system = system_of(shop)
+    with pytest.raises(Refusal, match="unknown skill mount"):
+        find_way(system, host, admitted[0], "ready")
+    assert find_way(system, host, admitted[1], "ready").session == f"s-{admitted[1]}"
+
+
+@pytest.mark.parametrize(
+    ("current", "detail"),
+    [
+        (Sidecar("requested"), "its sidecar is starting"),
+        (Sidecar("started", detail="it fell"), "its sidecar is starting, after: it fell"),
+        (Sidecar("backoff", delay_ms=5, detail="it fell"), "its sidecar is started again in 5 ms, after: it fell"),
+        (Sidecar("stopping"), "its sidecar is stopping"),
+        (Sidecar("gave_up"), "its sidecar gave up"),
+    ],
+)
+def test_why_a_sidecar_does_not_answer(current: Sidecar, detail: str) -> None:
+    """In words for people."""
+    assert down_detail(current) == detail
+
+
+def test_the_reload_command_can_be_pasted() -> None:
+    """Whatever the path is made of."""
+    assert reload_command("/w/my shop") == "omac reload '/w/my shop'"
+
+
+def test_a_sidecar_that_gave_up_and_is_not_stubbed_yet(shop: Any, host: HostId) -> None:
+    """Between the two records the way is closed already."""
+    shop.sidecar("ready", sidecar.ReportExit(Exit(1), 5, "it fell", RestartPolicy(limit=0)))
+    with pytest.raises(Refusal) as caught:
+        find_way(system_of(shop), host, LAUNCH, "ready")
+    assert caught.value.reason == "sidecar-down"
+
+
+def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host: HostId) -> None:
+    """From every directory, below the reserved name; the way says from which, and dies with that directory's token."""
+    spec = SidecarSpec("weather", "weather", "", "/g/weather", "/g", "sha256:1", True, ("run",))
+    plan = directory.Plan(
+        {"weather": directory.Skill("weather", "agents", "/g/weather", "sha256:1", "weather")},
+        {"weather": spec}, {"weather": 9}, {},
+    )  # fmt: skip
+    shop.directory(directory.RequestActivation("", "opencode", TokenDigest("")), directory.AdoptPlan(plan), path="")
+    birth = sidecar.Birth(9, 7, "boot", 40_009, True, "/log/weather")
+    started = (sidecar.RequestSpawn(spec, 1), sidecar.ReportStarted(birth), sidecar.ReportHealthy())
+    shop.sidecar("weather", *started, path="")
+    shop.directory(directory.Settle(plan, {"weather": shop.sidecar("weather", path="")}), path="")
+    system = system_of(shop)
+    way = find_way(system, host, S1, "__global__/weather")
+    assert way == Way("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1)
+    for digest, mount in ((S1, "weather"), (DEAD, "__global__/weather"), (TokenDigest(""), "__global__/weather")):
+        with pytest.raises(Refusal) as caught:
+            find_way(system, host, digest, mount)
+        assert caught.value.reason == "unknown-mount"
+    shop.directory(directory.RequestDeactivation("x"), path="")
+    with pytest.raises(Refusal):
+        find_way(system_of(shop), host, S1, "__global__/weather")

@@ -1,0 +1,61 @@
+"""projections/access/tokens.py: which directory a routing token opens, known by its digest."""
+
+import pytest
+
+from omac.domain.directories.directory import (
+    ActivationFailed,
+    ActivationRequested,
+    DeactivationRequested,
+    SessionAdmitted,
+    SessionEnded,
+)
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import StreamId, TokenDigest
+from omac.projections.access.tokens import TokenIndex
+
+SHOP, BLOG = StreamId("directory/h/shop"), StreamId("directory/h/blog")
+
+
+def apply(index: TokenIndex, stream: StreamId, *events: Event) -> None:
+    for event in events:
+        index.apply(Recorded(1, stream, 1, 0, "r", "omac", None, None, event))
+
+
+@pytest.fixture
+def index() -> TokenIndex:
+    """Two directories with a session each."""
+    index = TokenIndex()
+    for stream, name in ((SHOP, "shop"), (BLOG, "blog")):
+        apply(index, stream, ActivationRequested(f"/{name}", "opencode", TokenDigest(name)))
+        apply(index, stream, SessionAdmitted("s1", TokenDigest(f"{name}-s1")))
+    return index
+
+
+def test_tokens_open_their_directory(index: TokenIndex) -> None:
+    """Launch tokens and those of sessions."""
+    assert index.streams == {"shop": SHOP, "shop-s1": SHOP, "blog": BLOG, "blog-s1": BLOG}
+
+
+@pytest.mark.parametrize("end", [DeactivationRequested("x"), ActivationFailed("x")])
+def test_an_end_kills_the_tokens_of_its_directory(index: TokenIndex, end: Event) -> None:
+    """All of them, and none of another."""
+    apply(index, SHOP, end)
+    assert index.streams == {"blog": BLOG, "blog-s1": BLOG}
+
+
+def test_the_next_life_has_other_tokens(index: TokenIndex) -> None:
+    """The old ones stay dead."""
+    apply(index, SHOP, DeactivationRequested("x"), ActivationRequested("/shop", "opencode", TokenDigest("new")))
+    assert index.streams == {"blog": BLOG, "blog-s1": BLOG, "new": SHOP}
+
+
+def test_no_other_event_concerns_it() -> None:
+    """What it is given is what it understands."""
+    ends = {SessionEnded, ActivationFailed, DeactivationRequested}
+    assert set(TokenIndex.EVENTS) == {ActivationRequested, SessionAdmitted} | ends
+
+
+def test_a_session_ends_alone(index: TokenIndex) -> None:
+    """Its token is dead; the others of its directory live on."""
+    apply(index, SHOP, SessionEnded("s1", TokenDigest("shop-s1")))
+    assert index.streams == {"shop": SHOP, "blog": BLOG, "blog-s1": BLOG}

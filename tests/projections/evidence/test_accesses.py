@@ -1,0 +1,211 @@
+"""projections/evidence/accesses.py: every access once, from its request to its outcome."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.directories.directory import Activated
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import HostId
+from omac.projections.evidence.accesses import WAITING_MAX, Accesses, AuditRow, audit_rows
+
+STREAM = ids.access_stream(HostId("h"))
+REQUESTED = AccessRequested("/w", "echo", "echo", "s1", "GET", "/x")
+REFUSED = AccessRefused("/w", None, "nope", None, "PUT", "/y", 404, "unknown-mount")
+
+
+def recorded(position: int, event: Event, run: str = "run1") -> Recorded:
+    return Recorded(position, STREAM, None, position * 1_000, run, "agent", None, None, event)
+
+
+def records(*events: Event) -> list[Recorded]:
+    return [recorded(position, event) for position, event in enumerate(events, 1)]
+
+
+def test_a_completed_access() -> None:
+    """One row with what was asked, what came back, and how long it took."""
+    (row,) = audit_rows(records(REQUESTED, AccessCompleted(1, 200, 10, 20, 1_500_000)))
+    assert row == AuditRow(1, 1_000, "/w", "echo", "s1", "GET", "/x", 200, 20, 10, 1.5, "completed", None)
+
+
+def test_an_aborted_access() -> None:
+    """It says why; nothing was measured after a crash."""
+    rows = audit_rows(
+        records(REQUESTED, REQUESTED, AccessAborted(1, "client-gone", 200, 1, 2, 3), AccessAborted(2, "x"))
+    )
+    assert [(r.outcome, r.reason, r.status, r.bytes, r.bytes_in, r.duration) for r in rows] == [
+        ("aborted", "client-gone", 200, 2, 1, 0.000003),
+        ("aborted", "x", None, 0, 0, None),
+    ]
+
+
+def test_a_refused_access() -> None:
+    """One row at once, with the reason its caller got."""
+    (row,) = audit_rows(records(REFUSED))
+    assert row == AuditRow(1, 1_000, "/w", None, None, "PUT", "/y", 404, 0, 0, None, "refused", "unknown-mount")
+
+
+def test_rows_come_in_the_order_of_requests() -> None:
+    """Whatever the order of outcomes; what has none comes as open."""
+    events = (
+        REQUESTED,
+        REQUESTED,
+        REFUSED,
+        REQUESTED,
+        AccessCompleted(4, 200, 0, 0, 1),
+        AccessCompleted(1, 200, 0, 0, 1),
+    )
+    rows = list(audit_rows(records(*events)))
+    assert [(row.position, row.outcome) for row in rows] == [
+        (1, "completed"),
+        (2, "open"),
+        (3, "refused"),
+        (4, "completed"),
+    ]
+
+
+def test_rows_come_as_soon_as_they_can() -> None:
+    """Nobody has to read the whole journal to see the first access."""
+    endless = itertools.chain(records(REQUESTED, AccessCompleted(1, 200, 0, 0, 1)), _unread())
+    assert next(audit_rows(endless)).position == 1
+
+
+def _unread() -> Iterator[Recorded]:
+    raise AssertionError("read too far")
+    yield
+
+
+@pytest.mark.parametrize("outcome", [AccessCompleted(99, 200, 0, 0, 1), AccessAborted(99, "x")])
+def test_an_outcome_of_nothing_is_ignored(outcome: Event) -> None:
+    """As when the request lies before the part of the journal that is read."""
+    assert list(audit_rows(records(outcome))) == []
+    accesses = Accesses()
+    accesses.apply(recorded(1, outcome))
+    assert (accesses.completed, accesses.aborted, accesses.open) == (0, 0, {})
+
+
+@pytest.mark.parametrize("held_up", [False, True])
+def test_the_first_outcome_counts(held_up: bool) -> None:
+    """Whether or not the row waits for an older one, and in the counts as in the rows."""
+    before = (REQUESTED,) if held_up else (Activated(),)
+    events = records(*before, REQUESTED, AccessCompleted(2, 200, 0, 0, 1), AccessAborted(2, "omac-killed"))
+    assert [row.outcome for row in audit_rows(events) if row.position == 2] == ["completed"]
+    accesses = Accesses()
+    for record in events:
+        accesses.apply(record)
+    assert (accesses.completed, accesses.aborted) == (1, 0)
+
+
+def test_a_refused_access_has_no_other_outcome() -> None:
+    """What was refused was never forwarded."""
+    rows = audit_rows(records(REQUESTED, REFUSED, AccessCompleted(2, 200, 0, 0, 1)))
+    assert [row.outcome for row in rows] == ["open", "refused"]
+
+
+def test_other_events_are_passed_over() -> None:
+    """It reads the journal as it lies."""
+    assert [row.position for row in audit_rows(records(Activated(), REFUSED, Activated()))] == [2]
+
+
+def test_what_is_held_is_bounded_by_what_is_under_way() -> None:
+    """Of many interleaved accesses, no more records are alive than lie between the oldest open one and its outcome."""
+    width, count = 16, 3_000
+    born, seen, most = 0, 0, 0
+
+    def stream() -> Iterator[Recorded]:
+        nonlocal born
+        position, waiting = 0, list[int]()
+        while born < count:
+            position += 1
+            if len(waiting) == width:
+                yield recorded(position, AccessCompleted(waiting.pop(0), 200, 0, 0, 1))
+            else:
+                born += 1
+                waiting.append(position)
+                yield recorded(position, REQUESTED)
+
+    for _ in audit_rows(stream()):
+        seen += 1
+        most = max(most, born - seen)
+    assert seen == count
+    assert most <= width
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_is_held_is_bounded_while_an_access_lasts(ends: bool) -> None:
+    """An event stream may be open for days: the rows behind it come all the same, and its own comes once, where it
+    ended, or last."""
+    count = 2 * WAITING_MAX
+    born = 0
+
+    def stream() -> Iterator[Recorded]:
+        nonlocal born
+        yield recorded(1, REQUESTED)
+        for position in range(2, 2 * count, 2):
+            born += 1
+            yield recorded(position, REQUESTED)
+            yield recorded(position + 1, AccessCompleted(position, 200, 0, 0, 1))
+        if ends:
+            yield recorded(2 * count, AccessCompleted(1, 200, 7, 0, 1))
+            yield recorded(2 * count + 1, AccessAborted(1, "omac-killed"))
+        yield recorded(2 * count + 2, REFUSED)
+
+    positions: list[int] = []
+    for row in audit_rows(stream()):
+        positions.append(row.position)
+        assert born - len(positions) <= WAITING_MAX
+        if row.position == 1:
+            assert (row.outcome, row.bytes_in, row.at) == (("completed", 7, 1_000) if ends else ("open", 0, 1_000))
+    last = [1, 2 * count + 2] if ends else [2 * count + 2, 1]
+    assert positions == [*range(2, 2 * count, 2), *last]
+
+
+def test_who_forwards_is_known_while_it_is_under_way() -> None:
+    """For the recovery of a run that died."""
+    accesses = Accesses()
+    for position, run in ((1, "a"), (2, "b"), (3, "a")):
+        accesses.apply(recorded(position, REQUESTED, run))
+    accesses.apply(recorded(4, AccessCompleted(1, 200, 0, 0, 1), "a"))
+    accesses.apply(recorded(5, REFUSED))
+    assert accesses.open == {2: (STREAM, "b"), 3: (STREAM, "a")}
+    assert (accesses.completed, accesses.aborted, accesses.refused) == (1, 0, 1)
+
+
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.just(REQUESTED),
+    st.just(REFUSED),
+    st.builds(AccessCompleted, st.integers(1, 30), st.just(200), st.just(0), st.just(0), st.just(1)),
+    st.builds(AccessAborted, st.integers(1, 30), st.just("x")),
+)
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_rows_and_counts_agree(events: list[Any]) -> None:
+    """Whatever a journal holds: each request is one row, and both read models tell the same."""
+    found = records(*events)
+    rows = list(audit_rows(found))
+    requests = [r.position for r in found if isinstance(r.event, AccessRequested | AccessRefused)]
+    assert [row.position for row in rows] == requests
+    accesses = Accesses()
+    for record in found:
+        accesses.apply(record)
+    outcomes = [row.outcome for row in rows]
+    assert outcomes.count("completed") == accesses.completed
+    assert outcomes.count("aborted") == accesses.aborted
+    assert outcomes.count("refused") == accesses.refused
+    assert [row.position for row in rows if row.outcome == "open"] == list(accesses.open)
+
+
+@given(st.lists(EVENTS, max_size=40), st.integers(0, 5))
+def test_a_small_window_loses_and_doubles_nothing(events: list[Any], window: int) -> None:
+    """Whatever rows wait for, each access comes once, with the outcome it has when rows wait for ever."""
+    whole = sorted(audit_rows(records(*events)), key=lambda row: row.position)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("omac.projections.evidence.accesses.WAITING_MAX", window)
+        assert sorted(audit_rows(records(*events)), key=lambda row: row.position) == whole

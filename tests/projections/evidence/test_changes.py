@@ -1,0 +1,86 @@
+"""projections/evidence/changes.py: who may is in the audit, whatever changes it."""
+
+from typing import Any
+
+import pytest
+
+from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.credentials import credential
+from omac.domain.directories.directory import Activated, ActivationRequested, RouteStubbed
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import HostId, StreamId, TokenDigest
+from omac.domain.settings.setting import SettingChanged, SettingChangeFailed, SettingChangeRequested
+from omac.domain.sidecars.sidecar import GaveUp
+from omac.domain.skills import registration
+from omac.journal.event_kinds import KIND_OF
+from omac.projections.evidence.accesses import audit_rows
+from omac.projections.evidence.changes import Changes
+
+HOST = HostId("host1")
+SHOP = ids.workdir_id("/w/shop")
+SILENT = (credential.SecretWriteRequested,)  # the way there; what came of it is told
+
+
+def changes(history: Any) -> list[Any]:
+    """What is told of each record, nothing left out."""
+    fold = Changes()
+    return [change for recorded in history.records if (change := fold.of(recorded)) is not None]
+
+
+def example(event: type[Event]) -> Event:
+    """An event whose texts are its field names."""
+    return event(*[name if name != "left" else () for name in event.__struct_fields__])
+
+
+@pytest.mark.parametrize("event", [*registration.EVENTS, *credential.EVENTS])
+def test_every_change_of_trust_is_told(history: Any, event: type[Event]) -> None:
+    """Under its own kind, with the skill that it is about."""
+    kind = "registration" if event in registration.EVENTS else "credential"
+    tail = "agents/echo" if kind == "registration" else "echo"
+    history.append(ids.StreamId(f"{kind}/{HOST}/{SHOP}/{tail}"), example(event))
+    found = changes(history)
+    if event in SILENT:
+        assert found == []
+        return
+    (change,) = found
+    assert (change.kind, change.skill) == (KIND_OF[event], "echo")
+
+
+def test_what_was_kept_from_running_is_refused(history: Any) -> None:
+    """Drift, unless a run accepted it; a stub, a sidecar that was given up, a call that was refused."""
+    skill = ids.registration_stream(HOST, SHOP, "agents", "echo")
+    history.append(ids.directory_stream(HOST, SHOP), ActivationRequested("/w/shop", "opencode", TokenDigest("t")))
+    history.append(skill, registration.Drifted("/s", "2"), registration.Drifted("/s", "2", "d", "run1"))
+    history.append(ids.directory_stream(HOST, SHOP), RouteStubbed("echo", "echo", "skill-broken", "planted"))
+    history.append(ids.sidecar_stream(HOST, SHOP, "echo"), GaveUp("it fell"))
+    history.log(ids.control_stream(HOST), ControlCalled("reload", "/w/shop", "tcp"))
+    history.log(ids.control_stream(HOST), ControlRefused("activate", "/etc", "tcp", "outside-roots"))
+    asked = SettingChangeRequested("serve.unapproved", "allow", "user /f")
+    for outcome in (
+        SettingChanged("serve.unapproved", "allow", "user /f"),
+        SettingChangeFailed("serve.unapproved", "no space left"),
+    ):
+        history.append(ids.setting_stream(HOST, "serve.unapproved"), asked, outcome)
+    history.log(StreamId(f"settings/{HOST}"), SettingChanged("serve.unapproved", None, "user /f"))  # an earlier omac
+    history.append(ids.directory_stream(HOST, SHOP), Activated())
+    assert [(one.kind, one.dir, one.skill, one.refused, one.reason) for one in changes(history)] == [
+        ("skill.drifted", "/w/shop", "echo", True, "skill-changed"),
+        ("skill.drifted", "/w/shop", "echo", False, None),
+        ("route.stubbed", "/w/shop", "echo", True, "skill-broken"),
+        ("sidecar.gave-up", "/w/shop", "echo", True, "sidecar-down"),
+        ("control.called", "/w/shop", None, False, None),
+        ("control.refused", "/etc", None, True, "outside-roots"),
+        ("setting.changed", None, None, False, None),
+        ("setting.change-failed", None, None, True, None),
+        ("setting.changed", None, None, False, None),
+    ]
+
+
+def test_changes_stand_among_accesses(history: Any) -> None:
+    """In the order of positions, with who did it."""
+    history.append(
+        ids.registration_stream(HOST, SHOP, "agents", "echo"), registration.Approved("/s", "sha256:1", "sha256:d")
+    )
+    (row,) = audit_rows(history.records)
+    assert (row.kind, row.outcome, row.actor, row.detail) == ("skill.approved", "done", "omac", "sha256:1 in /s")

@@ -1,0 +1,195 @@
+"""services/access/authorization.py: an access is durable before it is forwarded, and has one fate."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.kernel.ids import token_digest
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import Exit
+from omac.domain.skills.skill import FoundSkill
+from omac.projections.evidence.accesses import audit_rows
+from omac.services.access.authorization import PATH_MAX
+from omac.services.access.recorder import Answer, Request
+
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
+MakeSkill = Callable[..., FoundSkill]
+Records = Callable[[str], list[Any]]
+
+GET = Request("GET", "/v1/things")
+
+
+@pytest.fixture
+def online(skill: MakeSkill) -> Callable[..., Any]:
+    """Brings /w/shop online with the skill `echo`; returns a token of it."""
+
+    async def activate(omac: Any, session: str | None = None) -> str:
+        echo = skill("echo")
+        omac.folders.put("/w/shop", echo)
+        omac.approve("/w/shop", echo)
+        token: str = (await omac.activate(session=session)).dir_token
+        return token
+
+    return activate
+
+
+async def test_admission_is_durable_before_it_returns(serving: Serving, online: Any, records: Records) -> None:
+    """A second reader finds the request, with who and what, before a byte may be forwarded."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        access = await omac.gate.admit(target, GET)
+        (found,) = [r for r in records(omac.path) if isinstance(r.event, AccessRequested)]
+        assert (found.position, found.actor, found.run) == (access, "agent", "run1")
+        assert found.event == AccessRequested("/w/shop", "echo", "echo", None, "GET", "/v1/things")
+
+
+async def test_the_target_is_where_the_sidecar_listens(serving: Serving, online: Any) -> None:
+    """Port, limit and skill come from the recorded state."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        assert target.port == omac.host.process("echo").birth.port
+        assert (target.dir, target.skill, target.mount, target.session) == ("/w/shop", "echo", "echo", None)
+
+
+async def test_both_fates_are_recorded(serving: Serving, online: Any) -> None:
+    """Completed and aborted accesses carry their bytes, time and reason, and follow from their request."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac, "s1"), "echo")
+        good = await omac.gate.admit(target, GET)
+        bad = await omac.gate.admit(target, GET)
+        omac.gate.completed(good, Answer(200, 1, 2, 3))
+        omac.gate.aborted(bad, Answer(None, 4, 0, 5), "client-gone")
+        await omac.caught_up()
+        found = [r for r in omac.journal.records() if isinstance(r.event, AccessCompleted | AccessAborted)]
+        assert [r.event for r in found] == [
+            AccessCompleted(good, 200, 1, 2, 3),
+            AccessAborted(bad, "client-gone", None, 4, 0, 5),
+        ]
+        assert [r.causation for r in found] == [good, bad]
+        rows = [row for row in audit_rows(omac.journal.records()) if row.kind == "access"]
+        assert [(row.session, row.outcome) for row in rows] == [("s1", "completed"), ("s1", "aborted")]
+
+
+@pytest.mark.parametrize("change", ["restart", "deactivation"])
+async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online: Any, change: str) -> None:
+    """What changed while the request was made durable counts: it is aborted and refused, not forwarded."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        if change == "restart":
+            omac.host.process("echo").end(Exit(code=1))
+            await omac.until(lambda: len(omac.host.processes) == 2)
+            await omac.until(lambda: omac.sidecar("echo").status == "healthy")
+        else:
+            await omac.deactivate()
+        with pytest.raises(Refusal) as caught:
+            await omac.gate.admit(target, GET)
+        reason = "sidecar-down" if change == "restart" else "unknown-mount"
+        assert caught.value.reason == reason
+        await omac.caught_up()
+        (row,) = [row for row in audit_rows(omac.journal.records()) if row.kind == "access"]
+        assert (row.outcome, row.reason, row.status) == ("aborted", reason, caught.value.status)
+        assert omac.status().accesses["open"] == 0
+
+
+async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, online: Any) -> None:
+    """Who was told nothing has nothing recorded; who is recorded is told, cancelled or not."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            access = await omac.gate.admit(target, GET)
+            assert access in omac.engine.system.accesses.open
+
+
+async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
+    serving: Serving, online: Any, records: Records
+) -> None:
+    """Whatever stood in its path may be part of a secret: neither token, mount nor path is recorded."""
+    async with serving() as omac:
+        token = await online(omac, "s1")
+        await omac.deactivate()
+        await omac.gate.refused(token, "echo", Request("GET", f"/{token}/x"), 404, "unknown-mount")
+        (event,) = [r.event for r in records(omac.path) if isinstance(r.event, AccessRefused)]
+        assert event == AccessRefused(None, None, "", None, "GET", "", 404, "unknown-mount")
+
+
+async def test_a_refused_access_with_a_living_token_says_who(serving: Serving, online: Any, records: Records) -> None:
+    """The session, as much of the path as there is room for, and the mount if it is one: else it may be anything."""
+    async with serving() as omac:
+        token = await online(omac, "s1")
+        await omac.gate.refused(token, "nope" * 1_000, Request("GET", "/" + "x" * 5_000), 404, "unknown-mount")
+        await omac.gate.refused(token, "echo", GET, 413, "body-too-large")
+        unknown, large = [r.event for r in records(omac.path) if isinstance(r.event, AccessRefused)]
+        assert (unknown.dir, unknown.skill, unknown.session) == ("/w/shop", None, "s1")
+        assert (unknown.mount, len(unknown.path)) == ("", 1_024)
+        assert large == AccessRefused("/w/shop", "echo", "echo", "s1", "GET", "/v1/things", 413, "body-too-large")
+
+
+@pytest.mark.parametrize(("token", "mount"), [("", ""), ("nope", "echo"), ("\udcff", "\udcff")])
+async def test_unknown_tokens_lead_nowhere(serving: Serving, online: Any, token: str, mount: str) -> None:
+    """Whatever bytes stand there."""
+    async with serving() as omac:
+        await online(omac)
+        with pytest.raises(Refusal) as caught:
+            omac.gate.resolve(token, mount)
+        assert caught.value.reason == "unknown-mount"
+
+
+async def test_no_token_ever_reaches_the_journal(serving: Serving, online: Any) -> None:
+    """The files hold digests: who reads the journal can reach nothing."""
+    async with serving() as omac:
+        token = await online(omac, "s1")
+        access = await omac.gate.admit(omac.gate.resolve(token, "echo"), GET)
+        omac.gate.completed(access, Answer(200, 0, 0, 1))
+        await omac.gate.refused(token, "other", GET, 404, "unknown-mount")
+        await omac.gate.refused("dead" + token, token, Request("GET", f"/{token}"), 404, "unknown-mount")
+        await omac.caught_up()
+        content = b"".join(file.read_bytes() for file in Path(omac.path).parent.iterdir())
+        assert token_digest(token).encode() in content
+        for minted in omac.minted:
+            assert minted.encode() not in content
+
+
+async def test_after_the_end_nothing_is_admitted(serving: Serving, online: Any) -> None:
+    """A server that stops refuses in time, instead of letting its callers wait."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+    with pytest.raises(Refusal) as caught:
+        await omac.gate.admit(target, GET)
+    assert caught.value.reason == "stopping"
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online: Any, stopping: bool) -> None:
+    """Its end is told once it is folded, and at once to whoever begins after it; the other token's way stays."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        cuts: list[str] = []
+        with omac.gate.while_valid(target, lambda refusal: cuts.append(refusal.reason)):
+            assert cuts == []
+            if stopping:
+                omac.gate.stop()
+            await omac.deactivate()
+            reason = "stopping" if stopping else "revoked"
+            assert set(cuts) == {reason}
+        late: list[str] = []
+        with omac.gate.while_valid(target, lambda refusal: late.append(refusal.reason)):
+            assert late == [reason]
+
+
+async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Serving, online: Any) -> None:
+    """Nor half of it: a path is scrubbed before it is cut, in what is forwarded and in what is refused."""
+    async with serving() as omac:
+        omac.directories._mint = lambda: "c0ffee" * 5 + "42"
+        token = await online(omac)
+        path = "/" + "z" * (PATH_MAX - 18) + "/" + token
+        await omac.gate.admit(omac.gate.resolve(token, "echo"), Request("GET", path))
+        await omac.gate.refused(token, "nope", Request("GET", path), 404, "unknown-mount")
+        texts = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
+        assert len(texts) == 2
+        assert not [text for text in texts if token[:12] in text]

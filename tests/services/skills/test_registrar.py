@@ -1,0 +1,416 @@
+"""services/skills/registrar.py, with the reactors around it: what is found, given, adopted, accepted and shared."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from omac.domain.credentials import credential
+from omac.domain.directories import directory
+from omac.domain.directories.planning import Policy
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import Exit
+from omac.domain.skills import registration
+from omac.domain.skills.registration import Code
+from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
+from omac.services.credentials.values import Values
+from omac.services.directories import activation, requests
+
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
+MakeSkill = Callable[..., FoundSkill]
+Read = Callable[[str], list[Recorded]]
+
+
+def wants(skill: FoundSkill, *fields: Secret | Config) -> FoundSkill:
+    """The skill with these values declared."""
+    assert skill.meta is not None
+    assert skill.meta.sidecar is not None
+    secrets = tuple(field for field in fields if isinstance(field, Secret))
+    config = tuple(field for field in fields if isinstance(field, Config))
+    sidecar: SidecarMeta = msgspec.structs.replace(skill.meta.sidecar, secrets=secrets, config=config)
+    return msgspec.structs.replace(skill, meta=msgspec.structs.replace(skill.meta, sidecar=sidecar))
+
+
+def shared(skill: FoundSkill) -> FoundSkill:
+    """The same, as a skill that all directories share."""
+    source = f"/home/u/.agents/skills/{skill.name}"
+    return msgspec.structs.replace(skill, source=source, skills_dir="/home/u/.agents/skills", scope="global")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that stalls for a second is no reason for a manifest without what is shared."""
+    for module in (activation, requests):
+        monkeypatch.setattr(module, "SHARED_S", 15.0)
+
+
+async def test_a_secret_makes_a_pending_skill_ready_with_the_same_token(serving: Serving, skill: MakeSkill) -> None:
+    """Given by another process, without a call; the sidecar gets it, and only its fingerprint is recorded."""
+    async with serving() as omac:
+        slack = wants(skill("slack"), Secret("TOKEN"), Config("MODE", default="slow"))
+        omac.folders.put("/w/shop", slack)
+        omac.approve("/w/shop", slack)
+        before = await omac.activate()
+        assert omac.skill_states() == {"slack": "pending_credentials"}
+        await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("hunter2")}, {"MODE": "fast"}))
+        await omac.until(lambda: omac.skill_states() == {"slack": "ready"})
+        assert (await omac.activate()).dir_token == before.dir_token
+        assert omac.host.secrets["slack"] == {"TOKEN": "hunter2"}
+        assert not [r for r in omac.journal.records() if b"hunter2" in msgspec.msgpack.encode(r.event)]
+
+
+async def test_a_changed_value_restarts_a_ready_sidecar(serving: Serving, skill: MakeSkill) -> None:
+    """A secret or a setting; one that is given again as it was changes nothing."""
+    async with serving() as omac:
+        slack = wants(skill("slack"), Secret("TOKEN"), Config("MODE", required=False))
+        omac.folders.put("/w/shop", slack)
+        omac.approve("/w/shop", slack)
+        await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("one")}))
+        await omac.activate()
+        for values in (Values({"TOKEN": Hidden("two")}), Values({}, {"MODE": "fast"})):
+            first = omac.sidecar("slack").birth
+            await omac.give("/w/shop", "slack", values)
+            await omac.until(lambda: omac.sidecar("slack").birth not in (None, first) and ready(omac))  # noqa: B023
+        assert omac.host.secrets["slack"] == {"TOKEN": "two"}
+        birth, generation = omac.sidecar("slack").birth, omac.directory().generation
+        await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("two")}))
+        await omac.until(lambda: omac.directory().generation > generation and omac.directory().status == "active")
+        assert omac.sidecar("slack").birth == birth
+
+
+def ready(omac: Any) -> bool:
+    """Whether everything is."""
+    return omac.directory().status == "active" and set(omac.skill_states().values()) == {"ready"}
+
+
+async def test_a_value_taken_back_stops_the_sidecar(serving: Serving, skill: MakeSkill) -> None:
+    """And the stub says what is missing, and how to give it."""
+    async with serving() as omac:
+        slack = wants(skill("slack"), Secret("TOKEN"))
+        omac.folders.put("/w/shop", slack)
+        omac.approve("/w/shop", slack)
+        await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("one")}))
+        await omac.activate()
+        await omac.take("/w/shop", "slack", "TOKEN")
+        await omac.until(lambda: omac.skill_states() == {"slack": "pending_credentials"} and not omac.host.running())
+        route = omac.directory().routes["slack"]
+        assert route.missing == ("TOKEN",)
+        assert route.fix == ("omac secrets set slack TOKEN --workdir /w/shop --harness opencode",)
+        await omac.reload()
+        assert omac.skill_states() == {"slack": "pending_credentials"}, "what is remembered is not adopted again"
+
+
+@pytest.mark.parametrize("command", [registration.Revoke("x"), registration.Deregister()])
+async def test_a_revoked_approval_stops_the_sidecar(
+    serving: Serving, skill: MakeSkill, command: registration.Command
+) -> None:
+    """At once, without a call; found again, it is registered again and not approved."""
+    async with serving() as omac:
+        echo = skill("echo")
+        omac.folders.put("/w/shop", echo)
+        omac.approve("/w/shop", echo)
+        await omac.activate()
+        omac.decide("/w/shop", echo, command)
+        await omac.until(lambda: omac.skill_states() == {"echo": "broken"} and not omac.host.running())
+
+
+@pytest.mark.parametrize(
+    ("problem", "lies", "missing", "fix"),
+    [
+        (Refusal("keychain-locked", "it is locked", fix=["omac unlock"]), False, ("A", "B"), "omac unlock"),
+        (Refusal("keychain-timeout", "it does not answer"), False, ("A", "B"), "omac reload /w/shop"),
+        (None, True, ("B",), "omac secrets set slack B --workdir /w/shop --harness opencode"),
+    ],
+)
+async def test_secrets_that_cannot_be_read_make_a_skill_pending(
+    serving: Serving, skill: MakeSkill, problem: Refusal | None, lies: bool, missing: tuple[str, ...], fix: str
+) -> None:
+    """A store that is locked, slow or lying keeps that one skill from starting; mended, it takes a reload."""
+    async with serving() as omac:
+        slack, echo = wants(skill("slack"), Secret("A"), Secret("B")), skill("echo")
+        omac.folders.put("/w/shop", slack, echo)
+        omac.approve("/w/shop", slack, echo)
+        await omac.give("/w/shop", "slack", Values({"A": Hidden("one"), "B": Hidden("two")}))
+        omac.secrets.problem = problem
+        if lies:
+            kept = omac.secrets.values[credential.service(ids.workdir_id("/w/shop"), "slack")]
+            kept["B"] = Hidden("planted")
+        await omac.activate()
+        assert omac.skill_states() == {"slack": "pending_credentials", "echo": "ready"}
+        route = omac.directory().routes["slack"]
+        assert route.missing == missing
+        assert fix in route.fix
+        omac.secrets.problem = None
+        await omac.give("/w/shop", "slack", Values({"B": Hidden("two")}))
+        await omac.until(lambda: ready(omac))
+
+
+async def test_two_directories_never_share_a_secret(serving: Serving, skill: MakeSkill) -> None:
+    """Equal names, other code, other values: each sidecar gets its own."""
+    async with serving() as omac:
+        for workdir in ("/w/a", "/w/b"):
+            slack = wants(skill("slack", code=workdir[-1], workdir=workdir), Secret("TOKEN"))
+            omac.folders.put(workdir, slack)
+            omac.approve(workdir, slack)
+        await omac.give("/w/a", "slack", Values({"TOKEN": Hidden("of a")}))
+        await omac.activate("/w/a")
+        assert omac.host.secrets["slack"] == {"TOKEN": "of a"}
+        await omac.activate("/w/b")
+        assert omac.directory("/w/b").routes["slack"].why == "pending-credentials"
+        await omac.give("/w/b", "slack", Values({"TOKEN": Hidden("of b")}))
+        await omac.until(lambda: omac.directory("/w/b").status == "active")
+        assert omac.host.secrets["slack"] == {"TOKEN": "of b"}
+
+
+@pytest.mark.parametrize(
+    ("digest", "approved", "adopted"),
+    [("sha256:frozen", True, True), ("sha256:frozen", False, False), ("sha256:other", True, False)],
+)
+async def test_defaults_are_adopted_by_approved_code_only(
+    serving: Serving, skill: MakeSkill, records: Read, digest: str, approved: bool, adopted: bool
+) -> None:
+    """Without a person: only where the very code that the value was given to is approved."""
+    async with serving() as omac:
+        await omac.give("/w/a", "slack", Values({"TOKEN": Hidden("hunter2")}, {"MODE": "fast"}), digest)
+        slack = wants(skill("slack", workdir="/w/b"), Secret("TOKEN"), Config("MODE"))
+        omac.folders.put("/w/b", slack)
+        if approved:
+            omac.approve("/w/b", slack)
+        await omac.activate("/w/b")
+        assert (omac.host.secrets.get("slack") == {"TOKEN": "hunter2"}) == adopted
+        events = [r.event for r in records(omac.path) if isinstance(r.event, credential.DefaultAdopted)]
+        names = {"TOKEN", "MODE"} if adopted else set()
+        assert {event.name for event in events} == names
+        if adopted:
+            assert omac.sidecar("slack", "/w/b").spec.variables[1].default == "fast"
+
+
+async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: MakeSkill) -> None:
+    """`serve.auto_register = false`: a skill that nobody registered is broken, and says how."""
+    async with serving(policy=Policy(auto_register=False)) as omac:
+        echo = skill("echo")
+        omac.folders.put("/w/shop", echo)
+        await omac.activate()
+        assert omac.status().registry == ()
+        assert omac.directory().routes["echo"].fix == ("omac register echo --workdir /w/shop --harness opencode",)
+        omac.approve("/w/shop", echo)
+        await omac.until(lambda: omac.skill_states() == {"echo": "ready"})
+
+
+@pytest.mark.parametrize("drift", ["refuse", "accept"])
+async def test_changed_code(serving: Serving, skill: MakeSkill, records: Read, drift: Any) -> None:
+    """It is recorded as drifted; it runs only in a run that was told to accept it, from a copy of its own."""
+    async with serving(policy=Policy(bundle_drift=drift)) as omac:
+        old, new = skill("echo"), skill("echo", code="2")
+        omac.folders.put("/w/shop", old)
+        omac.approve("/w/shop", old)
+        omac.folders.put("/w/shop", new)
+        await omac.activate()
+        assert omac.skill_states() == {"echo": "ready" if drift == "accept" else "broken"}
+        drifted = [r.event for r in records(omac.path) if isinstance(r.event, registration.Drifted)]
+        assert [event.accepted_by for event in drifted] == (["", "run1"] if drift == "accept" else [""])
+        await omac.deactivate()
+    async with serving("run2") as omac:
+        omac.folders.put("/w/shop", new)
+        await omac.activate()
+        assert omac.skill_states() == {"echo": "broken"}, "the next run starts from what was approved"
+
+
+async def test_a_planted_copy_is_never_accepted(serving: Serving, skill: MakeSkill) -> None:
+    """Accepting changes is for the folder that was approved, not for another of the same name."""
+    async with serving(policy=Policy(bundle_drift="accept")) as omac:
+        old = skill("echo")
+        omac.approve("/w/shop", old)
+        omac.folders.put("/w/shop", msgspec.structs.replace(old, source="/w/shop/.agents/skills/other"))
+        await omac.activate()
+        assert omac.skill_states() == {"echo": "broken"}
+
+
+async def test_changes_in_what_the_hash_leaves_out(serving: Serving, skill: MakeSkill, records: Read) -> None:
+    """The approved copy goes on running; that the folder is no longer like it is recorded, once."""
+    async with serving() as omac:
+        echo = skill("echo")
+        omac.folders.put("/w/shop", echo)
+        omac.approve("/w/shop", echo)
+        await omac.activate()
+        omac.folders.digests[echo.source] = "sha256:planted"
+        await omac.reload()
+        await omac.reload()
+        assert omac.skill_states() == {"echo": "ready"}
+        assert omac.sidecar("echo").spec.digest == "sha256:frozen"
+        drifted = [r.event for r in records(omac.path) if isinstance(r.event, registration.Drifted)]
+        assert [event.digest for event in drifted] == ["sha256:planted"]
+
+
+async def test_a_damaged_copy_does_not_run(serving: Serving, skill: MakeSkill) -> None:
+    """It is looked at before every start."""
+    async with serving() as omac:
+        echo = skill("echo")
+        omac.folders.put("/w/shop", echo)
+        omac.approve("/w/shop", echo)
+        omac.frozen.damaged.add(echo.source)
+        await omac.activate()
+        assert omac.skill_states() == {"echo": "broken"}
+        assert "the approved copy is not what was approved" in omac.directory().routes["echo"].detail
+
+
+async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving, skill: MakeSkill) -> None:
+    """One sidecar, below the reserved name with each directory's own token; its values are unscoped."""
+    async with serving() as omac:
+        weather = shared(wants(skill("weather"), Secret("KEY")))
+        omac.folders.put("", weather)
+        omac.approve("", weather)
+        await omac.give("", "weather", Values({"KEY": Hidden("hunter2")}))
+        assert list(omac.secrets.values) == ["omac/weather"], "kept unscoped, and not mirrored"
+        manifests = [await omac.activate("/w/a"), await omac.activate("/w/b")]
+        assert omac.host.running() == ["weather"]
+        for manifest in manifests:
+            (told,) = manifest.skills
+            base = f"http://127.0.0.1:9/{manifest.dir_token}/__global__/weather"
+            assert (told["scope"], told["state"], told["base"]) == ("global", "ready", base)
+            assert manifest.env == {
+                "OMAC_SKILLS": "__global__/weather", "OMAC_WEATHER_BASE": base, "OMAC_G_WEATHER_BASE": base,
+            }  # fmt: skip
+        assert [told["state"] for told in omac.directories.global_skills()] == ["ready"]
+        assert {one["dir"] for one in omac.directories.listing()} == {"/w/a", "/w/b"}
+        await omac.deactivate("/w/a")
+        await omac.deactivate("/w/b")
+        assert omac.host.running() == ["weather"], "it is the server's"
+        await omac.directories.deactivate_all("the end")
+        assert omac.host.running() == []
+
+
+async def test_a_skill_of_the_directory_hides_a_shared_one(serving: Serving, skill: MakeSkill) -> None:
+    """Of the same name in manifest and variables; of the same mount in the flat variable."""
+    async with serving() as omac:
+        own, other = skill("weather"), skill("other", mount="mail")
+        omac.folders.put("", shared(skill("weather", code="2")), shared(skill("mail", code="2")))
+        omac.folders.put("/w/shop", own, other)
+        omac.approve("/w/shop", own, other)
+        for one in omac.folders.skills[""]:
+            omac.approve("", one)
+        manifest = await omac.activate()
+        assert [(told["name"], told["scope"]) for told in manifest.skills] == [
+            ("other", "workdir"), ("weather", "workdir"), ("mail", "global"),
+        ]  # fmt: skip
+        base = f"http://127.0.0.1:9/{manifest.dir_token}"
+        assert manifest.env["OMAC_WEATHER_BASE"] == f"{base}/weather"
+        assert manifest.env["OMAC_MAIL_BASE"] == f"{base}/mail"
+        assert manifest.env["OMAC_G_MAIL_BASE"] == f"{base}/__global__/mail"
+        assert "OMAC_G_WEATHER_BASE" not in manifest.env
+
+
+async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> None:
+    """Found with an activation; approved or changed from another process at once; gone with the next look."""
+    async with serving() as omac:
+        await omac.activate("/w/a")
+        assert not omac.engine.system.directories[ids.directory_stream(omac.engine.host, ids.GLOBAL)].version
+        weather = shared(skill("weather"))
+        omac.folders.put("", weather)
+        (told,) = (await omac.activate("/w/b")).skills
+        assert told["state"] == "broken"
+        assert told["fix"] == ["omac approve weather --global --harness opencode --hash sha256:frozen"]
+        omac.approve("", weather)
+        await omac.until(lambda: omac.host.running() == ["weather"])
+        omac.folders.put("")
+        await omac.directories.reload_shared(omac.caller)
+        assert omac.host.running() == []
+        assert (await omac.activate("/w/c")).skills == []
+
+
+@pytest.mark.parametrize("taken", ["approval", "secret"])
+async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, skill: MakeSkill, taken: str) -> None:
+    """However long a look at the directory takes; and it does not start again before that look is over."""
+    async with serving() as omac:
+        slack = wants(skill("slack"), Secret("TOKEN"))
+        omac.folders.put("/w/shop", slack)
+        omac.approve("/w/shop", slack)
+        await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("one")}))
+        await omac.activate()
+        omac.folders.held = True
+        if taken == "approval":
+            omac.decide("/w/shop", slack, registration.Revoke("x"))
+        else:
+            await omac.take("/w/shop", "slack", "TOKEN")
+        await omac.until(lambda: not omac.host.running())
+        await omac.until(lambda: omac.directory().status == "activating")
+        assert omac.host.transcript.count("spawn slack") == 1
+        omac.folders.go_on()
+        await omac.until(lambda: omac.directory().status == "active_partial")
+        assert omac.host.transcript.count("spawn slack") == 1
+
+
+async def test_what_lost_its_approval_before_its_start_is_not_started(serving: Serving, skill: MakeSkill) -> None:
+    """A plan may be older than a revocation: the start looks again."""
+    async with serving() as omac:
+        echo = skill("echo")
+        omac.folders.put("/w/shop", echo)
+        omac.approve("/w/shop", echo)
+        await omac.activate()
+        registrations = omac.engine.system.registrations
+        (stream,) = registrations.entries
+        entry = registrations.entries[stream]
+        registrations.entries[stream] = msgspec.structs.replace(entry, state=registration.Registration())
+        omac.host.process("echo").end(Exit(1))
+        await omac.until(lambda: omac.sidecar("echo").status == "gave_up")
+        assert omac.host.transcript.count("spawn echo") == 1
+        assert "nobody vouches" in omac.sidecar("echo").detail
+
+
+async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, skill: MakeSkill) -> None:
+    """The directory comes online, and nothing else is harmed."""
+    async with serving() as omac:
+        omac.folders.put("", shared(skill("weather")))
+        await omac.activate("/w/a")
+        omac.folders.put("", shared(skill("weather", code="2")))
+        omac.folders.held_shared = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(omac.activate, "/w/b")
+            await omac.until(lambda: omac.directory("/w/b").status == "activating")
+            stream = ids.directory_stream(omac.engine.host, ids.GLOBAL)
+            await omac.engine.execute(directory.AGGREGATE, stream, directory.RequestDeactivation("x"))
+            omac.folders.go_on()
+        assert omac.directory("/w/b").status == "active"
+        assert (await omac.activate("/w/c")).state == "active"
+
+
+async def test_changes_that_cannot_be_copied_harm_one_skill(serving: Serving, skill: MakeSkill) -> None:
+    """Also in a run that accepts changes."""
+    async with serving(policy=Policy(bundle_drift="accept")) as omac:
+        old, other = skill("echo"), skill("other")
+        omac.folders.put("/w/shop", old, other)
+        omac.approve("/w/shop", old, other)
+        omac.folders.put("/w/shop", skill("echo", code="2"), other)
+        omac.frozen.problem = Refusal("skill-invalid", "it holds a FIFO")
+        await omac.activate()
+        assert omac.skill_states() == {"echo": "broken", "other": "ready"}
+
+
+async def test_unlocking_looks_again_at_what_waits(serving: Serving, skill: MakeSkill) -> None:
+    """And at nothing else."""
+    async with serving() as omac:
+        slack = wants(skill("slack", workdir="/w/a"), Secret("A"))
+        omac.folders.put("/w/a", slack)
+        omac.approve("/w/a", slack)
+        await omac.give("/w/a", "slack", Values({"A": Hidden("one")}))
+        omac.secrets.problem = Refusal("vault-locked", "it is locked", fix=["omac unlock"])
+        await omac.activate("/w/a")
+        await omac.activate("/w/b")
+        omac.secrets.problem = None
+        assert await omac.directories.unlock(omac.caller, lambda: None) == ["/w/a"]
+        await omac.until(lambda: omac.directory("/w/a").status == "active")
+        assert omac.directory("/w/b").generation == 1
+
+
+def test_codes_are_bundles_of_one_folder() -> None:
+    """What `is_bundle` compares: folder and hash, not the digest."""
+    code = Code("/s", "sha256:1", "d")
+    assert code.is_bundle(Code("/s", "sha256:1"))
+    assert not code.is_bundle(Code("/t", "sha256:1", "d"))
+    assert not code.is_bundle(None)

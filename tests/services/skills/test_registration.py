@@ -1,0 +1,325 @@
+"""services/skills/registration.py: which skill a name means, and what decisions leave in the journal."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import msgspec
+import pytest
+import trio
+
+from omac.domain.credentials.credential import DEFAULTS, DefaultAdopted
+from omac.domain.harness.harness import HARNESSES, Harness, harness_named
+from omac.domain.kernel import ids
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import FoundSkill, Guide
+from omac.journal.application import Journal
+from omac.journal.opening import open_journal
+from omac.services.credentials.values import Credentials, Values
+from omac.services.kernel.opened import OpenedJournal
+from omac.services.ports import Frozen
+from omac.services.skills.registration import Registering
+from omac.services.skills.resolution import Candidate, Search, every, find
+
+HOST = HostId("host0001")
+SHOP = Search("/w/shop")
+SECRET = Hidden("xoxb-7f3a9c")
+
+MakeSkill = Callable[..., FoundSkill]
+
+
+class Folders:
+    """Skills by base folder: those of the project, and those that all share."""
+
+    def __init__(self, own: Mapping[str, Sequence[FoundSkill]], shared: Mapping[str, Sequence[FoundSkill]]) -> None:
+        self._own = own
+        self._shared = shared
+
+    async def canonical(self, path: str, roots: Sequence[str]) -> str:
+        raise NotImplementedError
+
+    async def discover(self, workdir: str, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
+        return await self._find(self._own, bases, guidance)
+
+    async def discover_global(self, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
+        return await self._find(self._shared, bases, guidance)
+
+    async def _find(
+        self, there: Mapping[str, Sequence[FoundSkill]], bases: Sequence[str], guidance: bool
+    ) -> list[FoundSkill]:
+        await trio.lowlevel.checkpoint()
+        found: dict[str, FoundSkill] = {}
+        for base in bases:
+            for skill in there.get(base, ()):
+                if guidance or skill.meta or skill.problem:
+                    found.setdefault(skill.name, skill)
+        return list(found.values())
+
+    async def bundle_hash(self, source: str) -> str:
+        raise NotImplementedError
+
+    async def digest(self, source: str) -> str:
+        raise NotImplementedError
+
+
+class Freezer:
+    """Takes copies; `bundle_hash` is that of what lies there when it does."""
+
+    def __init__(self) -> None:
+        self.bundle_hash = "sha256:1"
+
+    async def freeze(self, source: str) -> Frozen:
+        await trio.lowlevel.checkpoint()
+        return Frozen(self.bundle_hash, f"digest of {self.bundle_hash}")
+
+    async def checked(self, digest: str, source: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return f"/copies/{digest}"
+
+    async def prune(self, kept: Collection[str]) -> list[str]:
+        raise NotImplementedError
+
+
+class Resolver:
+    """Resolves every command to one interpreter, named as its first word."""
+
+    async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
+        await trio.lowlevel.checkpoint()
+        return (Interpreter(command[0], f"/usr/bin/{command[0]}", 1, 2, f"for {workdir} in {copy}"),)
+
+
+class Store:
+    """A store of secrets in memory. `refusal` is what every write meets; services may be `locked`."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], Hidden] = {}
+        self.refusal: Refusal | None = None
+        self.locked: set[str] = set()
+
+    async def chosen(self) -> str:
+        await trio.lowlevel.checkpoint()
+        return "vault"
+
+    async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
+        await trio.lowlevel.checkpoint()
+        return {name: self.kept[service, name] for name in names if (service, name) in self.kept}
+
+    async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.refusal is not None:
+            raise self.refusal
+        if service in self.locked:
+            raise Refusal("vault-locked", "it is locked")
+        self.kept |= {(service, name): value for name, value in values.items()}
+
+    async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
+        raise NotImplementedError
+
+
+class Desk:
+    """A person's command line, on a journal of its own."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.freezer = Freezer()
+        self.store = Store()
+        execution = OpenedJournal(journal, HOST)
+        self.credentials = Credentials(execution, self.store, b"k" * 32)
+        self.registering = Registering(execution, self.freezer, Resolver(), self.credentials)
+
+    def kinds(self) -> list[str]:
+        """What is in the journal, by name of event."""
+        return [type(record.event).__name__ for record in self.journal.records()]
+
+
+@pytest.fixture
+def desk(path: str, clock: Callable[[], int]) -> Iterator[Desk]:
+    """An empty one."""
+    journal = open_journal(path, "person", clock)
+    yield Desk(journal)
+    journal.close()
+
+
+@pytest.fixture
+def echo(skill: MakeSkill) -> Candidate:
+    """A skill of a project."""
+    return Candidate(Place("/w/shop"), skill("echo"))
+
+
+def below(skill: FoundSkill, base: str) -> FoundSkill:
+    """The same skill in another base folder."""
+    return msgspec.structs.replace(skill, base=base, source=f"/w/shop/.{base}/skills/{skill.name}")
+
+
+def guide(skill: FoundSkill) -> FoundSkill:
+    """Nothing but a SKILL.md."""
+    return msgspec.structs.replace(skill, meta=None, bundle_hash="", guide=Guide(skill.name, "words"))
+
+
+async def refused(folders: Folders, search: Search, name: str) -> Refusal:
+    """Why a name means no skill."""
+    with pytest.raises(Refusal) as caught:
+        await find(folders, search, name, "omac register")
+    return caught.value
+
+
+async def test_a_skill_is_found_by_its_name(skill: MakeSkill) -> None:
+    """Among all that lie there, in the project and beside it."""
+    folders = Folders({"agents": [skill("a"), skill("b")]}, {"claude": [skill("c")]})
+    found = await find(folders, SHOP, "b", "omac register")
+    assert (found.skill.name, found.place) == ("b", Place("/w/shop"))
+    assert (await find(folders, SHOP, "c", "omac register")).place == Place("", "claude")
+    assert [one.skill.name for one in await every(folders, Search("/w/shop", None, "workdir"))] == ["a", "b"]
+    assert [one.skill.name for one in await every(folders, Search("/w/shop", None, "global"))] == ["c"]
+
+
+@pytest.mark.parametrize("harness", HARNESSES)
+async def test_a_harness_sees_its_own_folder_and_the_shared_one(skill: MakeSkill, harness: Harness) -> None:
+    """Its own comes first; what other harnesses have is out of its sight."""
+    skills = {base: [below(skill("a"), base)] for base in (*(one.base for one in HARNESSES), "agents")}
+    (found,) = await every(Folders(skills, {}), Search("/w/shop", harness))
+    assert (found.skill.base, found.place.harness) == (harness.base, harness.name)
+
+
+async def test_a_shared_folder_is_meant_by_a_harness_without_one_of_its_own(skill: MakeSkill) -> None:
+    """So that a command can mean the skill in .agents beside one in .opencode."""
+    folders = Folders({"opencode": [below(skill("a"), "opencode")], "agents": [skill("a")]}, {})
+    found = await every(folders, SHOP)
+    assert [(one.skill.base, one.place.harness) for one in found] == [("opencode", "opencode"), ("agents", "claude")]
+    for one in found:
+        search = Search("/w/shop", harness_named(one.place.harness), "workdir")
+        assert (await find(folders, search, "a", "omac register")).skill == one.skill
+
+
+async def test_who_means_several_is_told_of_each(skill: MakeSkill) -> None:
+    """Over harnesses and scopes."""
+    folders = Folders({"claude": [below(skill("a"), "claude")]}, {"agents": [skill("a", workdir="/home")]})
+    refusal = await refused(folders, SHOP, "a")
+    assert (refusal.reason, refusal.exit_code) == ("skill-ambiguous", 2)
+    assert "/w/shop/.claude/skills/a; /home/.agents/skills/a" in refusal.message
+    assert [command.split()[3] for command in refusal.fix] == ["--workdir", "--global"]
+
+
+async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> None:
+    """The message says where was looked, and which skills there are."""
+    refusal = await refused(Folders({"agents": [skill("a"), skill("b")]}, {}), SHOP, "c")
+    assert (refusal.reason, refusal.exit_code) == ("skill-not-found", 4)
+    assert refusal.message.endswith("in /w/shop; there are: a, b")
+    assert refusal.fix[0] == "omac list --all", "another skill is no fix"
+    assert (await refused(Folders({}, {}), SHOP, "c")).message.endswith("there are: none")
+    assert "all projects share" in (await refused(Folders({}, {}), Search("/w", None, "global"), "c")).message
+
+
+async def test_what_cannot_be_registered(skill: MakeSkill) -> None:
+    """Nobody vouches for a contract that omac does not understand, nor for words."""
+    broken = msgspec.structs.replace(skill("a"), meta=None, problem="name: is missing")
+    folders = Folders({"agents": [broken, guide(skill("words"))]}, {})
+    refusal = await refused(folders, SHOP, "a")
+    assert (refusal.reason, "name: is missing" in refusal.message) == ("skill-invalid", True)
+    assert (await refused(folders, SHOP, "words")).reason == "skill-without-sidecar"
+
+
+async def test_an_approval_is_recorded_once(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
+    """With the copy, and the registration it implies, in the stream of that skill; repeating it changes nothing."""
+    assert [await desk.registering.approve(echo) for _ in range(2)] == [True, False]
+    desk.freezer.bundle_hash = "sha256:2"
+    assert await desk.registering.approve(Candidate(echo.place, skill("echo", "2")))
+    found = list(desk.journal.records())
+    assert [type(record.event) for record in found] == [Registered, Approved, Registered, Approved]
+    stream = ids.registration_stream(HOST, ids.workdir_id("/w/shop"), "agents", "echo")
+    assert {(record.stream, record.actor) for record in found} == {(stream, "person")}
+    assert (found[-1].event.bundle_hash, found[-1].event.digest) == ("sha256:2", "digest of sha256:2")
+
+
+async def test_code_that_changes_under_ones_eyes(desk: Desk, echo: Candidate) -> None:
+    """Neither approved nor given anything."""
+    desk.freezer.bundle_hash = "sha256:planted"
+    for call in (desk.registering.approve(echo), desk.registering.register(echo, Values({"KEY": SECRET}))):
+        with pytest.raises(Refusal, match="changed while it was looked at") as caught:
+            await call
+        assert caught.value.reason == "skill-changed"
+    assert (desk.kinds(), desk.store.kept) == ([], {})
+
+
+async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate) -> None:
+    """They are mirrored to the defaults; what came from there is recorded as adopted, with where it came from."""
+    values = Values({"KEY": SECRET}, {"NOTE": "x"})
+    await desk.registering.register(echo, values)
+    other = Candidate(Place("/w/market"), echo.skill)
+    remembered = await desk.credentials.remembered("echo", ["KEY", "NOTE"])
+    await desk.registering.register(other, remembered, ["KEY", "NOTE", "UNKNOWN"])
+    for scope in (echo.place.scope, other.place.scope, DEFAULTS):
+        assert desk.store.kept[f"omac/{scope}/echo", "KEY"] == SECRET
+    adopted = [record.event for record in desk.journal.records() if isinstance(record.event, DefaultAdopted)]
+    digest = desk.registering.code(echo)
+    assert digest == (await desk.freezer.freeze(echo.skill.source)).digest
+    assert adopted == [DefaultAdopted("KEY", digest), DefaultAdopted("NOTE", digest)]
+    assert SECRET.reveal() not in str(list(desk.journal.records()))
+
+
+async def test_what_all_projects_share_is_not_remembered(desk: Desk, skill: MakeSkill) -> None:
+    """Its values are everybody's already."""
+    await desk.registering.register(Candidate(Place(""), skill("echo")), Values({"KEY": SECRET}))
+    assert list(desk.store.kept) == [("omac/echo", "KEY")]
+    assert desk.credentials.defaults("echo") == {}
+
+
+async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
+    """No value counts as given, and the code is not approved; what was approved before still is."""
+    desk.store.refusal = Refusal("vault-locked", "the vault is locked")
+    with pytest.raises(Refusal, match="the vault is locked"):
+        await desk.registering.register(echo, Values({"KEY": SECRET}, {"NOTE": "x"}))
+    assert desk.kinds() == ["SecretWriteRequested"]
+    assert desk.registering.known(echo).found is None
+    given = desk.credentials.given(echo.place.scope, "echo")
+    assert (given.secrets, given.config) == ({}, {})
+    desk.store.refusal = None
+    assert await desk.registering.register(echo, Values({"KEY": SECRET})) == ()
+    before, desk.freezer.bundle_hash = desk.registering.known(echo).approved, "sha256:2"
+    desk.store.refusal = Refusal("vault-locked", "the vault is locked")
+    with pytest.raises(Refusal, match="the vault is locked"):
+        await desk.registering.register(Candidate(echo.place, skill("echo", "2")), Values({"KEY": SECRET}))
+    assert desk.registering.known(echo).approved == before
+
+
+async def test_values_are_there_before_the_code_may_run(desk: Desk, echo: Candidate) -> None:
+    """The approval comes last; what was given is remembered for the copy that is approved then."""
+    assert await desk.registering.register(echo, Values(config={"NOTE": "x"})) == ()
+    assert desk.kinds() == ["ConfigWritten", "DefaultMirrored", "Registered", "Approved"]
+    approved = desk.registering.known(echo).approved
+    assert approved is not None
+    assert desk.credentials.defaults("echo")["NOTE"].code == approved.digest
+
+
+async def test_what_cannot_be_remembered_is_given_all_the_same(desk: Desk, echo: Candidate) -> None:
+    """It is said, and the code is approved."""
+    desk.store.locked = {f"omac/{DEFAULTS}/echo"}
+    (problem,) = await desk.registering.register(echo, Values({"KEY": SECRET}))
+    assert (problem.reason, problem.message) == ("vault-locked", "given, but cannot be remembered: it is locked")
+    assert desk.registering.known(echo).approved is not None
+    assert desk.credentials.given(echo.place.scope, "echo", "agents").secrets.keys() == {"KEY"}
+    assert desk.credentials.defaults("echo") == {}
+
+
+async def test_values_are_for_the_skill_in_its_base_folder(desk: Desk, echo: Candidate) -> None:
+    """Not for another one of that name, approved or not."""
+    await desk.registering.register(echo, Values({"KEY": SECRET}))
+    await desk.registering.approve(Candidate(echo.place, below(echo.skill, "claude")))
+    given = desk.credentials.given(echo.place.scope, "echo", "claude")
+    assert (given.secrets, given.config, given.left) == ({}, {}, {})
+
+
+async def test_revoking_and_forgetting(desk: Desk, echo: Candidate) -> None:
+    """Each once; what is forgotten is as if it had never been known."""
+    await desk.registering.approve(echo)
+    assert [await desk.registering.revoke(echo) for _ in range(2)] == [True, False]
+    assert desk.registering.known(echo).found is not None
+    await desk.registering.approve(echo)
+    stream = ids.registration_stream(HOST, echo.place.scope, "agents", "echo")
+    assert [await desk.registering.deregister(stream) for _ in range(2)] == [True, False]
+    assert desk.registering.known(echo).found is None
+    last = [record.event for record in desk.journal.records()][-2:]
+    assert [type(event) for event in last] == [ApprovalRevoked, Deregistered]

@@ -1,0 +1,182 @@
+"""tools/compose/agent_process.py: the command that omac runs, and its signals."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_omac import COMMAND, Omac, curl, eventually, stays
+from started import LOOP, started, told
+from tiers import some
+
+from omac.domain.kernel.run import RunStopped
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """A project with an approved skill."""
+    project = omac.project("shop")
+    omac.approve(project)
+    return project
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> None:
+    """As the signal it came by; the command may take its time, and its status is omac's. Twice, it is killed."""
+    name = number.name.removeprefix("SIG")
+    run = started(omac, omac.root, f"trap 'echo told; exit 41' {name}; {LOOP}")
+    assert run.line() == "up\n"
+    assert run.end(number) == 41
+    run = started(omac, omac.root, f"trap 'echo no' {name}; {LOOP}")
+    assert run.line() == "up\n"
+    run.process.send_signal(number)
+    assert run.line() == "no\n"
+    assert run.end(number) == 137
+    eventually(lambda: not omac.left(), 1.0, "the end of the command's own children")
+    assert [one.event.why for one in omac.events(RunStopped)] == [f"asked by {number.name}"] * 2
+
+
+def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
+    """SIGINT sent to omac alone reaches the command, which may go on: then so does omac, and its skills."""
+    run = started(omac, shop, f"trap 'echo interrupted' INT; env; echo ready; {LOOP}")
+    base = told(run)["OMAC_ECHO_BASE"]
+    assert run.line() == "up\n"
+    for _ in range(3):
+        run.process.send_signal(signal.SIGINT)
+        assert run.line() == "interrupted\n"
+    assert curl(f"{base}/echo").status == 200
+    assert run.end() == 143
+
+
+@pytest.mark.parametrize("after_s", some([0.0, 0.2, 0.4, 0.6], of=2))
+def test_an_interrupt_before_it_begins(after_s: float, omac: Omac) -> None:
+    """Whenever it comes after omac has made its folder: the command is not begun, or is interrupted itself."""
+    run = started(omac, omac.root, LOOP)
+    eventually(lambda: list(omac.state.glob("run/*/control.token")), 20.0, "its token")
+    time.sleep(after_s)
+    assert run.end(signal.SIGINT) == 130
+
+
+class Terminal:
+    """A job-control shell on a pseudo-terminal of its own, as in a window: `type` keys, `see` what it shows."""
+
+    def __init__(self, omac: Omac) -> None:
+        self.screen, inner = os.openpty()
+        os.set_blocking(self.screen, False)
+        self.shown = ""
+        self.shell = subprocess.Popen(
+            [sys.executable, "-c", "import os; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); "
+             "os.execlp('bash', 'bash', '--norc', '--noediting', '-i')"],
+            stdin=inner, stdout=inner, stderr=inner, cwd=omac.root,
+            env=omac.environment | {"PS1": "$ ", "TERM": "dumb"},
+        )  # fmt: skip
+        os.close(inner)
+        self.start = f"{shlex.join(COMMAND)} start"
+
+    def type(self, text: str) -> None:
+        """Keys, as they come from a keyboard."""
+        os.write(self.screen, text.encode())
+
+    def see(self, text: str, seconds: float = 20.0) -> str:
+        """Wait until it shows this; what it showed up to there is not looked at again."""
+
+        def found() -> bool:
+            with contextlib.suppress(OSError):
+                self.shown += os.read(self.screen, 65_536).decode(errors="replace")
+            return text in self.shown
+
+        try:
+            eventually(found, seconds, text)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it shows {self.shown!r}") from None
+        before, _, self.shown = self.shown.partition(text)
+        return before
+
+    def close(self) -> None:
+        """Close the window."""
+        os.close(self.screen)
+        self.shell.kill()
+        self.shell.wait()
+
+
+@pytest.fixture
+def terminal(omac: Omac) -> Iterator[Terminal]:
+    """A terminal in a person's home."""
+    window = Terminal(omac)
+    try:
+        yield window
+    finally:
+        window.close()
+
+
+def stat(pid: int) -> str:
+    """The state of a process, as one letter."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> None:
+    """Ctrl-C reaches the command once, and only what the command does with it counts; Ctrl-Z stops it and omac as one
+    job, `fg` continues both, and skills answer again; in the end the shell has its terminal back."""
+    script = f"trap 'echo caught' INT; echo pid $$, $OMAC_ECHO_BASE.; {LOOP}"
+    terminal.type(f"{terminal.start} --no-sandbox --workdir {shop} -- sh -c {shlex.quote(script)}; echo ended $?\n")
+    terminal.see("\npid ")
+    pid, base = terminal.see(".\r\n").split(", ")
+    terminal.see("up")
+    terminal.type("\x03")
+    terminal.see("caught\r\n")
+    stays(lambda: "caught" not in terminal.shown, 0.3, "one interrupt, told once")
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    terminal.type("\x1a")
+    terminal.see("Stopped")
+    eventually(lambda: (stat(int(pid)), stat(parent)) == ("T", "T"), 5.0, "both to stop")
+    terminal.type("fg\n")
+    eventually(lambda: "T" not in (stat(int(pid)), stat(parent)), 5.0, "both to go on")
+    assert curl(f"{base}/echo").status == 200
+    terminal.type("\x03")
+    terminal.see("caught\r\n")
+    os.kill(int(pid), signal.SIGKILL)
+    terminal.type("echo still $((40 + 2))\n")
+    terminal.see("still 42")
+    eventually(lambda: not [one for one in omac.left() if one != terminal.shell.pid], 5.0, "nothing to be left")
+
+
+@pytest.mark.parametrize(("how", "whom"), [("--no-sandbox", "$$"), ("--backend bubblewrap", "0")])
+def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str, whom: str) -> None:
+    """Itself alone, or, as editors do, the whole job: omac stops with it, so that the shell has its terminal back, and
+    all go on together."""
+    script = f"kill -STOP {whom}; echo went on; exit 9"
+    terminal.type(f"{terminal.start} {how} -- sh -c {shlex.quote(script)}\n")
+    terminal.see("Stopped")
+    terminal.type("fg; echo ended $?\n")
+    terminal.see("went on")
+    terminal.see("ended 9")
+
+
+@pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
+def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) -> None:
+    """`omac start -- bash`: Ctrl-C ends what the shell inside runs and not the shell; `exit` ends omac, and the outer
+    shell reads on."""
+    terminal.type(f"{terminal.start} {how} -- bash --norc --noediting -i\n")
+    terminal.type("echo inside $((20 + 3))\n")
+    terminal.see("inside 23")
+    terminal.type("sleep 600\n")
+    eventually(lambda: any(_runs(one, b"sleep\x00600") for one in omac.left()), 5.0, "the job to begin")
+    terminal.type("\x03")
+    terminal.type("echo status $?\n")
+    terminal.see("status 130")
+    terminal.type("exit 6\n")
+    terminal.type("echo outside $?\n")
+    terminal.see("outside 6")
+
+
+def _runs(pid: int, words: bytes) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(words)
+    except OSError:
+        return False

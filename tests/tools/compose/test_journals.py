@@ -1,0 +1,168 @@
+"""tools/compose/journals.py: every reader sees what short-lived programs recorded."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.launches import WHOLE, Program
+from contract.media import needs_bubblewrap, read_only
+from real_omac import Omac, eventually
+
+from omac.adapters.files.journal_in_use import spool_of
+
+
+@pytest.fixture
+def program(omac: Omac) -> Program:
+    """Something that spools where this omac looks."""
+    return Program(omac.state / "spool")
+
+
+def rows(omac: Omac, *arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in omac.ok("audit", "--json", *arguments).splitlines()]
+
+
+def waiting(omac: Omac) -> list[str]:
+    return sorted(name for name in os.listdir(omac.state / "spool") if name != "rejected")
+
+
+def test_the_audit_tells_of_launches_and_denials(omac: Omac, program: Program) -> None:
+    """Where nothing ever ran but what spooled: the journal is made, and each kind can be asked for."""
+    program.launch("aa", *WHOLE)
+    program.launch("bb", "denied")
+    program.launch("cc", "launch-requested", "launched", workdir="/w/mail", argv=["sleep", "9"])
+    program.deny("dd")
+    done = omac.run("audit", "--json")
+    assert (done.status, done.err) == (0, "")
+    told = [json.loads(line) for line in done.out.splitlines()]  # each launch in its order, side by side with others
+    ended, refused, still, guard = sorted(told, key=lambda row: row["at"])
+    assert (ended["kind"], ended["outcome"], ended["status"], ended["duration"]) == ("sandbox", "completed", 0, 2.0)
+    assert (ended["dir"], ended["actor"]) == ("/w/shop", "person")
+    assert len({row["position"] for row in told} & set(range(1, 8))) == 4
+    assert ended["detail"].startswith("npm test; for claude, by bubblewrap, network host, policy abab")
+    assert ended["detail"].endswith("; found: /w/shop/.git/hooks/x: a hook")
+    assert (refused["kind"], refused["outcome"], refused["reason"]) == ("sandbox", "refused", "git-unsafe")
+    assert (guard["kind"], guard["outcome"], guard["session"]) == ("guard.denied", "refused", "s1")
+    assert (still["outcome"], still["dir"], still["status"]) == ("open", "/w/mail", None)
+    assert waiting(omac) == []
+    assert sorted(row["dir"] for row in rows(omac, "--kind", "sandbox")) == ["/w/mail", "/w/shop", "/w/shop"]
+    assert rows(omac, "--kind", "guard") == [guard]
+    assert rows(omac, "--dir", "/w/mail") == [still]
+    assert rows(omac, "--outcome", "open") == [still]
+    shown = omac.ok("audit", "--kind", "sandbox")
+    assert "sandbox  in /w/shop by person: npm test; " in shown
+    assert "sandbox  in /w/shop by person (git-unsafe): npm; no" in shown
+
+
+@pytest.mark.parametrize(
+    "command", [("status", "--json"), ("replay", "--at", "1", "--json"), ("journal", "stats", "--json"), ("audit",)]
+)
+def test_every_command_that_reads_takes_in(omac: Omac, program: Program, command: tuple[str, ...]) -> None:
+    """What it shows is not what it would have been a moment ago."""
+    program.launch("aa", "launch-requested")
+    assert omac.run(*command).status == 0
+    assert waiting(omac) == []
+    assert len(omac.events()) == 1
+
+
+def test_what_runs_is_in_the_status(omac: Omac, program: Program) -> None:
+    """And in the replay of the position, byte for byte; the events that led there are told by name."""
+    program.launch("aa", "launch-requested", "launched")
+    status = omac.ok("status", "--json")
+    assert json.loads(status)["sandboxes"] == [
+        {"launch": "aa", "dir": "/w/shop", "harness": "claude", "backend": "bubblewrap", "network": "host",
+         "state": "launched", "pid": 43, "argv": ["npm", "test"]}
+    ]  # fmt: skip
+    assert omac.ok("replay", "--at", "2", "--json") == status
+    assert json.loads(omac.ok("replay", "--at", "0", "--json"))["sandboxes"] == []
+    assert "sandbox aa in /w/shop: launched (bubblewrap, network host, pid 43)" in omac.ok("status")
+    timeline = omac.ok("replay", "--at", "2")
+    assert "sandbox.launched                  sandbox aa in /w/shop (by person) pid=43" in timeline
+
+
+def test_every_command_that_writes_takes_in_first(omac: Omac, program: Program) -> None:
+    """What was spooled before has the lower positions."""
+    program.deny("a")
+    omac.ok("settings", "set", "serve.unapproved", "refuse")
+    program.deny("b")
+    omac.project("shop")
+    omac.approve(omac.root / "shop")
+    assert waiting(omac) == []
+    kinds = [type(one.event).__name__ for one in omac.events()]
+    assert kinds[:4] == ["GuardDenied", "SettingChangeRequested", "SettingChanged", "GuardDenied"]
+
+
+def test_a_journal_that_is_named_is_left_as_it_is(omac: Omac, program: Program, tmp_path: Path) -> None:
+    """A copy that somebody looks at gets no new records; the journal in use does, named or not."""
+    program.deny("a")
+    omac.ok("audit")
+    copy = tmp_path / "copy.db"
+    copy.write_bytes((omac.state / "journal.db").read_bytes())
+    program.deny("b")
+    assert len(rows(omac, "--journal", str(copy))) == 1
+    assert len(waiting(omac)) == 1
+    assert len(rows(omac, "--journal", str(omac.state / "journal.db"))) == 2
+    assert waiting(omac) == []
+
+
+def test_the_journal_of_the_environment_is_in_use(omac: Omac, program: Program, tmp_path: Path) -> None:
+    """As for every other command: it gets the records of programs that named it too, and no others."""
+    mine = str(tmp_path / "mine.db")
+    program.deny("a")
+    Program(Path(spool_of(str(omac.state), mine))).deny("b")
+    assert len(omac.run("audit", "--json", extra={"OMAC_JOURNAL": mine}).out.splitlines()) == 1
+    assert len(waiting(omac)) == 1
+    assert not (omac.state / "journal.db").exists()
+    assert len(rows(omac)) == 1
+
+
+@needs_bubblewrap
+def test_a_medium_that_cannot_be_written(omac: Omac, program: Program) -> None:
+    """What is in the journal is shown; that there is more is said."""
+    program.deny("a")
+    omac.ok("audit")
+    program.deny("b")
+    done = omac.run("audit", "--json", within=tuple(read_only(omac.state)))
+    assert (done.status, len(done.out.splitlines())) == (0, 1)
+    assert f"what is in {omac.state}/spool is not shown (1 records): " in done.err
+    assert len(waiting(omac)) == 1
+
+
+def test_what_is_set_aside_is_said_once_and_counted(omac: Omac, program: Program) -> None:
+    """It never hides the rest."""
+    (omac.state / "spool" / "junk").write_text("x")
+    program.deny("a")
+    done = omac.run("audit", "--json")
+    assert (done.status, len(done.out.splitlines())) == (0, 1)
+    assert "junk is not recorded and is now in" in done.err
+    assert omac.run("audit").err == ""
+    assert json.loads(omac.ok("journal", "stats", "--json"))["spool"] == {"waiting": 0, "rejected": 1}
+    assert "spool: 0 records wait, 1 were set aside" in omac.ok("journal", "stats")
+
+
+def test_a_server_takes_in_what_comes(omac: Omac, program: Program) -> None:
+    """A launch is in its status soon, and a replay of the journal says the same."""
+    server = omac.serve()
+    program.launch("aa", "launch-requested", "launched")
+
+    def live() -> str:
+        found = server.call("status").body
+        shown = json.loads(found)["sandboxes"]
+        return found if [one["state"] for one in shown] == ["launched"] else ""
+
+    status = json.loads(eventually(live, 5.0, "the launch in the status"))
+    assert [one["launch"] for one in status["sandboxes"]] == ["aa"]
+    assert json.loads(omac.ok("replay", "--at", str(status["position"]), "--json")) == status
+    assert server.end() == 0
+    assert waiting(omac) == []
+
+
+def test_a_server_settles_what_was_lost(omac: Omac, program: Program) -> None:
+    """The omac that launched was killed: until a server comes its launch is open, then it has aborted."""
+    program.launch("aa", "launch-requested", "launched", boot_id="another")
+    assert [row["outcome"] for row in rows(omac, "--kind", "sandbox")] == ["open"]
+    server = omac.serve()
+    (row,) = rows(omac, "--kind", "sandbox")
+    assert (row["outcome"], row["status"], row["reason"]) == ("aborted", None, "the omac that launched it was killed")
+    assert server.end() == 0

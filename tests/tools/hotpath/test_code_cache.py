@@ -1,0 +1,155 @@
+"""tools/hotpath/code_cache.py: a launch from one file of code is the launch that its sources say."""
+
+import marshal
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parents[3]
+STAGES = {"options", "launch", "inspection"}
+
+
+class Copy:
+    """A copy of omac that a test may change, with a project and a state folder."""
+
+    def __init__(self, top: Path) -> None:
+        self.package = top / "src/omac"
+        shutil.copytree(HERE / "src/omac", self.package, ignore=shutil.ignore_patterns("__pycache__"))
+        self.workdir = top / "project"
+        self.workdir.mkdir()
+        self._environment = {**os.environ, "HOME": str(top), "OMAC_STATE_DIR": str(top / "state")}
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        subprocess.run(["git", "init", "-q"], cwd=self.workdir, env=self._environment, check=True)
+
+    def run(self, *words: str, status: int = 0) -> str:
+        script = f"import sys; sys.path.append({str(self.package.parent)!r}); from omac.tools.entry import main; main()"
+        line = [sys.executable, "-I", "-S", "-c", script, "sandbox", "run", *words]
+        done = subprocess.run(line, cwd=self.workdir, env=self._environment, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files of the cache, by stage."""
+        return {
+            path.name.partition(".")[0]: path for path in (self.package / "tools/hotpath/__pycache__").glob("*.code")
+        }
+
+    def say(self, text: str) -> None:
+        """Have the help begin differently, with as many bytes."""
+        source = self.package / "tools/hotpath/sandbox_options.py"
+        content = source.read_text()
+        begin = content.index('HELP = """') + len('HELP = """')
+        later = source.stat().st_mtime + 2  # Python's own cache knows whole seconds
+        source.write_text(content[:begin] + text + content[begin + len(text) :])
+        os.utime(source, (later, later))
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def test_made_by_the_first_launch_and_used_by_the_next(copy: Copy) -> None:
+    """The second launch reads none of the modules one by one, and does what the first did."""
+    first = copy.run("--", "echo", "done")
+    made = {stage: path.read_bytes() for stage, path in copy.files.items()}
+    assert made.keys() == STAGES
+    for folder in copy.package.rglob("__pycache__"):  # what is loaded now is loaded from one file, or from source
+        for compiled in folder.glob("*.pyc"):
+            compiled.unlink()
+    assert copy.run("--", "echo", "done") == first == "done\n"
+    compiled_anew = {path.name.partition(".")[0] for path in copy.package.rglob("*.pyc")}
+    assert compiled_anew == {"__init__", "entry", "code_cache"}
+    assert {stage: path.read_bytes() for stage, path in copy.files.items()} == made
+
+
+def test_a_changed_source_counts(copy: Copy) -> None:
+    """As soon as it is changed, and again from the cache."""
+    copy.run("--", "true")
+    copy.say("Changed once. ")
+    assert copy.run("--help").startswith("Changed once.")
+    copy.run("--", "true")
+    assert copy.run("--help").startswith("Changed once.")
+    copy.say("Changed twice.")
+    assert copy.run("--help").startswith("Changed twice.")
+
+
+def test_a_copy_uses_its_own_sources(copy: Copy, tmp_path: Path) -> None:
+    """The cache comes along when a whole installation is copied."""
+    copy.run("--", "true")
+    other = Copy(tmp_path / "other")
+    shutil.rmtree(other.package)
+    shutil.copytree(copy.package, other.package)
+    other.say("Of the copy. ")
+    assert other.run("--help").startswith("Of the copy.")
+    assert not copy.run("--help").startswith("Of the copy.")
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "of another Python", "a folder", "a link"])
+def test_a_file_that_is_none(copy: Copy, damage: str, tmp_path: Path) -> None:
+    """It is made anew, or left where it cannot be."""
+    copy.run("--", "true")
+    path = copy.files["launch"]
+    whole = path.read_bytes()
+    path.unlink()
+    match damage:
+        case "cut":
+            path.write_bytes(whole[:-100])
+        case "emptied":
+            path.write_bytes(b"")
+        case "of another Python":
+            path.write_bytes(b"\0\0\0\0" + whole[4:])
+        case "a folder":
+            path.mkdir()
+        case "a link":
+            path.symlink_to(tmp_path / "nothing")
+    assert copy.run("--", "echo", "done") == "done\n"
+    assert path.is_dir() == (damage == "a folder")
+    if damage != "a folder":
+        assert path.read_bytes() == whole
+    assert not list(path.parent.glob("*.code.*"))
+
+
+def test_where_it_cannot_be_written(copy: Copy) -> None:
+    """A launch does without it, and says nothing."""
+    shutil.rmtree(copy.package / "tools/hotpath/__pycache__", ignore_errors=True)
+    (copy.package / "tools/hotpath/__pycache__").write_text("")
+    assert copy.run("--", "echo", "done") == "done\n"
+
+
+def test_only_a_launch_makes_it(copy: Copy) -> None:
+    """What ends before, and so loads less, leaves no cache that lacks the rest."""
+    copy.run("--help")
+    copy.run("--explain", "--", "true")
+    copy.run("--allow", "/nonexistent", "--", "true", status=2)
+    assert copy.files == {}
+
+
+def test_errors_name_the_source(copy: Copy) -> None:
+    """A traceback from cached code shows file and line."""
+    copy.run("--", "true")
+    load = f"import sys; sys.path.append({str(copy.package.parent)!r}); from omac.tools.hotpath import code_cache as c"
+    probe = f"{load}; c.load('options'); from omac.tools.hotpath import sandbox_options as o; o.parse(None)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True)
+    assert f'{copy.package}/tools/hotpath/sandbox_options.py", line' in done.stderr
+
+
+def test_an_ordinary_launch_loads_no_more(copy: Copy) -> None:
+    """Where nothing was changed, nothing is judged: what that takes would cost a third of the launch."""
+    copy.run("--", "true")
+    loaded = {entry[0] for path in copy.files.values() for entry in _index(path)}
+    assert "omac.domain.git.folder" in loaded
+    judging = ("judges", "config_allowlist", "config_values", "config_changes", "index", "checkout")
+    assert not loaded & {f"omac.domain.git.{name}" for name in judging}
+
+
+def _index(path: Path) -> list[tuple[str, bool, int, int, int]]:
+    content = path.read_bytes()
+    length = int.from_bytes(content[4:8], "little")
+    found: list[tuple[str, bool, int, int, int]] = marshal.loads(content[8 : 8 + length])
+    return found

@@ -1,0 +1,205 @@
+"""omac approve: look at a skill as it is now, and record that a person vouches for it, or no longer does."""
+
+import shlex
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import trio
+
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.domain.credentials.credential import Credential
+from omac.domain.directories.planning import unmet
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.registration import Code
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
+from omac.services.skills.resolution import Candidate, find
+from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.compose.command_context import Opened, opened
+from omac.tools.compose.registered_skills import Registry
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.render import say
+
+Answer = TypeVar("Answer")
+
+
+class Asked(NamedTuple):
+    """The command line, as typed. `bundle_hash` None: whatever its code is now."""
+
+    skill: str
+    where: Where
+    bundle_hash: str | None
+    revoke: bool
+    journal: str | None
+    json: bool
+
+
+def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Approve a skill, or revoke its approval. Raises Refusal."""
+    if asked.revoke:
+        return _revoke(asked, environment, clock)
+    folders = DiskSkillFolders(environment)
+    search = search_of(asked.where, folders)
+    candidate = trio.run(find, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
+    command = f"omac approve {shlex.quote(asked.skill)} {candidate.place.flags}"
+    digest = require_meant(folders, candidate, asked.bundle_hash, command)
+    with opened(environment, asked.journal, clock) as everything:
+        before = everything.registering.known(candidate).approved
+        changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
+        approved = everything.registering.known(candidate).approved
+        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+    assert approved is not None, "it has just been approved"
+    gets = [one.name for one in sidecar_of(candidate).fields if one.name in _given(one, given)]
+    missing = unmet(sidecar_of(candidate), given, environment)
+    _tell(asked, Told(candidate, approved, before if changed else None, changed, gets, list(missing)))
+    note_guide(candidate.skill)
+    return 0
+
+
+def require_meant(folders: DiskSkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
+    """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
+
+    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill.
+    """
+    skill = candidate.skill
+    if meant in (None, skill.bundle_hash):
+        return None
+    digest = digest_of(folders, skill)
+    if meant == digest:
+        return digest
+    message = f"{skill.name} in {skill.source} is not the code that was meant: its hash is {digest} now"
+    fix = [f"{command} --hash {digest}  # once you have looked at the code again"]
+    raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
+
+
+def digest_of(folders: DiskSkillFolders, skill: FoundSkill) -> str:
+    """The digest over every file of a skill as it is now. Raises Refusal (skill-invalid): it cannot be copied."""
+    try:
+        return trio.run(folders.digest, skill.source)
+    except OSError as error:
+        culprit = error.filename or skill.source
+        raise Refusal("skill-invalid", f"{culprit} {error.strerror}", fix=getattr(error, "fix", ())) from None
+
+
+def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    """Do it; what the system refuses is said in omac's words. Raises Refusal."""
+    try:
+        return trio.run(work)
+    except OSError as error:
+        path = shlex.quote(everything.state.path)
+        message = f"the state directory {everything.state.path} cannot be used: {error}"
+        raise Refusal("state-unusable", message, fix=[f"df -h {path}", f"ls -ld {path}"]) from None
+
+
+def sidecar_of(candidate: Candidate) -> SidecarMeta:
+    """The sidecar of a skill that was found to have one."""
+    assert candidate.skill.meta is not None
+    assert candidate.skill.meta.sidecar is not None
+    return candidate.skill.meta.sidecar
+
+
+def granted(sidecar: SidecarMeta) -> list[str]:
+    """Variables of the host that its sidecar may read."""
+    return sorted(
+        {*sidecar.env_passthrough, *(field.default_from_env for field in sidecar.fields if field.default_from_env)}
+    )
+
+
+def note_guide(skill: FoundSkill) -> None:
+    """What is wrong with its SKILL.md, by which agents know it."""
+    problem = "it has no SKILL.md, by which agents would know it" if skill.guide is None else skill.guide.problem
+    if problem is not None:
+        say(f"note: {skill.name}: {problem}", current().stderr)
+
+
+def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """By what is recorded: the folder may be gone."""
+    if asked.bundle_hash is not None:
+        raise Refusal("misuse", "--revoke and --hash make no sense together: whatever is approved is revoked")
+    registry = Registry.read(environment, asked.journal)
+    known = registry.one(asked.where, asked.skill, "omac approve", "--revoke")
+    if known is None:
+        message = f"no skill {asked.skill!r} is registered there"
+        raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=asked.skill)
+    status, place = known.status, Place(known.status.dir)
+    skill = FoundSkill(status.skill, status.harness, "", status.source, status.bundle_hash)
+    with opened(environment, asked.journal, clock) as everything:
+        changed = trio.run(everything.registering.revoke, Candidate(place, skill))
+    if asked.json:
+        told = {
+            "skill": status.skill,
+            "dir": status.dir,
+            "source": status.source,
+            "bundle_hash": status.approved_hash,
+            "digest": status.digest,
+            "revoked": changed,
+        }
+        print_json(told)
+    else:
+        say(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {status.source}")
+    return 0
+
+
+def _given(field: Secret | Config, given: Credential) -> Collection[str]:
+    return given.secrets if isinstance(field, Secret) else given.config
+
+
+class Told(NamedTuple):
+    """What came of an approval: `before` is what was approved until now, if that was other code; `gets` are the names
+    of values that were given to the skill before, `missing` those that it needs and lacks."""
+
+    candidate: Candidate
+    approved: Code
+    before: Code | None
+    changed: bool
+    gets: list[str]
+    missing: list[str]
+
+
+def _tell(asked: Asked, told: Told) -> None:
+    skill, sidecar = told.candidate.skill, sidecar_of(told.candidate)
+    if asked.json:
+        fields = {
+            "skill": skill.name,
+            "dir": told.candidate.place.workdir,
+            "source": skill.source,
+            "bundle_hash": skill.bundle_hash,
+            "digest": told.approved.digest,
+            "command": sidecar.command,
+            "interpreters": [one.path for one in told.approved.interpreters or () if one.path],
+            "variables": granted(sidecar),
+            "gets": told.gets,
+            "missing": told.missing,
+            "new": told.changed,
+        }
+        print_json(fields)
+        return
+    again = " again, other code than before" if told.before else ""
+    say(f"{f'approved{again}' if told.changed else 'already approved'}: {skill.name} in {skill.source}")
+    show_code(skill, sidecar)
+    show_interpreters(told.approved)
+    if told.before:
+        say(f"  before, it was {told.before.bundle_hash}, digest {told.before.digest or 'not taken'}")
+    if told.gets:
+        say(f"  and gets what was given to it: {', '.join(told.gets)}")
+    if told.missing:
+        say(f"  it still needs: {', '.join(told.missing)}")
+        say(f"  try: omac register {shlex.quote(skill.name)} {told.candidate.place.flags}")
+
+
+def show_interpreters(approved: Code) -> None:
+    """The programs of the host that were approved with it, and those that it lacks."""
+    found = [one for one in approved.interpreters or () if one.path]
+    if found:
+        say(f"  by {', '.join(one.path for one in found)}")
+    for one in approved.interpreters or ():
+        if not one.path:
+            say(f"  {one.name} is in no folder of PATH that only you may change: install it, then approve again")
+
+
+def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:
+    """Which code it is, and what it may do."""
+    say(f"  {skill.bundle_hash}")
+    say(f"  it runs as you: {' '.join(sidecar.command)}")
+    if variables := granted(sidecar):
+        say(f"  and may read these variables of yours: {', '.join(variables)}")

@@ -1,0 +1,77 @@
+"""omac journal backup and omac journal restore: a copy of the journal, and putting it back."""
+
+import os
+from collections.abc import Mapping
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.linux import process_identity
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.backup import Copy, back_up, inspect
+from omac.journal.backup import restore as put_back
+from omac.journal.format import require_unused
+from omac.tools.compose.journals import mark_of
+from omac.tools.terminal.invocation import current, expanded, print_json
+from omac.tools.terminal.prompts import can_ask, confirm
+from omac.tools.terminal.render import say
+
+
+def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Copy the journal to a new file. Raises Refusal."""
+    path = StateDir.of(environment).journal_in_use(environment, journal_path)
+    copy = back_up(path, os.path.abspath(expanded(target)))
+    if as_json:
+        print_json(copy._asdict())
+    else:
+        say(f"{copy.path}: {copy.position} positions of {path}, {copy.bytes} bytes")
+    return 0
+
+
+def restore(source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str]) -> int:
+    """Replace the journal by a backup, and keep the replaced one beside it. Raises Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal(environment, journal_path)
+    backup_path = os.path.abspath(expanded(source))
+    if not os.path.exists(backup_path):
+        where = os.path.dirname(backup_path)
+        raise Refusal("journal-unavailable", f"there is no backup at {backup_path}", fix=[f"ls -l {quoted(where)}"])
+    copy = inspect(backup_path)
+    server = state.hold_server(path)  # no server begins meanwhile
+    try:
+        return _restore(copy, source, path, state, yes=yes)
+    finally:
+        os.close(server)
+
+
+def _restore(copy: Copy, source: str, path: str, state: StateDir, *, yes: bool) -> int:
+    require_unused(path, process_identity.is_living)
+    if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
+        say("nothing was changed", current().stderr)
+        return 1
+    restored, kept = put_back(copy.path, path, mark_of(state, path))
+    say(f"{path} is restored to position {restored.position}")
+    if kept:
+        say(f"the journal that was there is {kept}")
+    return 0
+
+
+def _loss(path: str, copy: Copy) -> str:
+    """What the present journal holds that the backup lacks; "" for nothing."""
+    try:
+        present = inspect(path)
+    except Refusal as refusal:
+        return "" if refusal.reason == "journal-unavailable" else f"the present journal is damaged ({refusal.message})"
+    if present.id != copy.id:
+        return f"the backup is of another journal (id {copy.id}, not {present.id})" if present.position else ""
+    if present.position > copy.position:
+        later = present.position - copy.position
+        return f"{later} later positions of the present journal are not in the backup, revocations among them"
+    return ""
+
+
+def _confirmed(loss: str, source: str, yes: bool) -> bool:
+    say(f"{loss}; the present one is kept beside it", current().stderr)
+    if yes:
+        return True
+    if not can_ask():
+        raise Refusal("misuse", f"{loss}; nothing was changed", fix=[f"omac journal restore {quoted(source)} --yes"])
+    return confirm("Put the backup in its place?")

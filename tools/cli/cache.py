@@ -1,0 +1,181 @@
+"""omac cache: what build tools keep for each project, how much that is, and removing it."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from omac.adapters.caches.caches import Caches, opened
+from omac.adapters.caches.tree import identity_of
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import parse_size, shown_size
+from omac.domain.sandbox.cache_eviction import Cache, to_go
+from omac.tools.compose.registered_skills import columns
+from omac.tools.terminal.invocation import current, expanded, print_json
+from omac.tools.terminal.render import say
+from omac.tools.terminal.timestamps import parse_moment, rfc3339
+
+HEADS = ("WORKDIR", "SIZE", "LAST USED", "STATE", "ID")
+PROGRESS_EVERY_S = 0.2
+
+Action = Literal["removed", "would be removed", "in use"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What became of one cache, and why it was to go. `workdir` is empty where none is named."""
+
+    id: str
+    workdir: str
+    bytes: int
+    action: Action
+    reason: str
+
+
+def list_(as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show all caches. Raises Refusal."""
+    with Progress("looked at") as progress, opened(environment, progress.step) as caches:
+        found = _looked_at(caches, caches.ids()) if caches else []
+    if as_json:
+        for cache in found:
+            _print({**msgspec.structs.asdict(cache), "last_used": rfc3339(cache.last_used)})
+    elif found:
+        _show_table(found)
+    else:
+        say("there are no tool caches", current().stderr)
+    return 0
+
+
+def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Remove one cache, or all; 1 if one was in use, or would not go. Raises Refusal."""
+    if every == (workdir is not None):
+        raise Refusal("misuse", "say whose: --workdir DIR, or --all", fix=["omac cache list"])
+    where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
+    with Progress("looked at or removed") as progress, opened(environment, progress.step) as caches:
+        meant = [one for one in caches.ids() if every or one == identity_of(where)] if caches else []
+        found = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
+        rows, problems = _removed(caches, found, dry_run) if caches else ([], [])
+    if not rows:
+        say(f"there is no tool cache of {where}" if where else "there are no tool caches", current().stderr)
+    for row in rows:
+        if where and row.workdir not in (where, ""):
+            say(f"it was that of {row.workdir}: both paths lead to the same name", current().stderr)
+    _tell(rows, problems, as_json)
+    return 1 if problems or any(row.action == "in use" for row in rows) else 0
+
+
+def gc(
+    max_age: str,
+    max_size: str | None,
+    dry_run: bool,
+    as_json: bool,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    """Remove the caches that are to go (`to_go`); 1 if something would not go. Raises Refusal."""
+    since = parse_moment(max_age, clock)
+    bytes_max = parse_size(max_size) if max_size is not None else None
+    with Progress("looked at or removed") as progress, opened(environment, progress.step) as caches:
+        found = _looked_at(caches, caches.ids()) if caches else []
+        going = [(cache, why, cache.last_used) for cache, why in to_go(found, clock(), since, bytes_max)]
+        rows, problems = _removed(caches, going, dry_run) if caches else ([], [])
+        if caches and not dry_run:
+            caches.drop_loose_locks()
+    gone = {row.id for row in rows if row.action != "in use"}
+    left = [cache for cache in found if cache.id not in gone]
+    _tell(rows, problems, as_json)
+    total = sum(cache.bytes for cache in left)
+    say(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}", current().stderr)
+    used = [cache for cache in left if cache.in_use]
+    if used:
+        say(f"in use, and left alone: {', '.join(cache.workdir or cache.id for cache in used)}", current().stderr)
+    if bytes_max is not None and total > bytes_max:
+        say(f"that is more than {shown_size(bytes_max)}: what is in use cannot go", current().stderr)
+    return 1 if problems else 0
+
+
+class Progress:
+    """How many names were dealt with, on a terminal, while that takes long."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._names = 0
+        self._shown = False
+        self._next_at = time.monotonic() + PROGRESS_EVERY_S
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=current().stderr, flush=True)
+
+    def step(self, names: int) -> None:
+        """So many more."""
+        self._names += names
+        if time.monotonic() >= self._next_at and current().stderr.isatty():
+            print(f"\r\x1b[K{self._names:,} files {self._what}", end="", file=current().stderr, flush=True)
+            self._shown, self._next_at = True, time.monotonic() + PROGRESS_EVERY_S
+
+
+def _looked_at(caches: Caches, ids: Iterable[str]) -> list[Cache]:
+    found = []
+    for identity in ids:
+        try:
+            found.append(caches.look(identity))
+        except FileNotFoundError:
+            continue  # another process removed it
+    return found
+
+
+def _removed(
+    caches: Caches, going: Iterable[tuple[Cache, str, int | None]], dry_run: bool
+) -> tuple[list[Row], list[str]]:
+    """What became of each, with why and, if that counts, the last use that was seen; and what would not go."""
+    rows = []
+    for cache, why, last_used in going:
+        action: Action = "removed"
+        if cache.in_use:
+            action = "in use"
+        elif dry_run:
+            action = "would be removed"
+        elif not caches.take_away(cache.id, secrets.token_hex(8), last_used):
+            action = "in use"
+        rows.append(Row(cache.id, cache.workdir, cache.bytes, action, why))
+    return rows, [] if dry_run else caches.empty_trash()
+
+
+def _tell(rows: Iterable[Row], problems: Iterable[str], as_json: bool) -> None:
+    for row in rows:
+        if as_json:
+            _print(msgspec.structs.asdict(row))
+        else:
+            say(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
+    for problem in problems:
+        say(f"omac: not removed: {problem}", current().stderr)
+
+
+def _show_table(found: list[Cache]) -> None:
+    cells = [HEADS]
+    for cache in sorted(found, key=lambda cache: cache.bytes, reverse=True):
+        size = shown_size(cache.bytes) if cache.counted else f"> {shown_size(cache.bytes)}"
+        state = "in use" if cache.in_use else "no marker" if not cache.workdir else ""
+        state = state or ("idle" if cache.workdir_exists else "workdir gone")
+        at = datetime.fromtimestamp(cache.last_used / 10**9, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+        cells.append((cache.workdir or "-", size, at, state, cache.id))
+    columns(cells, say)
+    say(f"{len(found)} in all, {shown_size(sum(cache.bytes for cache in found))}", current().stderr)
+
+
+def _print(row: Mapping[str, object]) -> None:
+    """One object in a line. Bytes of a path that are no text are written as escapes."""
+    shown = {
+        name: value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        if isinstance(value, str)
+        else value
+        for name, value in row.items()
+    }
+    print_json(shown)

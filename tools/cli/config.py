@@ -1,0 +1,155 @@
+"""omac config: what the settings of a skill are and where each comes from, and changing them."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import trio
+
+from omac.domain.credentials.values import ValueRefused, check_config, shown
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.skill import Config
+from omac.services.credentials.values import Values
+from omac.services.skills.registration import PERSON
+from omac.tools.cli.secrets import INPUT_BYTES_MAX, rows_of, tell_taken, tell_unapproved
+from omac.tools.cli.skill_argument import Asked, OneSkill, at_terminal, one_skill, text_of
+from omac.tools.terminal.invocation import current, print_data, print_json
+from omac.tools.terminal.render import say
+
+FORM = "{:<24}  {:<6}  {:<24}  {:<20}  {}"
+
+
+class Row(msgspec.Struct):
+    """One setting. `source`: stored, default, default_from_env:X, missing-required or missing-optional."""
+
+    name: str
+    type: str
+    value: str | None
+    source: str
+    required: bool
+    description: str
+
+
+def show(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
+    with one_skill(asked, "omac config show", [], environment, clock) as one:
+        rows, secrets = _rows(one, environment), rows_of(one)
+    if as_json:
+        told = {
+            "skill": one.name,
+            "mount": one.sidecar.mount,
+            "workdir": one.place.workdir,
+            "config": rows,
+            "secrets": [
+                {name: getattr(row, name) for name in ("name", "fingerprint", "required", "description")}
+                for row in secrets
+            ],
+        }
+        print_json(told)
+        return 0
+    say(f"{one.name} at /{one.sidecar.mount} for {one.place.shown}")
+    if rows or secrets:
+        say(FORM.format("name", "type", "value", "source", "description"))
+    for row in rows:
+        value = "-" if row.value is None else shown(row.value)
+        say(FORM.format(row.name, row.type, value, row.source, row.description).rstrip())
+    for secret in secrets:
+        say(FORM.format(secret.name, "secret", secret.fingerprint, secret.store or "-", secret.description).rstrip())
+    return 0
+
+
+def get(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Print the value of a setting, and nothing else. Raises Refusal (not-found) when it has none."""
+    with one_skill(asked, "omac config get", [name], environment, clock) as one:
+        row = _row(one, one.config(name), environment)
+    if as_json:
+        print_json(row)
+    elif row.value is None:
+        fix = [one.command("config", "set", name)]
+        raise Refusal("not-found", f"{name} of {one.name} for {one.place.shown} has no value", fix=fix, skill=one.name)
+    elif current().stdout.isatty():
+        say(row.value)
+    else:
+        print_data(row.value)
+    return 0
+
+
+def set_(
+    asked: Asked, name: str, value: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
+    """Give a skill a setting; "-" reads it from stdin, None asks for it at a terminal. Raises Refusal."""
+    with one_skill(asked, "omac config set", [name], environment, clock) as one:
+        checked = _checked(one, one.config(name), value)
+        one.give(Values(config={name: checked}))
+        row = _row(one, one.config(name), environment)
+        if as_json:
+            print_json({"skill": one.name, "workdir": one.place.workdir, **_fields(row)})
+        else:
+            say(f"{name} of {one.name} for {one.place.shown} is {shown(checked)}")
+        tell_unapproved(one)
+    return 0
+
+
+def unset(
+    asked: Asked, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
+    """Have settings of a skill say nothing of their own. Raises Refusal."""
+    with one_skill(asked, "omac config unset", names, environment, clock) as one:
+        names, stored = list(dict.fromkeys(names)), one.given().config
+        for name in names:
+            if name not in stored:  # what an earlier omac.yaml declared can be taken back too
+                one.config(name)
+        trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
+    tell_taken(one, "config", [name for name in names if name in stored], names, as_json)
+    return 0
+
+
+def _rows(one: OneSkill, environment: Mapping[str, str]) -> list[Row]:
+    return [_row(one, field, environment) for field in one.sidecar.config]
+
+
+def _row(one: OneSkill, field: Config, environment: Mapping[str, str]) -> Row:
+    """Where the value comes from is decided as in rule 5 of planning."""
+    stored = one.given().config.get(field.name)
+    from_host = environment.get(field.default_from_env or "") or None
+    if stored is not None:
+        value, source = stored, "stored"
+    elif field.default is not None:
+        value, source = field.default, "default"
+    elif from_host is not None:
+        value, source = from_host, f"default_from_env:{field.default_from_env}"
+    else:
+        value, source = None, "missing-required" if field.required else "missing-optional"
+    return Row(field.name, field.type, value, source, field.required, field.description)
+
+
+def _fields(row: Row) -> dict[str, object]:
+    return msgspec.structs.asdict(row)
+
+
+def _checked(one: OneSkill, field: Config, value: str | None) -> str:
+    if value is None:
+        return _asked_for(one, field)
+    again = one.command("config", "set", field.name)
+    if value == "-":
+        from omac.tools.terminal.prompts import read_stdin
+
+        at_terminal()
+        text = text_of(read_stdin(INPUT_BYTES_MAX))
+        if text is None:
+            message = f"{one.name}: {field.name}: is not UTF-8"
+            raise Refusal("value-refused", message, fix=[again], skill=one.name)
+        value = text
+    try:
+        return check_config(field, value)
+    except ValueRefused as error:
+        raise one.refused(error, again) from None
+
+
+def _asked_for(one: OneSkill, field: Config) -> str:
+    from omac.tools.terminal.prompts import ask_config, can_ask
+
+    value = ask_config(field) if can_ask() else None
+    if value is None:
+        message = f"{field.name} of {one.name} needs a value, and there is no terminal to ask at"
+        raise Refusal("misuse", message, fix=[f"{one.command('config', 'set', field.name, '-')}  # from stdin"])
+    return value

@@ -1,0 +1,109 @@
+"""Asking the running server, through its private socket: omac activate, deactivate, reload, and status."""
+
+import http.client
+import os
+import shlex
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
+from omac.domain.kernel import ids
+from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.terminal.render import say, show_skills
+
+READ_TIMEOUT_S = 5.0
+CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
+
+
+def run(action: str, directory: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Have the server do `action` to a directory (None: to what all share) and show what it answers. Raises Refusal."""
+    path = ids.SHARED if directory is None else os.path.abspath(expanded(directory))
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
+    runs = _having(path, environment) if action == "reload" else []
+    asked = [(run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [_server(environment)]]
+    answers = [answer for answer in (_ask(*one) for one in asked) if answer is not None]
+    if not answers:
+        raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
+    if as_json:
+        print_json(msgspec.Raw(answers[0]))
+        return 0
+    for answer in answers:
+        manifest = msgspec.json.decode(answer)
+        say(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
+        show_skills(manifest.get("skills", ()))
+    return 0
+
+
+def _having(path: str, environment: Mapping[str, str]) -> list[str]:
+    """The sockets of the runs that have a directory, or what all share, online: the server's, and those beside it."""
+    canonical = os.path.realpath(path)
+    found = []
+    for run in StateDir.of(environment).living_sockets():
+        kind = "global" if path == ids.SHARED else "dirs"
+        answer = _ask(run, "GET", f"/__omac__/{kind}")
+        told = msgspec.json.decode(answer) if answer is not None else {}
+        if told.get("skills") or any(one["dir"] == canonical for one in told.get("dirs", ())):
+            found.append(run)
+    return found
+
+
+def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:
+    """The server's answer to one call; None when no server runs. Raises the Refusal that the server answers with."""
+    return _ask(_server(environment), method, path, document)
+
+
+def ask_each(environment: Mapping[str, str], method: str, path: str, document: object = None) -> list[bytes]:
+    """The answers of all runs that live, the server's first. Raises the first Refusal that one answers with."""
+    runs = StateDir.of(environment).living_sockets()
+    return [answer for run in runs if (answer := _ask(run, method, path, document)) is not None]
+
+
+def _server(environment: Mapping[str, str]) -> str:
+    return StateDir.of(environment).current_socket()
+
+
+def _ask(server: str, method: str, path: str, document: object = None) -> bytes | None:
+    if len(os.fsencode(server)) > UNIX_PATH_BYTES_MAX:
+        return None  # none can ever run there
+    connection = _UnixConnection(server, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)
+    body = None if document is None else msgspec.json.encode(document)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        content = response.read()
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        return None
+    except (OSError, http.client.HTTPException) as error:
+        raise Refusal(
+            "state-unusable", f"the server at {server} did not answer: {error}", fix=[f"fuser {shlex.quote(server)}"]
+        ) from error
+    finally:
+        connection.close()
+    if response.status == 200:
+        return content
+    refusal: dict[str, Any] = msgspec.json.decode(content)
+    reason = refusal.get("reason", "")
+    raise Refusal(
+        reason if reason in REASONS else "upstream-error", str(refusal.get("error")), fix=refusal.get("fix", ())
+    )
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)

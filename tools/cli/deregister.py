@@ -1,0 +1,278 @@
+"""omac deregister: forget skills, and what was given to them if that is wanted; the folders of skills stay."""
+
+import contextlib
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import trio
+
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import DEFAULTS, Credential
+from omac.domain.harness.harness import DEFAULT_HARNESS, harness_named
+from omac.domain.kernel import ids
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.scope import Place
+from omac.services.credentials.values import Credentials
+from omac.services.skills.registration import PERSON
+from omac.services.skills.resolution import every
+from omac.tools.cli.approve import recorded
+from omac.tools.cli.scope_options import Where, directory_of, search_of
+from omac.tools.cli.vault import make_usable
+from omac.tools.compose.command_context import Opened, opened
+from omac.tools.compose.registered_skills import Known, Registry
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.prompts import can_ask, confirm
+from omac.tools.terminal.render import say
+
+COMMAND = "omac deregister"
+
+
+class Asked(NamedTuple):
+    """The command line, as typed."""
+
+    skills: tuple[str, ...]
+    where: Where
+    purge_secrets: bool = False
+    purge_fields: bool = False
+    purge_defaults: bool = False
+    prune: bool = False
+    yes: bool = False
+    journal: str | None = None
+
+    def words(self) -> str:
+        """The flags that a command has to repeat."""
+        flags = {
+            "--purge-secrets": self.purge_secrets,
+            "--purge-fields": self.purge_fields,
+            "--purge-defaults": self.purge_defaults,
+            "--prune": self.prune,
+            "--yes": self.yes,
+        }
+        return " ".join(flag for flag, is_set in flags.items() if is_set)
+
+
+class Target(NamedTuple):
+    """A skill to be forgotten. `known` None: it is not registered any more, and only has values.
+
+    `base` is the base folder it is in; None: whichever.
+    """
+
+    skill: str
+    place: Place
+    known: Known | None
+    base: str | None
+
+
+class Purge(NamedTuple):
+    """What is taken back from one skill. `left`: secrets of which stores may still hold earlier values; `defaults`:
+    what is remembered for its name, too."""
+
+    scope: str
+    skill: str
+    base: str | None
+    secrets: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+
+
+def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
+    if not asked.skills and not asked.prune:
+        raise Refusal("misuse", "name a skill, or say --prune for all whose folder is gone", fix=["omac list --all"])
+    registry = Registry.read(environment, asked.journal)
+    targets = _meant(asked, registry, environment)
+    if not targets:
+        say("nothing to prune: the folder of every registered skill is there")
+        return 0
+    with opened(environment, asked.journal, clock) as everything:
+        purges = [_purge(asked, one, everything.credentials) for one in targets]
+        if not _confirmed(asked, targets, purges):
+            say("nothing was changed", current().stderr)
+            return 1
+        _require_stores(purges, everything)
+        for one in targets:
+            if one.known is not None:
+                trio.run(everything.registering.deregister, one.known.stream)
+        try:
+            recorded(everything, lambda: _take(purges, everything.credentials))
+        except Refusal as refusal:
+            message = f"forgotten, but not all of it was removed from where it is kept: {refusal.message}"
+            fix = [*refusal.fix, _again(asked, targets)]
+            raise Refusal(refusal.reason, message, fix=fix) from None
+    for one, purge in zip(targets, purges, strict=True):
+        if one.known is not None:
+            say(f"deregistered: {one.skill} in {one.known.status.source}")
+            if not one.known.gone:
+                say("  its folder is still there: a server that runs lists it again, and does not run it")
+        if names := (*purge.secrets, *purge.left, *purge.config):
+            say(f"  forgotten: {', '.join(names)} of {purge.skill} for {one.place.shown}")
+        if purge.defaults:
+            say(f"  no longer remembered for {purge.skill}: {', '.join(purge.defaults)}")
+    return 0
+
+
+def _meant(asked: Asked, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
+    names = dict.fromkeys(asked.skills)
+    if asked.prune:
+        return _gone(asked, registry, names)
+    found = []
+    for name in names:
+        one = registry.one(asked.where, name, COMMAND, asked.words())
+        if one is not None and one.status.scope == ids.GLOBAL and not asked.where.shared:
+            words = [COMMAND, shlex.quote(name), registry.place(one).flags, asked.words()]
+            message = f"{name} is not registered in {directory_of(asked.where)}; one that all projects share is"
+            raise Refusal("skill-ambiguous", message, fix=[" ".join(word for word in words if word)], skill=name)
+        target = _target(registry, one) if one else _only_values(asked, registry, name)
+        if target is None:
+            raise _unregistered(asked, registry, name, environment)
+        found.append(target)
+    return found
+
+
+def _gone(asked: Asked, registry: Registry, names: Collection[str]) -> list[Target]:
+    within = registry.within(asked.where)
+    gone = [one for one in within if one.gone]
+    for name in names:
+        if not any(one.status.skill == name for one in gone):
+            there = any(one.status.skill == name for one in within)
+            how = "its folder is there" if there else "it is not registered there"
+            raise Refusal("skill-not-found", f"{name!r} cannot be pruned: {how}", fix=["omac list --all"])
+    return [_target(registry, one) for one in gone if not names or one.status.skill in names]
+
+
+def _target(registry: Registry, known: Known) -> Target:
+    return Target(known.status.skill, registry.place(known), known, known.status.harness)
+
+
+def _only_values(asked: Asked, registry: Registry, name: str) -> Target | None:
+    """A skill that was forgotten before, and whose values shall be forgotten now; None if it has none."""
+    harness = harness_named(asked.where.harness) if asked.where.harness else None
+    place = Place("" if asked.where.shared else directory_of(asked.where), (harness or DEFAULT_HARNESS).name)
+    whole = registry.credential(place.scope, name)
+    base = next((base for base in harness.bases if _has(asked, whole.of(base))), harness.base) if harness else None
+    remembered = asked.purge_defaults and _remembered(registry.credential(DEFAULTS, name))
+    if _has(asked, whole.of(base)) or remembered or (asked.purge_secrets and whole.left):
+        return Target(name, place, None, base)
+    return None
+
+
+def _has(asked: Asked, given: Credential) -> bool:
+    """Whether there is something that is to be taken back."""
+    return bool((asked.purge_secrets and (given.secrets or given.writing)) or (asked.purge_fields and given.config))
+
+
+def _remembered(defaults: Credential) -> list[str]:
+    """The names of what is remembered, was to be remembered, or is still in a store."""
+    return sorted({*defaults.defaults, *defaults.writing, *defaults.left})
+
+
+def _unregistered(asked: Asked, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
+    """Who is not registered may lie there all the same; a person's folder is left alone."""
+    folders = DiskSkillFolders(environment)
+    there: list[str] = []
+    with contextlib.suppress(Refusal):  # the directory itself may be gone
+        search = search_of(asked.where, folders)
+        found = trio.run(lambda: every(folders, search, guidance=True))
+        there = [one.skill.source for one in found if one.skill.name == name]
+    if there:
+        message = f"{name} in {there[0]} is not registered; omac leaves folders alone: remove it yourself"
+        fix = ["omac list --all", f"ls -la {shlex.quote(there[0])}"]
+        return Refusal("skill-not-found", message, fix=fix, skill=name)
+    where = "for all projects" if asked.where.shared else f"in {directory_of(asked.where)}"
+    others = ", ".join(sorted({one.status.skill for one in registry.within(asked.where)})) or "none"
+    message = f"no skill {name!r} is registered {where}; registered are: {others}"
+    return Refusal("skill-not-found", message, fix=["omac list --all"], skill=name)
+
+
+def _purge(asked: Asked, target: Target, credentials: Credentials) -> Purge:
+    scope, skill = target.place.scope, target.skill
+    given = credentials.given(scope, skill, target.base)
+    secrets = {*given.secrets, *given.writing} if asked.purge_secrets else set()
+    return Purge(
+        scope,
+        skill,
+        target.base,
+        tuple(sorted(secrets)),
+        tuple(sorted(given.left.keys() - secrets)) if asked.purge_secrets else (),
+        tuple(sorted(given.config)) if asked.purge_fields else (),
+        tuple(_remembered(credentials.given(DEFAULTS, skill))) if asked.purge_defaults else (),
+    )
+
+
+def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool:
+    """Show what will be done, and ask. Raises Refusal (misuse) where nobody can be asked."""
+    if asked.yes:
+        return True
+    for one, purge in zip(targets, purges, strict=True):
+        if one.known is not None:
+            say(f"{one.skill} in {one.known.status.source}, of {one.place.shown}, is to be forgotten", current().stderr)
+            if one.known.status.approved_hash:
+                say("  its approval ends: it no longer runs", current().stderr)
+        for what, names in (
+            ("secrets", purge.secrets),
+            ("earlier values", purge.left),
+            ("settings", purge.config),
+            ("defaults", purge.defaults),
+        ):
+            if names:
+                say(f"  {what} of {one.skill} that are removed: {', '.join(names)}", current().stderr)
+    if not can_ask():
+        fix = [_again(asked._replace(yes=True), targets)]
+        raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
+    return confirm("go on?")
+
+
+def _again(asked: Asked, targets: list[Target]) -> str:
+    """The same command, for the same place."""
+    places = {one.place.flags for one in targets}
+    flags = places.pop() if len(places) == 1 else _flags(asked.where)
+    words = [COMMAND, *map(shlex.quote, asked.skills), flags, asked.words()]
+    return " ".join(word for word in words if word)
+
+
+def _flags(where: Where) -> str:
+    flags = ["--global"] if where.shared else []
+    flags += [f"--workdir {shlex.quote(where.workdir)}"] if where.workdir is not None else []
+    flags += [f"--harness {shlex.quote(where.harness)}"] if where.harness is not None else []
+    return " ".join(flags)
+
+
+def _require_stores(purges: list[Purge], everything: Opened) -> None:
+    """Whatever holds values that are to be removed can be used. Raises Refusal."""
+    needed: list[tuple[str, str, str]] = []
+    for purge in purges:
+        given = everything.credentials.given(purge.scope, purge.skill, purge.base)
+        stores = given.left | {name: given.held[name] for name in purge.secrets}
+        service = credential.service(purge.scope, purge.skill)
+        needed += [(store, service, name) for name in (*purge.secrets, *purge.left) for store in stores[name]]
+        held = everything.credentials.given(DEFAULTS, purge.skill).held
+        service = credential.service(DEFAULTS, purge.skill)
+        needed += [(store, service, name) for name in purge.defaults for store in held.get(name, ())]
+
+    async def look() -> None:
+        for store, service, name in needed:
+            await everything.stores.read(store, service, [name])
+
+    make_usable(everything.stores, {store for store, _, _ in needed})
+    trio.run(look)
+
+
+async def _take(purges: list[Purge], credentials: Credentials) -> None:
+    """All of it, whatever fails. Raises Refusal in the end."""
+    refusals: list[Refusal] = []
+    for purge in purges:
+        try:
+            if names := (*purge.secrets, *purge.left, *purge.config):
+                await credentials.take(purge.scope, purge.skill, names, PERSON, purge.base)
+        except Refusal as refusal:
+            refusals.append(refusal)
+        try:
+            if purge.defaults:
+                await credentials.purge(purge.skill, PERSON)
+        except Refusal as refusal:
+            refusals.append(refusal)
+    if refusals:
+        raise refusals[0]

@@ -1,0 +1,228 @@
+"""omac import: take over an existing set-up of the omac that was written in Go."""
+
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.legacy.go_files import copy_path, read_old
+from omac.adapters.legacy.go_keyring_encoding import plain
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.reading import read_tree
+from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
+from omac.domain.credentials.values import shown
+from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.legacy.go_import import BY_AGENT, Group, Old, Project, Seen, Step, loose_of
+from omac.services.legacy.go_import import Moved, Moving, Recorded, carry_out
+from omac.services.skills.resolution import Search
+from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.compose.command_context import opened, stores_of
+from omac.tools.compose.journals import read_if_any
+from omac.tools.terminal.invocation import current, expanded, print_json
+from omac.tools.terminal.render import say
+
+ABSENT_SHOWN_MAX = 20
+MARKS = {"take": "+", "there": "=", "skip": "-"}
+SCOPES = {
+    "workdir": "this project",
+    "global": "all projects",
+    "defaults": "remembered for its name",
+    "missing": "not here",
+}
+
+
+class Asked(NamedTuple):
+    """The command line, as typed."""
+
+    workdir: str | None
+    harness: str | None
+    dry_run: bool
+    yes: bool
+    project_settings: bool
+    journal: str | None
+    json: bool
+
+
+def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show what would be taken over and, if that is wanted, take it over. Raises Refusal."""
+    if asked.json and not (asked.dry_run or asked.yes):
+        fix = ["omac import --dry-run --json", "omac import --yes --json"]
+        raise Refusal("misuse", "with --json nobody is asked: say --yes, or --dry-run to change nothing", fix=fix)
+    folders = DiskSkillFolders(environment)
+    found = search_of(Where(asked.workdir, harness=asked.harness), folders)
+    search = Search(found.workdir, found.harness)
+    moved = _look(asked, search, folders, environment)
+    groups = [job.group for job in moved.jobs]
+    if not asked.json:
+        _show(search.workdir, groups)
+    refused: list[Refusal] = []
+    changed = moved.is_needed and not asked.dry_run and _is_wanted(asked, search.workdir, groups)
+    if changed:
+        refused = _carry_out(asked, moved, environment, clock)
+    _tell(moved, refused)
+    if asked.json:
+        print_json(_json(asked, search.workdir, moved, changed, refused))
+    elif not moved.is_needed:
+        say("nothing is left to take over" if groups else f"no old omac was here: nothing for {search.workdir}")
+    elif changed:
+        rest = ", but for secrets in the keychain" if moved.refusals else ""
+        say(f"taken over{rest}; the old files and keychain entries were left as they are")
+    elif asked.dry_run:
+        say("nothing was changed")
+    else:
+        say("nothing was changed", current().stderr)
+        return 1
+    return _exit_code(moved, refused)
+
+
+def _look(asked: Asked, search: Search, folders: DiskSkillFolders, environment: Mapping[str, str]) -> Moved:
+    old = _with_project(asked, read_old(search.workdir, environment, _parsed))
+    literal = _literal(asked.workdir, search.workdir, environment)
+    stores = stores_of(StateDir.of(environment), environment)
+
+    def kept(name: str, bundle_hash: str) -> Seen:
+        return _seen(copy_path(name, bundle_hash, environment))
+
+    with _recorded(asked, environment) as recorded:
+        return trio.run(Moving(old, literal, recorded, stores, _seen, kept, plain).look, folders, search)
+
+
+def _with_project(asked: Asked, old: Old) -> Old:
+    """The same, and whether the settings of the project will have been seen by a person when they are taken over."""
+    seen: Project = "seen" if asked.dry_run or current().stdout.isatty() else "unseen"
+    project: Project = "vouched" if asked.project_settings else "unseen" if asked.yes else seen
+    return msgspec.structs.replace(old, project=msgspec.structs.replace(old.project, project=project))
+
+
+def _parsed(content: bytes, shown_path: str) -> object:
+    try:
+        return parse_yaml(content, shown_path)
+    except YamlFileError as error:
+        where = "" if error.line is None else f"line {error.line}: "
+        raise ValueError(where + error.problem) from None
+
+
+def _seen(source: str) -> Seen:
+    tree = read_tree(source)
+    return Seen(tree.bundle_hash(), tree.digest(), loose_of(tree.files, tree.links))
+
+
+def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) -> str:
+    """The workdir as the old omac saw it: absolute, links and all, with the shell's idea of the current directory."""
+    here = environment.get("PWD", "")
+    if not here.startswith("/") or os.path.realpath(here) != os.path.realpath("."):
+        here = os.getcwd()
+    path = os.path.normpath(os.path.join(here, expanded(typed or ".")))
+    return path if os.path.realpath(path) == canonical else canonical
+
+
+@contextmanager
+def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded]:
+    """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, asked.journal)
+    journal = read_if_any(state, path) if os.path.exists(os.path.join(state.path, "host-id")) else None
+    if journal is None:
+        yield Recorded(None, None)
+        return
+    host = state.host_id(lambda: secrets.token_hex(8))
+    try:
+        yield Recorded(journal, host)
+    finally:
+        journal.close()
+
+
+def _is_wanted(asked: Asked, workdir: str, groups: Sequence[Group]) -> bool:
+    if asked.yes:
+        return True
+    from omac.tools.terminal.prompts import can_ask, confirm
+
+    if not can_ask():
+        again = f"omac import --workdir {shlex.quote(workdir)}"
+        fix = [f"{again} --yes", f"{again} --dry-run"]
+        raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
+    if doubtful := [(group, step) for group in groups for step in group.steps if _is_doubtful(step)]:
+        say("look at these settings: an agent can have written them, and they can lead the skill's secrets elsewhere:")
+        for group, step in doubtful:  # once more, where nothing can push them out of sight
+            say(f"  {group.skill}: {step.name} = {step.value!r}")
+    return confirm("Take over what is marked with +?")
+
+
+def _is_doubtful(step: Step) -> bool:
+    return step.verdict == "take" and step.why == BY_AGENT
+
+
+def _carry_out(asked: Asked, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]) -> list[Refusal]:
+    from omac.tools.cli.vault import make_usable
+
+    with opened(environment, asked.journal, clock) as everything:
+        if any(job.values.secrets for job in moved.jobs):
+            make_usable(everything.stores, {trio.run(everything.stores.chosen)})
+        return trio.run(carry_out, moved, everything.registering, everything.credentials)
+
+
+def _show(workdir: str, groups: Sequence[Group]) -> None:
+    say(f"from the omac that was written in Go, for {workdir}:")
+    absent = [group for group in groups if group.scope == "missing"]
+    shown_groups = [group for group in groups if group.scope != "missing"] + absent[:ABSENT_SHOWN_MAX]
+    for group in shown_groups:  # a forged file must not push what matters out of sight
+        say(f"{group.skill} ({SCOPES[group.scope]}){f' {group.source}' if group.source else ''}")
+        for step in group.steps:
+            say(f"  {_line(step)}")
+            for command in step.fix:
+                say(f"      by hand: {command}")
+    if len(absent) > ABSENT_SHOWN_MAX:
+        say(f"and {len(absent) - ABSENT_SHOWN_MAX} more that are not here")
+
+
+def _line(step: Step) -> str:
+    words = [MARKS[step.verdict], step.what, step.name]
+    if step.value is not None:
+        words.append(step.value if step.what == "approval" else f"= {shown(step.value)}")
+    if step.origin:
+        words.append(f"from {step.origin}")
+    text = " ".join(word for word in words if word)
+    state = {"take": "", "there": " is there already", "skip": " is not taken over"}[step.verdict]
+    return f"{text}{':' if state and step.why else ''}{state}{f': {step.why}' if step.why else ''}"
+
+
+def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
+    for note in moved.notes:
+        say(f"omac: {note}", current().stderr)
+    for refusal in moved.refusals:
+        say(f"omac: the secrets that may be in the keychain were not looked at: {refusal.message}", current().stderr)
+        for command in refusal.fix:
+            if command != "omac vault init":  # what is in the keychain is not in a vault
+                say(f"  try: {command}", current().stderr)
+        say("  try: omac import  # again, where the keychain can be read", current().stderr)
+    for refusal in refused:
+        say(f"omac: {refusal.message}", current().stderr)
+        for command in refusal.fix:
+            say(f"  try: {command}", current().stderr)
+
+
+def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]) -> dict[str, Any]:
+    return {
+        "workdir": workdir,
+        "dry_run": asked.dry_run,
+        "changed": changed,
+        "skills": [job.group for job in moved.jobs],
+        "notes": moved.notes,
+        "refused": [
+            {"reason": one.reason, "error": one.message, "fix": one.fix} for one in (*moved.refusals, *refused)
+        ],
+    }
+
+
+def _exit_code(moved: Moved, refused: Sequence[Refusal]) -> int:
+    """What was refused counts first, a keychain that could not be read among it: what is in there was not taken."""
+    if refusals := (*refused, *moved.refusals):
+        return refusals[0].exit_code
+    useless = not any(step.verdict != "skip" for job in moved.jobs for step in job.group.steps)
+    return REASONS["settings-invalid"].exit_code if moved.notes and useless else 0

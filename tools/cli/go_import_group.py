@@ -1,0 +1,45 @@
+"""The command `omac import`."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from omac.tools.terminal.invocation import current
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add it."""
+    app.command("import")(import_)
+
+
+def import_(
+    workdir: Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = None,
+    harness: Annotated[str | None, typer.Option("--harness", help="Only skills that this coding agent sees.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    project_settings: Annotated[
+        bool,
+        typer.Option(
+            "--project-settings",
+            help="Take over settings from the project's own file too, unseen with --yes: it trusts whoever could "
+            "write in the project, an agent for one, not to send secrets elsewhere by them.",
+        ),
+    ] = False,
+    journal: Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print data for programs.")] = False,
+) -> int:
+    """Take over the skills, approvals, settings and secrets of the omac that was written in Go.
+
+    It shows first what it would do, and asks. What is there already stays; the old files and entries stay too.
+
+    \b
+    omac import --dry-run
+    omac import --workdir ~/projects/shop
+    omac import --yes --project-settings
+    """
+    from omac.tools.cli.go_import import Asked, run
+
+    return run(
+        Asked(workdir, harness, dry_run, yes, project_settings, journal, json), current().environment, time.time_ns
+    )

@@ -1,0 +1,92 @@
+"""omac hook: have agents call the write guard, or no longer, and what to tell them about it."""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+
+from omac.adapters.guard import calls
+from omac.adapters.guard.write_target import top_level
+from omac.adapters.harness import hook_settings
+from omac.domain.guard.guard import Unclear
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.terminal.invocation import current, print_data
+from omac.tools.terminal.render import say
+
+ROLE = """\
+## Where you may write
+
+You work in a git worktree: a checkout of your own, and your shell's working directory. Beside it, often right above it,
+is the main checkout of the same repository. When you begin, its files are byte-identical to yours, so that *reading* a
+file there by mistake succeeds and looks right. Nothing tells you that the path was wrong until a write lands in
+another tree, where `git add` in yours does not find it.
+
+* Bash's cwd is the worktree: prefer relative paths there. A relative path cannot be anchored to the wrong root.
+* Where a tool wants an absolute path, begin it with what `git rev-parse --show-toplevel` prints in your worktree, never
+  with a root that you remember or infer.
+* Temporary files go to /tmp.
+* Writes of file tools that would land elsewhere are denied. The denial names the path that was probably meant: use that
+  one, and do not work around the denial with the shell.
+"""
+
+
+def install(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
+    """Have an agent ask the write guard. Raises Refusal."""
+    wanted = hook_settings.agent_named(agent)
+    file = _file("install", wanted, project, user, environment)
+    said = calls.command(_program())
+    hooks_off = False
+
+    def edit(text: str) -> str:
+        nonlocal hooks_off
+        after = calls.with_call(text, wanted.matcher, said)
+        hooks_off = calls.are_off(after)
+        return after
+
+    changed = hook_settings.change(file, edit, create=True)
+    say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
+    if hooks_off:
+        say(f"omac: {file.path} says disableAllHooks: no hook runs until that is gone", current().stderr)
+    if wanted.name == "codex":
+        say("codex runs a hook only once you trusted it: start codex, and look at /hooks", current().stderr)
+    if project:
+        say("an agent can change its project's file; only your own (--user) holds against it", current().stderr)
+    return 0
+
+
+def uninstall(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
+    """Have an agent no longer ask the write guard. Raises Refusal."""
+    file = _file("uninstall", hook_settings.agent_named(agent), project, user, environment)
+    changed = hook_settings.change(file, calls.without_calls, create=False)
+    say(f"{file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
+    return 0
+
+
+def role() -> int:
+    """Print what belongs into the document that tells an agent its role."""
+    print_data(ROLE.removesuffix("\n"))
+    return 0
+
+
+def _file(
+    verb: str, agent: hook_settings.Agent, project: bool, user: bool, environment: Mapping[str, str]
+) -> hook_settings.SettingsFile:
+    if project and user:
+        fix = [f"omac hook {verb} {agent.name} --user"]
+        raise Refusal("misuse", "--project and --user name two files; one is changed at a time", fix=fix)
+    if not project:
+        return hook_settings.of_user(agent, environment)
+    try:
+        return hook_settings.of_project(agent, os.fsdecode(top_level(os.getcwdb())))
+    except Unclear as problem:
+        raise Refusal("directory-missing", f"the current directory: {problem}", fix=["pwd"]) from None
+
+
+def _program() -> str:
+    """The absolute path of the omac that people call. Raises Refusal (prerequisite-missing)."""
+    beside = os.path.join(os.path.dirname(sys.executable), "omac")
+    for path in (sys.argv[0], beside):  # not the first on PATH, which may be an agent's
+        if os.path.basename(path) == "omac" and os.access(path, os.X_OK) and os.path.isfile(path):
+            return os.path.abspath(path)
+    message = "there is no program called omac that an agent could call"
+    raise Refusal("prerequisite-missing", message, fix=[f"ls -l {shlex.quote(beside)}", "command -v omac"])

@@ -1,0 +1,83 @@
+"""The install script that a skill brings for this machine: shown to the person who may run it, never run by omac."""
+
+import os
+import platform
+import stat
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
+from omac.domain.skills.skill import FoundSkill
+from omac.tools.terminal.render import say
+
+LINES_MAX = 200
+BYTES_MAX = 64 * 1024
+TAB = 8
+
+
+class InstallScript(msgspec.Struct, frozen=True):
+    """`path` is absolute. `problem` says why there is no `content` to show; `cut`: there is more of it."""
+
+    platform: str
+    path: str
+    content: str = ""
+    cut: bool = False
+    problem: str | None = None
+
+
+def install_script(skill: FoundSkill, environment: Mapping[str, str]) -> InstallScript | None:
+    """The script for this machine; None if the skill has none."""
+    scripts = skill.meta.sidecar.install_scripts if skill.meta and skill.meta.sidecar else {}
+    name = next((name for name in _platforms(environment) if name in scripts), None)
+    if name is None:
+        return None
+    path = os.path.join(skill.source, scripts[name])
+    try:
+        content = _read(skill.source, scripts[name])
+    except OSError as error:
+        return InstallScript(name, path, problem=error.strerror or type(error).__name__)
+    text = content[:BYTES_MAX].decode(errors="backslashreplace").expandtabs(TAB)
+    lines = text.removesuffix("\n").split("\n")
+    cut = len(content) > BYTES_MAX or len(lines) > LINES_MAX
+    return InstallScript(name, path, "\n".join(lines[:LINES_MAX]), cut)
+
+
+def show_install_script(script: InstallScript) -> None:
+    """In a box, with the words that omac does not run it."""
+    if script.problem is not None:
+        say(f"its install script for {script.platform}, {script.path}, cannot be shown: {script.problem}")
+        return
+    say(f"+-- install script for {script.platform}: {script.path}")
+    say("|   omac does not run it. Read it, and run it yourself if the skill needs it.")
+    say("+--")
+    for line in script.content.split("\n"):
+        say(f"| {line}".rstrip())
+    if script.cut:
+        say("+-- there is more of it in the file")
+    else:
+        say("+--")
+
+
+def _read(source: str, relpath: str) -> bytes:
+    """A regular file of the skill; no part of its path may be a link. Raises OSError."""
+    folder_path, _, name = relpath.rpartition("/")
+    with open_folder(source) as top:
+        folder = open_below(top, folder_path, source)
+        try:
+            with open(os.open(name, FILE_FLAGS, dir_fd=folder), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(0, "it is not a regular file")
+                return file.read(BYTES_MAX + 1)
+        finally:
+            os.close(folder)
+
+
+def _platforms(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What this machine is called in omac.yaml, the closest name first."""
+    if sys.platform == "darwin":
+        return ("macos",)
+    if environment.get("WSL_DISTRO_NAME") or "microsoft" in platform.release().lower():
+        return ("wsl", "linux")
+    return ("linux",)

@@ -1,0 +1,49 @@
+"""omac journal: where it is, and what is in it."""
+
+import os
+from collections.abc import Mapping
+
+from omac.adapters.files.state import StateDir
+from omac.domain.kernel.ids import HostId
+from omac.tools.compose.journals import inbox_of, to_read
+from omac.tools.terminal.invocation import print_data, print_json
+from omac.tools.terminal.render import show_stats
+from omac.tools.terminal.timestamps import rfc3339
+
+
+def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
+    """Print where the journal is, whether or not there is one yet."""
+    print_data(StateDir.of(environment).journal_in_use(environment, journal_path))
+    return 0
+
+
+def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show size, span and kinds. Raises Refusal."""
+    journal = to_read(environment, journal_path)
+    try:
+        head = journal.store.head()
+        inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)
+        found = {
+            "path": journal.store.path,
+            "id": journal.store.journal_id(),
+            "bytes": sum(_size(journal.store.path + suffix) for suffix in ("", "-wal")),
+            "events": head,
+            "first_at": next((rfc3339(recorded.at) for recorded in journal.records(0, 1)), None),
+            "last_at": next((rfc3339(recorded.at) for recorded in journal.records(head - 1, head)), None),
+            "spool": {"waiting": len(inbox.names()), "rejected": inbox.rejected()},
+            "kinds": dict(journal.store.kinds()),
+        }
+    finally:
+        journal.close()
+    if as_json:
+        print_json(found)
+    else:
+        show_stats(found)
+    return 0
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0

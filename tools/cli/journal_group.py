@@ -1,0 +1,98 @@
+"""The commands about the journal's file: `omac journal path`, `stats`, `check`, `repair`, `backup`, `restore`."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from omac.tools.cli.plain_typer import Commands
+from omac.tools.terminal.invocation import current
+
+journal_app = Commands(help="Show, check, repair, copy and restore the journal.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add them."""
+    app.add_typer(journal_app, name="journal")
+
+
+@journal_app.command("path")
+def journal_path(journal: JournalPath = None) -> int:
+    """Print where the journal is."""
+    from omac.tools.cli.journal import path
+
+    return path(journal, current().environment)
+
+
+@journal_app.command("stats")
+def journal_stats(journal: JournalPath = None, json: Json = False) -> int:
+    """Show how much is in the journal, and of what."""
+    from omac.tools.cli.journal import stats
+
+    return stats(journal, json, current().environment)
+
+
+@journal_app.command("check")
+def journal_check(journal: JournalPath = None, json: Json = False) -> int:
+    """Check every position of the journal; the exit code is 10 when one is damaged. Works beside a server.
+
+    \b
+    omac journal check
+    """
+    from omac.tools.cli.repair import check
+
+    return check(journal, json, current().environment)
+
+
+@journal_app.command("repair")
+def journal_repair(
+    position: Annotated[list[str] | None, typer.Option("--position", help="Only this, and what follows it.")] = None,
+    journal: JournalPath = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
+    yes: Yes = False,
+) -> int:
+    """Set damaged positions aside, so that the journal can be used again. Their bytes are kept, and events say so.
+
+    \b
+    omac journal repair --dry-run
+    omac journal repair --position 120
+    """
+    from omac.tools.cli.repair import Asked, positions_of, repair
+
+    return repair(Asked(positions_of(position or ()), journal, dry_run, yes), current().environment, time.time_ns)
+
+
+@journal_app.command("backup")
+def journal_backup(
+    target: Annotated[str, typer.Argument(metavar="PATH", help="The new file.")],
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Copy the journal to a new file, also while a server uses it.
+
+    \b
+    omac journal backup ~/journal-2026-11-22.db
+    """
+    from omac.tools.cli.backup import backup
+
+    return backup(target, journal, json, current().environment)
+
+
+@journal_app.command("restore")
+def journal_restore(
+    source: Annotated[str, typer.Argument(metavar="PATH", help="A backup.")],
+    journal: JournalPath = None,
+    yes: Yes = False,
+) -> int:
+    """Replace the journal by a backup, and keep the replaced one beside it. No server may run.
+
+    \b
+    omac journal restore ~/journal-2026-11-22.db
+    """
+    from omac.tools.cli.backup import restore
+
+    return restore(source, journal, yes, current().environment)

@@ -1,0 +1,236 @@
+"""omac list and omac approvals: the skills that are there, and the code that people of this host vouched for."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.domain.kernel.ids import GLOBAL
+from omac.domain.skills.registration import Registration
+from omac.domain.skills.scope import Place
+from omac.services.skills.resolution import Candidate, Search, every
+from omac.tools.cli.scope_options import Where, at_once, search_of
+from omac.tools.compose.registered_skills import Known, Registry, columns
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.render import say
+from omac.tools.terminal.timestamps import rfc3339
+
+HEADS = ("NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED")
+HASH_SHOWN = len("sha256:") + 12  # in columns; --json has all of it
+APPROVAL_HEADS = ("SKILL", "SCOPE", "FOLDER", "SINCE", "CODE", "HASH", "DIGEST", "SOURCE")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A skill. `state` is approved, not approved, changed, not registered, broken or guidance; `detail` says why.
+
+    `harness` is the base folder it lies in, `dir` is empty for one that all projects share. `hidden`: in this project
+    another of that name comes first.
+    """
+
+    name: str
+    scope: str
+    dir: str
+    harness: str
+    mount: str
+    source: str
+    bundle_hash: str
+    state: str
+    secrets: tuple[str, ...]
+    secrets_given: tuple[str, ...]
+    registered_at: str | None
+    hidden: bool = False
+    detail: str = ""
+
+
+class ApprovalRow(msgspec.Struct, frozen=True):
+    """An approval. `code` says what the source folder holds now: ok, changed or gone; None: it was not looked at."""
+
+    scope: str
+    skill: str
+    harness: str
+    bundle_hash: str
+    digest: str
+    source: str
+    since: str
+    code: str | None
+
+
+def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environment: Mapping[str, str]) -> int:
+    """Show the skills of a project and those all share; with `whole` all registrations and guidance too.
+
+    Raises Refusal.
+    """
+    folders = DiskSkillFolders(environment)
+    search = search_of(where, folders)
+    registry = Registry.read(environment, journal)
+    found = at_once(every(folders, search, guidance=whole))
+    rows = [_row(one, registry) for one in found]
+    if whole:
+        rows += _elsewhere(registry, search.workdir, folders)
+    own = {(row.name, row.dir) for row in rows if row.dir == search.workdir}
+    rows = [
+        msgspec.structs.replace(row, hidden=not row.dir and (row.name, search.workdir) in own)
+        for row in sorted(rows, key=lambda row: (row.dir != search.workdir, row.dir, row.name, row.harness))
+    ]
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        _show(rows, search.workdir)
+    else:
+        say(f"no skills in {search.workdir}, and none that all projects share", current().stderr)
+    _tell_stale(registry.known if whole else registry.within(where))
+    return 0
+
+
+def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapping[str, str]) -> int:
+    """Show every approval of this host. Raises Refusal."""
+    registry = Registry.read(environment, journal)
+    approved = [one for one in registry.known if one.state.approved is not None]
+    now = at_once(_codes([one.state for one in approved], DiskSkillFolders(environment))) if check else {}
+    rows = [_approval(one, registry, now) for one in approved]
+    rows.sort(key=lambda row: (row.scope, row.skill, row.harness))
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        cells = [APPROVAL_HEADS]
+        for row in rows:
+            code = (row.bundle_hash[:HASH_SHOWN], row.digest[:HASH_SHOWN] or "no copy", row.source)
+            cells.append((row.skill, row.scope, row.harness, _local(row.since), row.code or "-", *code))
+        columns(cells, say)
+    else:
+        say("nothing is approved", current().stderr)
+    return 0
+
+
+def _row(one: Candidate, registry: Registry) -> Row:
+    skill, place = one.skill, one.place
+    sidecar = skill.meta.sidecar if skill.meta else None
+    known = registry.find(place.scope, skill.base, skill.name)
+    state, detail = _state(one, known.state if known else Registration())
+    declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
+    given = registry.credential(place.scope, skill.name, skill.base).secrets
+    return Row(
+        skill.name,
+        skill.scope,
+        place.workdir,
+        skill.base,
+        sidecar.mount if sidecar else "",
+        skill.source,
+        skill.bundle_hash,
+        state,
+        declared,
+        tuple(name for name in declared if name in given),
+        rfc3339(known.at) if known and known.at else None,
+        detail=detail,
+    )
+
+
+def _state(one: Candidate, registration: Registration) -> tuple[str, str]:
+    """In one word, and why."""
+    skill, approved = one.skill, registration.approved
+    if skill.problem is not None:
+        return "broken", skill.problem
+    if skill.meta is None or skill.meta.sidecar is None:
+        return "guidance", ""
+    if registration.found is None:
+        return "not registered", ""
+    if approved is None:
+        return "not approved", ""
+    if not approved.is_bundle(one.code):
+        return "changed", f"approved is {approved.bundle_hash} in {approved.source}"
+    return ("approved", "") if approved.digest else ("not approved", "there is no copy of what was approved")
+
+
+def _elsewhere(registry: Registry, workdir: str, folders: DiskSkillFolders) -> list[Row]:
+    """The registered skills of other directories, as they are now; without those whose folder is gone."""
+    rows = []
+    by_dir: dict[str, list[Known]] = {}
+    for known in registry.known:
+        if known.status.scope != GLOBAL and known.status.dir != workdir and not known.gone:
+            by_dir.setdefault(known.status.dir, []).append(known)
+    for directory, there in by_dir.items():
+        found = at_once(every(folders, Search(directory, None, "workdir"))) if directory else []
+        candidates = {(one.skill.base, one.skill.name): one for one in found}
+        for known in there:
+            candidate = candidates.get((known.status.harness, known.status.skill))
+            rows.append(_row(candidate, registry) if candidate else _lost(known))
+    return rows
+
+
+def _lost(known: Known) -> Row:
+    """What is registered, has its folder, and is no longer found as a skill."""
+    status = known.status
+    scope = "global" if status.scope == GLOBAL else "workdir"
+    at = rfc3339(known.at) if known.at else None
+    return Row(
+        status.skill, scope, status.dir, status.harness, "", status.source, status.bundle_hash, "broken", (),
+        status.secrets, at, detail="its folder holds no such skill any more",
+    )  # fmt: skip
+
+
+def _approval(one: Known, registry: Registry, now: Mapping[str, str]) -> ApprovalRow:
+    approved = one.state.approved
+    assert approved is not None
+    code = None
+    if approved.source in now:
+        found = now[approved.source]
+        code = found if found == "gone" else "ok" if found == approved.bundle_hash else "changed"
+    return ApprovalRow(
+        registry.place(one).shown,
+        one.status.skill,
+        one.status.harness,
+        approved.bundle_hash,
+        approved.digest,
+        approved.source,
+        rfc3339(one.approved_at),
+        code,
+    )
+
+
+async def _codes(registrations: Iterable[Registration], folders: DiskSkillFolders) -> dict[str, str]:
+    """By source folder the hash of what it holds now; "gone", or "" for what cannot be read."""
+    found: dict[str, str] = {}
+    for registration in registrations:
+        if registration.approved is not None:
+            source = registration.approved.source
+            try:
+                found[source] = await folders.bundle_hash(source)
+            except (FileNotFoundError, NotADirectoryError):
+                found[source] = "gone"
+            except OSError:
+                found[source] = ""
+    return found
+
+
+def _show(rows: list[Row], workdir: str) -> None:
+    elsewhere = any(row.dir not in ("", workdir) for row in rows)
+    cells = [(*HEADS, "DIRECTORY") if elsewhere else HEADS]
+    for row in rows:
+        given = f"{len(row.secrets_given)}/{len(row.secrets)}" if row.state not in ("broken", "guidance") else "-"
+        state = f"{row.state}, hidden by the project's" if row.hidden else row.state
+        mount = f"/{row.mount}/" if row.mount else "-"
+        at = _local(row.registered_at) if row.registered_at else "-"
+        shown = (row.name, row.scope, mount, given, state, at)
+        cells.append((*shown, row.dir or "-") if elsewhere else shown)
+    columns(cells, say)
+    for row in rows:
+        if row.detail:
+            say(f"{row.name}: {row.detail}", current().stderr)
+
+
+def _tell_stale(known: Iterable[Known]) -> None:
+    commands: dict[str, None] = {}
+    for one in known:
+        if one.gone:
+            say(f"stale: {one.status.skill}: its folder {one.status.source} is gone", current().stderr)
+            commands[f"omac deregister --prune {Place(one.status.dir).where}"] = None
+    for command in commands:
+        say(f"  try: {command}", current().stderr)
+
+
+def _local(at: str) -> str:
+    """A moment as a clock on the wall shows it."""
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,83 @@
+"""Typer as omac uses it: words are taken as they were typed, and help is printed where the caller wants it.
+
+Every option and argument of omac is a text, a list of texts or a flag. Typer would load pydantic to turn a text into
+that text, which takes longer than most commands.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from omac.tools.terminal.invocation import print_data
+
+CONVERTER = "_runtime_param"  # of typer's parameters: what converts a value, made when first needed
+
+
+class _AsTyped:
+    """A converter that leaves every value as it is."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value; a list for a parameter that may be repeated."""
+        repeated = param.multiple or param.nargs == -1
+        if value is None:
+            return () if repeated else None
+        return list(value) if repeated else value
+
+
+_AS_TYPED = _AsTyped()
+
+
+def _show_help(ctx: Any, _param: Any, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        print_data(ctx.get_help())
+        ctx.exit()
+
+
+class Command(TyperCommand):
+    """A command of omac."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """See click.Command."""
+        return _lean(super().get_params(ctx))
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """See click.Command."""
+        return _helpful(super().get_help_option(ctx))
+
+
+class Group(TyperGroup):
+    """A group of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """See click.Command."""
+        return _lean(super().get_params(ctx))
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """See click.Command."""
+        return _helpful(super().get_help_option(ctx))
+
+
+class Commands(typer.Typer):
+    """A place for commands, all of which are Command."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=Group, no_args_is_help=True, **settings)
+
+    def command(self, *names: str, cls: type[TyperCommand] = Command, **settings: Any) -> Callable[..., Any]:  # type: ignore[override]  # typer lists each setting
+        """See typer.Typer.command."""
+        return super().command(*names, cls=cls, **settings)
+
+
+def _lean(params: list[Any]) -> list[Any]:
+    for param in params:
+        if vars(param).get(CONVERTER, param) is None:
+            setattr(param, CONVERTER, _AS_TYPED)
+    return params
+
+
+def _helpful(option: Any) -> Any:
+    if option is not None:
+        option.callback = _show_help
+    return option

@@ -1,0 +1,265 @@
+"""omac register: vouch for a skill and give it its values, in one step. Nothing here shows the value of a secret."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import trio
+
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import Credential
+from omac.domain.directories.planning import unmet
+from omac.domain.kernel.ids import GLOBAL, RunId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.registration import Code
+from omac.domain.skills.skill import Secret
+from omac.services.credentials.values import Values
+from omac.services.skills.resolution import Candidate, find
+from omac.tools.cli.approve import digest_of, granted, note_guide, recorded, require_meant, show_code, sidecar_of
+from omac.tools.cli.install_script import install_script, show_install_script
+from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.cli.skill_argument import tell_besides
+from omac.tools.cli.value_sources import Collected, Collecting, Ways, explicit_values, usable
+from omac.tools.cli.vault import make_usable
+from omac.tools.compose.command_context import Opened, opened
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.prompts import can_ask
+from omac.tools.terminal.render import say
+
+COMMAND = "omac register"
+NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
+
+
+class Asked(NamedTuple):
+    """The command line, as typed."""
+
+    skill: str
+    where: Where
+    ways: Ways
+    force: bool = False
+    bundle_hash: str | None = None
+    journal: str | None = None
+    json: bool = False
+
+    def words(self) -> str:
+        """The flags that a command has to repeat to want the same values."""
+        ways, words = self.ways, []
+        for flag, source in (("--secrets-from", ways.secrets_from), ("--fields-from", ways.fields_from)):
+            words += [f"{flag} {shlex.quote(source)}"] if source is not None else []
+        flags = {
+            "--defaults": ways.defaults,
+            "--no-secrets": ways.no_secrets,
+            "--reprompt-secrets": ways.reprompt_secrets,
+            "--no-fields": ways.no_fields,
+            "--reprompt-fields": ways.reprompt_fields,
+        }
+        return " ".join([*words, *(flag for flag, is_set in flags.items() if is_set)])
+
+    def command(self, candidate: Candidate, *words: str) -> str:
+        """The command that means the skill, ready to be pasted."""
+        skill, flags = shlex.quote(candidate.skill.name), candidate.place.flags
+        return " ".join(word for word in (COMMAND, skill, flags, *words) if word)
+
+
+class Done(NamedTuple):
+    """What was done, as far as people and programs hear of it."""
+
+    candidate: Candidate
+    approved: Code
+    new: bool
+    collected: Collected
+    given: Credential
+    missing: dict[str, str]
+    vault: str
+    served: bool
+
+    @property
+    def next(self) -> list[str]:
+        """What brings it online, where no server is there to notice."""
+        directory = shlex.quote(self.candidate.place.workdir or ".")
+        return [] if self.served else [f"omac serve --no-inner --workdir {directory}", f"omac activate {directory}"]
+
+
+def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Register a skill. Raises Refusal; then it was not approved."""
+    asked.ways.require_sense()
+    folders = DiskSkillFolders(environment)
+    search = search_of(asked.where, folders)
+    candidate = trio.run(find, folders, search, asked.skill, COMMAND, asked.words(), asked.bundle_hash)
+    digest = require_meant(folders, candidate, asked.bundle_hash, asked.command(candidate, asked.words()))
+    explicit = explicit_values(sidecar_of(candidate), asked.ways, environment)
+    with opened(environment, asked.journal, clock) as everything:
+        before = everything.registering.known(candidate).approved
+        if not asked.force:
+            digest = _require_unchanged(asked, candidate, before, folders) or digest
+        collected = _collect(asked, candidate, explicit, everything, environment)
+        values, adopted = collected.values, collected.adopted
+        whoever = everything.credentials.given(candidate.place.scope, candidate.skill.name)
+        problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
+        approved = everything.registering.known(candidate).approved
+        assert approved is not None, "it has just been approved"
+        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        missing = unmet(sidecar_of(candidate), given, environment)
+        served = everything.state.is_alive(RunId("current"))
+        vault = everything.stores.vault.path
+    done = Done(candidate, approved, approved != before, collected, given, missing, vault, served)
+    if asked.json:
+        print_json(_told(done, environment))
+    else:
+        _show(asked, done, environment)
+    tell_besides(candidate, values, whoever, problems)
+    note_guide(candidate.skill)
+    return 0
+
+
+def _require_unchanged(
+    asked: Asked, candidate: Candidate, approved: Code | None, folders: DiskSkillFolders
+) -> str | None:
+    """The digest of the approved copy, which the skill still has; None if there is no copy. Raises Refusal."""
+    skill = candidate.skill
+    if approved is None:
+        return None
+    digest = digest_of(folders, skill)
+    if approved.bundle_hash != skill.bundle_hash:
+        was, found, what = approved.bundle_hash, skill.bundle_hash, "is not the code that was approved"
+    elif approved.digest not in ("", digest):
+        was, found, what = approved.digest, digest, "has other files than when it was approved, in folders like dist"
+    else:
+        return approved.digest or None
+    message = f"{skill.name} in {skill.source} {what}: approved was {was}, found is {found}; nothing was recorded"
+    fix = [asked.command(candidate, asked.words(), "--force", "--hash", digest)]
+    raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
+
+
+def _collect(
+    asked: Asked, candidate: Candidate, explicit: Values, everything: Opened, environment: Mapping[str, str]
+) -> Collected:
+    """All values, checked, with their stores found open. Raises Refusal."""
+    skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
+    asks = not asked.ways.no_input and can_ask()
+    stored = everything.credentials.given(scope, skill.name, skill.base)
+    collecting = Collecting(sidecar, asked.ways, environment, explicit, stored, asks)
+    remembered = _remembered(asked, candidate, collecting, everything)
+    sources = collecting.sources(remembered)
+    if missing := [name for name, source in sources.items() if source == "missing"]:
+        raise _missing(asked, candidate, missing, everything)
+    secrets = {secret.name for secret in sidecar.secrets}
+    needed = [name for name in secrets if sources[name] in NEEDS_STORE]
+    _require_store(candidate, needed, everything, asks)
+    if asks and {"ask", "offer"} & set(sources.values()):
+        say(f"{skill.name} in {skill.source} wants values; until all are given, nothing is recorded", current().stderr)
+    collected = collecting.collect(remembered)
+    if not needed:
+        _require_store(candidate, list(collected.values.secrets), everything, asks)
+    return collected
+
+
+def _remembered(asked: Asked, candidate: Candidate, collecting: Collecting, everything: Opened) -> Values:
+    """The defaults that are to be adopted silently; what all projects share has none."""
+    skill = candidate.skill
+    if not asked.ways.defaults or candidate.place.scope == GLOBAL:
+        return Values()
+    unknown = collecting.sources(Values())
+    wanted = [name for name, source in unknown.items() if source not in ("given", "keep")]
+    defaults = everything.credentials.defaults(skill.name)
+    stores = {one.secret.store for name, one in defaults.items() if name in wanted and one.secret}
+    if collecting.can_ask:
+        make_usable(everything.stores, stores)
+    found = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted))
+    return usable(collecting.sidecar, found)
+
+
+def _require_store(candidate: Candidate, names: list[str], everything: Opened, asks: bool) -> None:
+    """The store that would take these secrets can be used. Raises Refusal."""
+    if not names:
+        return
+    stores, service = everything.stores, credential.service(candidate.place.scope, candidate.skill.name)
+
+    async def look() -> None:
+        await stores.read(await stores.chosen(), service, names)
+
+    if asks:
+        make_usable(stores, {trio.run(stores.chosen)})
+    trio.run(look)
+
+
+def _missing(asked: Asked, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:
+    """Everything that is missing at once, and the ways to give it."""
+    skill, sidecar, words = candidate.skill, sidecar_of(candidate), asked.words()
+    fields = {field.name: field for field in sidecar.fields}
+    for name in names:
+        field = fields[name]
+        kind = "secret" if isinstance(field, Secret) else field.type
+        say(
+            f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}",
+            current().stderr,
+        )
+    fix = []
+    if candidate.place.workdir and not asked.ways.defaults:
+        remembered = everything.credentials.defaults(skill.name)
+        if all(name in remembered for name in names):
+            fix.append(asked.command(candidate, words, "--defaults"))
+    fix.append(asked.command(candidate, words) + "  # at a terminal, where it asks")
+    for secret, flag, what in ((True, "--secrets-from", "OMAC_SECRET_"), (False, "--fields-from", "OMAC_CONFIG_")):
+        some = [name for name in names if isinstance(fields[name], Secret) == secret]
+        if some:
+            told = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
+            fix.append(asked.command(candidate, words, flag, "FILE") + told)
+    message = f"{skill.name} needs {', '.join(names)}, and nobody can be asked; nothing was recorded"
+    return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
+
+
+def _told(done: Done, environment: Mapping[str, str]) -> dict[str, object]:
+    skill, sidecar = done.candidate.skill, sidecar_of(done.candidate)
+    script = install_script(skill, environment)
+    sources, declared = done.collected.sources, {secret.name for secret in sidecar.secrets}
+    return {
+        "skill": skill.name,
+        "dir": done.candidate.place.workdir,
+        "source": skill.source,
+        "bundle_hash": skill.bundle_hash,
+        "digest": done.approved.digest,
+        "command": sidecar.command,
+        "variables": granted(sidecar),
+        "new": done.new,
+        "secrets": [
+            {"name": name, "store": one.store, "from": sources[name]}
+            for name, one in sorted(done.given.secrets.items())
+            if name in declared
+        ],
+        "config": [
+            {"name": field.name, "value": done.given.config[field.name], "from": sources[field.name]}
+            for field in sidecar.config
+            if field.name in done.given.config
+        ],
+        "adopted": done.collected.adopted,
+        "missing": list(done.missing),
+        "install_script": None if script is None else script,
+        "next": done.next,
+    }
+
+
+def _show(asked: Asked, done: Done, environment: Mapping[str, str]) -> None:
+    skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
+    say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
+    show_code(skill, sidecar)
+    for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):
+        names = [s.name for s in sidecar.secrets if s.name in given.secrets and given.secrets[s.name].store == store]
+        if names:
+            say(f"  secrets kept in {where}: {', '.join(names)}")
+    for field in sidecar.config:
+        if field.name in given.config:
+            say(f"  {field.name} is {shlex.quote(given.config[field.name])}")
+    if done.collected.adopted:
+        say(f"  taken from what is remembered: {', '.join(done.collected.adopted)}")
+    script = install_script(skill, environment)
+    if script is not None:
+        show_install_script(script)
+    if done.missing:
+        say(f"it will not start before it has: {', '.join(done.missing)}", current().stderr)
+        say(f"  try: {asked.command(done.candidate)}", current().stderr)
+    if done.next:
+        serve, activate = done.next
+        say(f"next: {serve}")
+        say(f"  or, where a server runs: {activate}")

@@ -1,0 +1,128 @@
+"""omac journal check and omac journal repair: what is damaged in the journal, and setting that aside."""
+
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.linux import process_identity
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.check import Finding
+from omac.journal.check import check as findings_of
+from omac.journal.repair import Repair
+from omac.projections.system import System
+from omac.tools.compose.journals import mark_of
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.prompts import can_ask, confirm
+from omac.tools.terminal.render import say
+
+DAMAGED = 10
+ACTIONS = {
+    "empty": "set it aside",
+    "fill": "put an emptied position there",
+    "retime": "keep the event, at the time of the one before",
+    "remove": "set it aside",
+    "head": "set the head to the last event",
+    "reindex": "make the index again",
+    "none": "no repair is possible",
+}
+
+
+class Asked(NamedTuple):
+    """A command line of `omac journal repair`; no positions mean all that are damaged."""
+
+    positions: tuple[int, ...]
+    journal: str | None
+    dry_run: bool
+    yes: bool
+
+
+def positions_of(words: Sequence[str]) -> tuple[int, ...]:
+    """Return the positions that were typed. Raises Refusal (misuse)."""
+    try:
+        return tuple(int(word) for word in words)
+    except ValueError:
+        raise Refusal(
+            "misuse", f"--position takes a number, not {' '.join(words)}", fix=["omac journal check"]
+        ) from None
+
+
+def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Print each finding; 10 when there is one. Raises Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, journal_path)
+    if not os.path.lexists(path):
+        mark_of(state, path).require_unmarked()
+    system = System()
+    findings = findings_of(path, system.apply)
+    if as_json:
+        print_json({"path": path, "position": system.position, "findings": _data(findings)})
+    elif findings:
+        _show(findings)
+        say(f"{_counted(findings)} in {path}", current().stderr)
+        beyond = any(finding.remedy == "none" for finding in findings)
+        way = f"restore BACKUP --journal {shlex.quote(path)}" if beyond else "repair --dry-run"
+        say(f"  try: omac journal {way}", current().stderr)
+    else:
+        say(f"{path}: {system.position} positions, nothing is damaged")
+    return DAMAGED if findings else 0
+
+
+def repair(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show what is damaged, ask, and set it aside. Raises Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, asked.journal)
+    host = state.host_id(lambda: secrets.token_hex(8))
+    server = state.hold_server(path)  # no server begins meanwhile
+    try:
+        return _repair(asked, path, host, clock)
+    finally:
+        os.close(server)
+
+
+def _repair(asked: Asked, path: str, host: HostId, clock: Callable[[], int]) -> int:
+    run = secrets.token_hex(6)
+    work = Repair(path, host, run, clock, lambda: System().apply, process_identity.is_living)
+    planned = work.plan(asked.positions)
+    if not planned:
+        say(f"nothing in {path} is damaged")
+        return 0
+    _show(planned)
+    if asked.dry_run:
+        return 0
+    if not _confirmed(asked, _counted(planned)):
+        say("nothing was changed", current().stderr)
+        return 1
+    done = work.perform(asked.positions)
+    say(f"{_counted(done)} mended in {path}; what was replaced is kept in its table set_aside")
+    return 0
+
+
+def _confirmed(asked: Asked, count: str) -> bool:
+    if asked.yes:
+        return True
+    if not can_ask():
+        again = ["omac journal repair", *(f"--position {position}" for position in asked.positions), "--yes"]
+        raise Refusal("misuse", "there is no terminal to ask at", fix=[" ".join(again)])
+    return confirm(f"Do this for {count}?")
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    return f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        where = f"position {finding.position}" if finding.position else "journal"
+        if finding.kind or finding.stream:
+            version = f", version {finding.version}" if finding.version is not None else ""
+            where += f" ({finding.kind or 'unknown kind'} in {finding.stream or 'unknown stream'}{version})"
+        say(f"{where}: {finding.problem}; repair: {ACTIONS[finding.remedy]}")
+
+
+def _data(findings: Sequence[Finding]) -> list[dict[str, object]]:
+    shown = ("position", "stream", "version", "kind", "problem", "remedy")
+    return [{name: getattr(finding, name) for name in shown} for finding in findings]

@@ -1,0 +1,158 @@
+"""The commands that run agents: `omac start` and `omac serve`, with the options of the sandbox that both take."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from omac.tools.cli.plain_typer import Command
+from omac.tools.terminal.invocation import current
+
+WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
+
+JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help="opencode, claude, codex, copilot or pi.")]
+NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
+Unapproved = Annotated[str | None, typer.Option(help="Skills nobody approved: refuse, confine or allow.")]
+AcceptChanges = Annotated[
+    bool, typer.Option("--accept-skill-changes", help="Run approved skills whose code has changed; this run only.")
+]
+
+# Handed on to `omac sandbox run` as they are, and checked by its own parser: name, what it takes, and what it is for.
+ONE = (
+    ("--backend", "NAME", "auto, bubblewrap or landlock."),
+    ("--profile", "NAME|PATH", "A file of yours that says what the sandbox allows."),
+    ("--network", "host|none", "none: no network at all."),
+)
+MANY = (
+    ("--allow", "PATH", "May read and change it; repeat for more."),
+    ("--read", "PATH", "May read it."),
+    ("--deny", "PATH", "May do neither, whatever else says so."),
+    ("--deny-name", "PATTERN", "Hides every file and folder of that name."),
+    ("--open-port", "PORT", "May listen on this TCP port."),
+    ("--limit", "NAME=N", "pids, memory, cpu, files or tmp."),
+    ("--env", "NAME[=VALUE]", "Gets this variable, yours or the one given."),
+)
+FLAGS = (
+    ("--allow-env-files", "Shows .env, .envrc and the like, which are hidden otherwise."),
+    ("--weaker-git", "Where Landlock alone is used: may change git's settings and hooks."),
+    ("--ephemeral-cache", "Package caches that are gone with it."),
+    ("--ssh-agent", "May ask your SSH agent to sign."),
+)
+
+
+class WithWords(Command):
+    """A command line of omac's own words, then, after `--`, those of another program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[WORDS] = args[at + 1 :] if at < len(args) else None
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- WORDS...]"]
+
+
+def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
+    """Let a command take the options of the sandbox; its parameter `sandbox` gets them, as they were typed."""
+    added = [
+        *(_option(name, str | None, None, takes, text) for name, takes, text in ONE),
+        *(_option(name, list[str] | None, None, takes, text) for name, takes, text in MANY),
+        *(_option(name, bool, False, None, text) for name, text in FLAGS),
+    ]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> int:
+        typed: list[str] = []
+        for parameter in added:
+            flag, value = f"--{parameter.name.replace('_', '-')}", given.pop(parameter.name)
+            for one in value if isinstance(value, list) else [value]:
+                typed += [flag] if one is True else [flag, one] if one else []
+        return command(sandbox=typed, **given)
+
+    own = [one for one in inspect.signature(command).parameters.values() if one.name != "sandbox"]
+    with_options.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # what typer reads
+    return with_options
+
+
+def _option(name: str, type_: Any, default: object, takes: str | None, text: str) -> inspect.Parameter:
+    option = typer.Option(name, metavar=takes, help=text)
+    parameter = name.removeprefix("--").replace("-", "_")
+    return inspect.Parameter(
+        parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[type_, option]
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    for command in (start, serve):
+        app.command(cls=WithWords)(sandboxed(command))
+
+
+def start(
+    context: typer.Context,
+    sandbox: list[str],
+    harness: Agent = None,
+    workdir: Annotated[
+        str, typer.Option(metavar="DIR", help="The directory; the current one, if none is named.")
+    ] = ".",
+    no_sandbox: NoSandbox = False,
+    unapproved: Unapproved = None,
+    accept_skill_changes: AcceptChanges = False,
+    journal: JournalPath = None,
+) -> int:
+    """Run an agent, or any command, in one directory, with the directory's skills, in a sandbox.
+
+    With a HARNESS, what stands after -- are arguments for that agent; without, it is the command itself.
+
+    \b
+    omac start claude                               an agent
+    omac start claude -- --resume                   with arguments of its own
+    omac start -- bash                              a shell
+    omac start -- sh -c 'curl $OMAC_ECHO_BASE/hi'   each skill is at OMAC_<MOUNT>_BASE
+    """
+    from omac.tools.cli.start import Asked, run
+
+    words = context.meta[WORDS]
+    asked = Asked(harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal)
+    return run(asked, current().environment)
+
+
+def serve(
+    context: typer.Context,
+    sandbox: list[str],
+    harness: Agent = None,
+    root: Annotated[
+        list[str] | None, typer.Option(metavar="DIR", help="Directories below it may be activated.")
+    ] = None,
+    workdir: Annotated[str | None, typer.Option(metavar="DIR", help="Activate this directory at once.")] = None,
+    no_inner: Annotated[bool, typer.Option("--no-inner", help="Launch no agent.")] = False,
+    no_sandbox: NoSandbox = False,
+    unapproved: Unapproved = None,
+    accept_skill_changes: AcceptChanges = False,
+    control_addr: Annotated[str, typer.Option(help="Where the control plane listens.")] = "127.0.0.1:0",
+    facade_addr: Annotated[str, typer.Option(help="Where the facade listens.")] = "127.0.0.1:0",
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Serve the skills of many project directories, to an agent in a sandbox, until it ends or omac is stopped.
+
+    With a HARNESS, what stands after -- are arguments for that agent; without, it is the command itself. The agent may
+    change what is below the roots.
+
+    \b
+    omac serve opencode --root ~/projects           an agent that serves many directories
+    omac serve opencode -- --port 4096              with arguments of its own
+    omac serve --root ~/projects -- bash            any other command
+    omac serve --no-inner --json --root ~/projects  no agent
+    """
+    from omac.tools.cli.serve import Asked, run
+
+    asked = Asked(
+        harness, context.meta[WORDS], root or [], workdir, no_inner, no_sandbox, sandbox, unapproved,
+        accept_skill_changes, control_addr, facade_addr, journal, json,
+    )  # fmt: skip
+    return run(asked, current().environment)

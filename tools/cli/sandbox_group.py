@@ -1,0 +1,78 @@
+"""The commands `omac sandbox ...` and `omac hook ...`, as the help shows them.
+
+`omac sandbox run` and `omac hook pre-tool-use` do not come this way (`omac.tools.entry`), except to be listed.
+"""
+
+from typing import Annotated
+
+import typer
+
+from omac.tools.cli.plain_typer import Commands
+from omac.tools.hotpath import guard_hook, sandbox_run
+from omac.tools.terminal.invocation import current
+
+PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+
+sandbox_app = Commands(help="Run commands that can change one project and nothing else.")
+hook_app = Commands(help="Keep an agent's file tools in its own worktree.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add them."""
+    app.add_typer(sandbox_app, name="sandbox")
+    app.add_typer(hook_app, name="hook")
+
+
+@sandbox_app.command("run", context_settings=PASSED_ON, add_help_option=False)
+def run(context: typer.Context) -> int:
+    """Run a command in a sandbox: omac sandbox run -- npm test"""
+    return sandbox_run.main(context.args)
+
+
+@sandbox_app.command()
+def doctor(json: Json = False) -> int:
+    """Say what this machine can do for a sandbox, and the command that mends what it cannot."""
+    from omac.tools.cli.sandbox_doctor import run
+
+    return run(json, current().environment)
+
+
+@hook_app.command("pre-tool-use", context_settings=PASSED_ON, add_help_option=False)
+def pre_tool_use(context: typer.Context) -> int:
+    """Judge a file tool's call, given on stdin by Claude Code or Codex; 2 denies it."""
+    return guard_hook.main(context.args)
+
+
+Project = Annotated[bool, typer.Option("--project", help="The project's file; an agent can change that one.")]
+User = Annotated[bool, typer.Option("--user", help="Your own file; this is what holds where neither is said.")]
+Agent = Annotated[str, typer.Argument(help="claude or codex.")]
+
+
+@hook_app.command()
+def install(agent: Agent, project: Project = False, user: User = False) -> int:
+    """Have an agent ask the write guard before its file tools write.
+
+    \b
+    omac hook install claude
+    omac hook install codex --project
+    """
+    from omac.tools.cli.hook import install
+
+    return install(agent, project, user, current().environment)
+
+
+@hook_app.command()
+def uninstall(agent: Agent, project: Project = False, user: User = False) -> int:
+    """Have an agent no longer ask it; everything else in the file stays."""
+    from omac.tools.cli.hook import uninstall
+
+    return uninstall(agent, project, user, current().environment)
+
+
+@hook_app.command()
+def role() -> int:
+    """Print what an agent's role document should say about where it may write."""
+    from omac.tools.cli.hook import role
+
+    return role()

@@ -1,0 +1,69 @@
+"""Which directory, scopes and harness the flags of a command mean, also where nothing is on disk any more."""
+
+import os
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from omac.domain.harness.harness import DEFAULT_HARNESS, HARNESSES, harness_named
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import WorkdirId
+from omac.domain.skills.skill import SkillScope
+from omac.services.skills.resolution import Search
+from omac.tools.terminal.invocation import expanded
+
+if TYPE_CHECKING:
+    from omac.adapters.skills.folders import DiskSkillFolders
+
+
+Answer = TypeVar("Answer")
+
+
+class Where(NamedTuple):
+    """Which skills a command line means. `workdir` None: the current directory, and what all projects share."""
+
+    workdir: str | None = None
+    shared: bool = False
+    harness: str | None = None
+
+    @property
+    def scope(self) -> SkillScope | None:
+        """The scope that was named, if one was."""
+        return "global" if self.shared else None if self.workdir is None else "workdir"
+
+
+def directory_of(where: Where) -> str:
+    """The directory that is meant, whether it is there or not, without links."""
+    return os.path.realpath(expanded(where.workdir or "."))
+
+
+def scopes_of(where: Where) -> frozenset[WorkdirId]:
+    """The scopes that are meant."""
+    if where.shared:
+        return frozenset({ids.GLOBAL})
+    own = ids.workdir_id(directory_of(where))
+    return frozenset({own} if where.workdir is not None else {own, ids.GLOBAL})
+
+
+def harness_of(base: str, others: Sequence[str] = ()) -> str:
+    """A harness that sees what lies in the folder `base`; `others` are bases with a skill of the same name."""
+    for harness in HARNESSES:
+        if harness.base == base or (base == harness.bases[-1] and harness.base not in others):
+            return harness.name
+    return DEFAULT_HARNESS.name
+
+
+def search_of(where: Where, folders: "DiskSkillFolders") -> Search:
+    """Where to look. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
+    path = os.path.abspath(expanded(where.workdir or "."))
+    canonical = at_once(folders.canonical(path, ("/",)))
+    harness = harness_named(where.harness) if where.harness else None
+    return Search(canonical, harness, where.scope)
+
+
+def at_once(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Return what a coroutine gives that never waits: reading folders, outside of an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast(Answer, done.value)
+    raise AssertionError("it waits for an event loop")

@@ -1,0 +1,240 @@
+"""omac secrets: giving secrets to a skill and taking them back. Nothing here shows a value."""
+
+import contextlib
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+import trio
+
+from omac.domain.credentials.values import ValueRefused, check_secret
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.ids import GLOBAL
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.skill import Secret
+from omac.services.credentials.values import Values
+from omac.services.skills.registration import PERSON
+from omac.tools.cli.scope_options import Where
+from omac.tools.cli.skill_argument import Asked, OneSkill, at_terminal, one_skill, text_of
+from omac.tools.cli.values_file import read_values, shown_source
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.render import say
+
+MISSING = "<missing>"
+INPUT_BYTES_MAX = 256 * 1024
+FORM = "{:<24}  {:<8}  {:<10}  {:<8}  {:<21}  {}"
+
+
+class Row(msgspec.Struct):
+    """What is known of one secret. `given` is yes, no, or remembered: it could be had from the defaults."""
+
+    name: str
+    required: bool
+    given: str
+    store: str
+    fingerprint: str
+    description: str
+
+
+def set_(
+    asked: Asked,
+    name: str,
+    rest: Sequence[str],
+    as_json: bool,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal.
+
+    `rest` is what else was on the command line: perhaps a secret, so that no error may repeat it.
+    """
+    name, equals, _ = name.partition("=")
+    if equals or rest:
+        message = (
+            "there is more on the command line than a skill and a name. A secret does not belong there, where other "
+            "programs see it: it is typed when asked for, or comes by stdin"
+        )
+        words = [asked.skill, name, *_repeated(asked.where)]
+        raise Refusal("misuse", message, fix=[f"omac secrets set {shlex.join(words)}"])
+    with one_skill(asked, "omac secrets set", [name], environment, clock) as one:
+        secret = one.secret(name)
+        _open_store(one)
+        _give(one, {name: _value(one, secret)}, as_json)
+    return 0
+
+
+def import_(asked: Asked, source: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
+    with one_skill(asked, "omac secrets import", ["--from", source], environment, clock) as one:
+        _open_store(one)
+        _give(one, _imported(one, source), as_json)
+    return 0
+
+
+def list_(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show which secrets a skill declares and which it was given; no store is asked. Raises Refusal."""
+    with one_skill(asked, "omac secrets list", [], environment, clock) as one:
+        rows = rows_of(one)
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        say(FORM.format("name", "required", "given", "store", "fingerprint", "description"))
+        for row in rows:
+            needed = "yes" if row.required else "no"
+            text = FORM.format(row.name, needed, row.given, row.store or "-", row.fingerprint, row.description)
+            say(text.rstrip())
+    else:
+        say(f"{one.name} declares no secrets", current().stderr)
+    return 0
+
+
+def unset(
+    asked: Asked, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
+    """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
+    with one_skill(asked, "omac secrets unset", names, environment, clock) as one:
+        names, given = list(dict.fromkeys(names)), one.given()
+        stored, left = given.secrets | given.writing, given.left
+        for name in names:
+            if name not in {*stored, *left, *given.taken}:  # what an earlier omac.yaml declared can be taken back
+                one.secret(name)
+        stores = {stored[name].store for name in names if name in stored}
+        _take(one, names, stores.union(*(left.get(name, ()) for name in names)))
+        remembered = sorted(name for name in one.opened.credentials.defaults(one.name) if name in names)
+    tell_taken(one, "secrets", [name for name in names if name in stored], names, as_json)
+    if remembered and one.place.scope != GLOBAL:
+        told = ", ".join(remembered)
+        say(
+            f"{told}: still remembered for omac register --defaults; to forget all that is remembered:",
+            current().stderr,
+        )
+        say(f"  try: omac deregister {shlex.quote(one.name)} {one.flags} --purge-defaults", current().stderr)
+    return 0
+
+
+def _take(one: OneSkill, names: Sequence[str], stores: Collection[str]) -> None:
+    from omac.tools.cli.vault import make_usable
+
+    try:
+        with contextlib.suppress(Refusal):  # what cannot be opened is not waited for
+            make_usable(one.opened.stores, stores)
+        trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
+    except Refusal as refusal:
+        if any(name in one.given().secrets for name in names):
+            raise
+        message = f"{', '.join(names)}: no longer given to {one.name}, but not removed from where it is kept"
+        fix = [*refusal.fix, one.command("secrets", "unset", *names)]
+        raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=one.name) from None
+
+
+def rows_of(one: OneSkill) -> list[Row]:
+    """Every secret that a skill declares."""
+    given = one.given().secrets
+    remembered = one.opened.credentials.defaults(one.name) if one.place.scope != GLOBAL else {}
+    rows = []
+    for secret in one.sidecar.secrets:
+        stored = given.get(secret.name)
+        default = remembered.get(secret.name)
+        could = default is not None and default.secret is not None
+        rows.append(
+            Row(
+                secret.name,
+                secret.required,
+                "yes" if stored else "remembered" if could else "no",
+                stored.store if stored else "",
+                stored.fingerprint if stored else MISSING,
+                secret.description,
+            )
+        )
+    return rows
+
+
+def _repeated(where: Where) -> list[str]:
+    words = ["--global"] if where.shared else []
+    words += ["--workdir", where.workdir] if where.workdir is not None else []
+    return words + (["--harness", where.harness] if where.harness is not None else [])
+
+
+def _value(one: OneSkill, secret: Secret) -> Hidden:
+    from omac.tools.terminal.prompts import ask_secret, read_stdin
+
+    if at_terminal():
+        found = ask_secret(secret)
+        assert found is not None, "no question without an answer was asked"
+        return found
+    return _checked(one, secret, _as_text(one, secret.name, read_stdin(INPUT_BYTES_MAX)))
+
+
+def _imported(one: OneSkill, source: str) -> dict[str, Hidden]:
+    again = one.command("secrets", "import", "--from", shlex.quote(source))
+    if source == "-" and at_terminal():
+        raise Refusal("misuse", "a terminal shows what is typed on it: import from a file, or from a pipe")
+    lines = read_values(source, secret=True)
+    if not lines:
+        raise Refusal("value-refused", f"{shown_source(source)} holds no NAME=value line", fix=[again], skill=one.name)
+    declared = [one.secret(name) for name in lines]
+    return {secret.name: _checked(one, secret, lines[secret.name]) for secret in declared}
+
+
+def _checked(one: OneSkill, secret: Secret, text: str) -> Hidden:
+    try:
+        return check_secret(secret, text)
+    except ValueRefused as error:
+        raise one.refused(error, one.command("secrets", "set", secret.name)) from None
+
+
+def _as_text(one: OneSkill, what: str, content: bytes) -> str:
+    text = text_of(content)
+    if text is None:
+        again = one.command("secrets", "set", "NAME")
+        raise Refusal("value-refused", f"{what}: is not UTF-8; nothing was stored", fix=[again], skill=one.name)
+    return text
+
+
+def _open_store(one: OneSkill) -> None:
+    """Choose the store that takes new values, before a person types one, and open it. Raises Refusal."""
+    from omac.tools.cli.vault import make_usable
+
+    make_usable(one.opened.stores, {trio.run(one.opened.stores.chosen)})
+
+
+def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
+    store = one.give(Values(values))
+    given = one.given().secrets
+    where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
+    if as_json:
+        for name in values:
+            told = {
+                "skill": one.name, "workdir": one.place.workdir, "name": name, "store": store,
+                "fingerprint": given[name].fingerprint,
+            }  # fmt: skip
+            print_json(told)
+    else:
+        say(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
+    tell_unapproved(one)
+
+
+def tell_unapproved(one: OneSkill) -> None:
+    """That what was given waits for an approval, if it does."""
+    if command := one.approve_command():
+        say(f"{one.name} is not approved: it gets this once its code is", current().stderr)
+        say(f"  try: {command}", current().stderr)
+
+
+def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[str], as_json: bool) -> None:
+    """What was taken back, and what the skill will miss."""
+    if as_json:
+        print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})
+    else:
+        for name in asked:
+            say(f"{name} {'is no longer' if name in taken else 'was not'} given to {one.name} for {one.place.shown}")
+    for field in one.sidecar.fields:
+        if (
+            field.name in taken
+            and field.required
+            and not field.default_from_env
+            and not getattr(field, "default", None)
+        ):
+            say(f"{one.name} needs {field.name}, and does not run without it", current().stderr)
+            say(f"  try: {one.command(group, 'set', field.name)}", current().stderr)

@@ -1,0 +1,100 @@
+"""omac serve: from what a person typed to a server that runs."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import trio
+
+from omac.adapters.linux.listen import loopback
+from omac.domain.harness.harness import DEFAULT_HARNESS, harness_named
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.cli.serve_options import Address, ServeOptions
+from omac.tools.compose.agent_launch import Launch, directory, launch_of, warn_unsandboxed
+from omac.tools.compose.endpoints import Ready
+from omac.tools.compose.serving import Server
+from omac.tools.terminal.invocation import current, print_data, print_json
+
+
+class Asked(NamedTuple):
+    """The command line, as typed; `words` stand after `--`, None where nothing does."""
+
+    harness: str | None
+    words: list[str] | None
+    roots: list[str]
+    workdir: str | None
+    no_inner: bool
+    no_sandbox: bool
+    sandbox: list[str]
+    unapproved: str | None
+    accept_changes: bool
+    control_addr: str
+    facade_addr: str
+    journal: str | None
+    json: bool
+
+
+def run(asked: Asked, environment: Mapping[str, str]) -> int:
+    """Serve until stopped. Raises Refusal."""
+    wanted = options(asked, environment)
+    if wanted.launch is not None and not wanted.launch.sandboxed:
+        warn_unsandboxed(wanted.launch, current().stderr)
+    server = Server(wanted, environment)
+
+    def announce(ready: Ready) -> None:
+        if asked.json:
+            print_json(ready)
+        else:
+            facade = ready.facade_base.removeprefix("http://")
+            print_data(f"omac serve: control plane on {ready.control_base}; facade on {facade}")
+        current().stdout.flush()
+
+    return trio.run(server.run, announce)
+
+
+def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
+    """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
+    harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
+    workdir = directory(asked.workdir, "--workdir") if asked.workdir else None
+    roots = [directory(root, "--root") for root in asked.roots] or ([] if workdir else [os.getcwd()])
+    if workdir is not None and not any(_below(workdir, root) for root in roots):
+        roots.append(workdir)
+    return ServeOptions(
+        harness,
+        tuple(roots),
+        workdir,
+        _launch(asked, workdir or roots[0], roots, environment),
+        journal=asked.journal,
+        control=_address(asked.control_addr, "--control-addr"),
+        facade=_address(asked.facade_addr, "--facade-addr"),
+        settings={
+            "serve.unapproved": asked.unapproved,
+            "serve.bundle_drift": "accept" if asked.accept_changes else None,
+        },
+    )
+
+
+def _launch(asked: Asked, workdir: str, roots: list[str], environment: Mapping[str, str]) -> Launch | None:
+    if asked.no_inner:
+        if asked.words is not None:
+            raise Refusal("misuse", "--no-inner launches no agent, so arguments for one make no sense")
+        if asked.sandbox or asked.no_sandbox:
+            flag = "--no-sandbox" if asked.no_sandbox else asked.sandbox[0]
+            raise Refusal("misuse", f"--no-inner launches no agent, so {flag} makes no sense")
+        return None
+    agent = harness_named(asked.harness or DEFAULT_HARNESS.name) if asked.harness or asked.words is None else None
+    return launch_of(
+        (agent or DEFAULT_HARNESS).serve, asked.words, agent, environment, workdir=workdir, roots=roots,
+        flags=asked.sandbox, sandboxed=not asked.no_sandbox,
+    )  # fmt: skip
+
+
+def _below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _address(text: str, flag: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise Refusal("misuse", f"{flag} takes HOST:PORT, not {text!r}", fix=[f"omac serve {flag} 127.0.0.1:0"])
+    return Address(str(loopback(host.strip("[]"), int(port), flag)), int(port))

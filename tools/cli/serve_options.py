@@ -1,0 +1,41 @@
+"""The options of `omac serve` and `omac start`, as a typed request."""
+
+import msgspec
+
+from omac.domain.harness.harness import Harness
+from omac.domain.sandbox.confinement import below
+from omac.domain.sidecars.sidecar import RestartPolicy
+from omac.tools.compose.agent_launch import Launch
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A loopback address to listen on; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+class ServeOptions(msgspec.Struct, frozen=True):
+    """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and `workdir` is the one directory.
+
+    Roots and workdir are canonical; `launch` None: nothing is launched.
+    """
+
+    harness: Harness
+    roots: tuple[str, ...]
+    workdir: str | None = None
+    launch: Launch | None = None
+    beside: bool = False
+    journal: str | None = None
+    control: Address = Address()
+    facade: Address = Address()
+    settings: dict[str, str | None] = {}  # by name: what was asked by flags
+    restarts: RestartPolicy = RestartPolicy()
+
+    def writable(self, home: str) -> tuple[str, ...]:
+        """Return the canonical folders that agents may change, as far as this is known before they begin.
+
+        A root that holds the canonical `home` is left out: no sandbox may write all of it.
+        """
+        roots = tuple(root for root in self.roots if not below(home, root))
+        return (*roots, *(self.launch.allowed if self.launch is not None else ()))

@@ -1,0 +1,87 @@
+"""omac settings: what each setting is and who said so, and changing the user's own."""
+
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+
+import msgspec
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.settings.files import changing_user, read_project, read_user
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
+from omac.tools.compose.journals import to_write
+from omac.tools.terminal.invocation import current, expanded, print_json
+from omac.tools.terminal.render import say
+
+
+def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
+    """Show every setting as it holds in a project directory. Raises Refusal."""
+    project = read_project(os.path.abspath(expanded(workdir)))
+    for warning in project.warnings:
+        say(f"omac: {warning}", current().stderr)
+    resolved = resolve({}, environment, project, read_user(environment))
+    if as_json:
+        for name, found in resolved.items():
+            told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
+            print_json(told)
+    else:
+        _show_table(resolved, show_origin)
+    return 0
+
+
+UNAVAILABLE = ("confine",)
+
+
+def set_(name: str, value: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Have the user's file say `value`, and record it. Raises Refusal."""
+    setting = setting_named(name)
+    if check_word(setting, value) in UNAVAILABLE:
+        message = f"{setting.name} cannot be {value} yet: this omac cannot confine sidecars"
+        raise Refusal("sandbox-unavailable", message, fix=[f"omac settings set {setting.name} {setting.default}"])
+    return _change(setting, value, journal, environment, clock)
+
+
+def unset(name: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Have the user's file say nothing about a setting, and record it. Raises Refusal."""
+    return _change(setting_named(name), None, journal, environment, clock)
+
+
+def _change(
+    setting: Setting,
+    value: str | None,
+    journal: str | None,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    import trio
+
+    from omac.services.kernel.opened import OpenedJournal
+    from omac.services.settings.changes import change_setting
+
+    state = StateDir.of(environment)
+    host = state.host_id(lambda: secrets.token_hex(8))
+    with closing(to_write(state, host, environment, journal, clock)) as opened:
+        changing = partial(changing_user, environment)
+        changed = trio.run(change_setting, OpenedJournal(opened, host), changing, setting, value)
+    if value is None:
+        say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; without it {setting.default} holds")
+    else:
+        say(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
+    say("a server that runs goes on as it was started", current().stderr)
+    if environment.get(setting.variable):
+        say(f"omac: {setting.variable} is in the environment, and comes first there", current().stderr)
+    return 0
+
+
+def _show_table(resolved: Mapping[str, Resolved], show_origin: bool) -> None:
+    names = max(map(len, resolved))
+    values = max(len(found.value) for found in resolved.values())
+    for name, found in resolved.items():
+        say(f"{name:<{names}}  {found.value:<{values}}  {found.origin if show_origin else ''}".rstrip())
+        if show_origin:
+            for line in found.ignored:
+                say(f"  {line}")

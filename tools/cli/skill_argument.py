@@ -1,0 +1,167 @@
+"""The one skill that a command about values means, and the values it declares."""
+
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import trio
+
+from omac.domain.credentials.credential import Credential
+from omac.domain.credentials.values import ValueRefused
+from omac.domain.directories import planning
+from omac.domain.harness.harness import DEFAULT_HARNESS
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.scope import Place
+from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
+from omac.services.credentials.values import Values
+from omac.services.skills.resolution import Candidate, find
+from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.compose.command_context import Opened, opened
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.render import say
+
+BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
+
+
+class Asked(NamedTuple):
+    """What the command line says of it, as typed."""
+
+    skill: str
+    where: Where
+    journal: str | None = None
+
+
+class OneSkill(NamedTuple):
+    """A skill with a sidecar, and all that is open to work on it."""
+
+    opened: Opened
+    candidate: Candidate
+    sidecar: SidecarMeta
+    where: Where
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.candidate.skill.name
+
+    @property
+    def place(self) -> Place:
+        """Where it was found."""
+        return self.candidate.place
+
+    @property
+    def skill(self) -> FoundSkill:
+        """It, as it was found."""
+        return self.candidate.skill
+
+    @property
+    def flags(self) -> str:
+        """What a command about it needs to mean this place."""
+        return self.place.flags
+
+    def given(self) -> Credential:
+        """What was given to it here."""
+        return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
+
+    def give(self, values: Values) -> str:
+        """Give it values, report what failed besides, and return the store that has the secrets ("" for none).
+
+        Raises Refusal; then nothing counts as given.
+        """
+        before = self.opened.credentials.given(self.place.scope, self.name)
+
+        given = trio.run(self.opened.registering.give, self.candidate, values)
+        tell_besides(self.candidate, values, before, given.problems)
+        return given.store
+
+    def command(self, group: str, *words: str) -> str:
+        """A command about it, ready to be pasted."""
+        return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.flags])
+
+    def approve_command(self) -> str | None:
+        """What makes its code run, if nobody vouched for it."""
+        known = self.opened.registering.known(self.candidate)
+        approved = known.may_run(self.candidate.code, "")
+        return None if approved else planning.approve_command(self.skill, self.place, known.found)
+
+    def secret(self, name: str) -> Secret:
+        """The secret of that name. Raises Refusal (value-refused) that lists what there is."""
+        for secret in self.sidecar.secrets:
+            if secret.name == name:
+                return secret
+        raise self._undeclared(name, "secret", self.sidecar.secrets)
+
+    def config(self, name: str) -> Config:
+        """The setting of that name. Raises Refusal (value-refused) that lists what there is."""
+        for config in self.sidecar.config:
+            if config.name == name:
+                return config
+        raise self._undeclared(name, "setting", self.sidecar.config)
+
+    def refused(self, error: ValueRefused, *fix: str) -> Refusal:
+        """A value that was refused, as the person hears of it."""
+        return Refusal("value-refused", f"{self.name}: {error}", fix=fix, skill=self.name)
+
+    def _undeclared(self, name: str, kind: str, declared: Collection[Secret | Config]) -> Refusal:
+        names = ", ".join(field.name for field in declared) or "none"
+        message = f"{self.name} in {self.skill.source} declares no {kind} {name!r}; it declares: {names}"
+        fix = [self.command("config", "show")]
+        if any(field.name == name for field in self.sidecar.fields):
+            fix = [self.command("config", "set", name) if kind == "secret" else self.command("secrets", "set", name)]
+        return Refusal("value-refused", message, fix=fix, skill=self.name)
+
+
+@contextmanager
+def one_skill(
+    asked: Asked, command: str, words: Collection[str], environment: Mapping[str, str], clock: Callable[[], int]
+) -> Iterator[OneSkill]:
+    """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
+    with opened(environment, asked.journal, clock) as everything:
+        search = search_of(asked.where, everything.folders)
+        again = " ".join(map(shlex.quote, words))
+        try:
+            candidate = trio.run(find, everything.folders, search, asked.skill, command, again)
+        except Refusal as refusal:
+            if refusal.reason not in BY_RECORD or not command.endswith(" unset"):
+                raise
+            place = Place("" if asked.where.shared else search.workdir, asked.where.harness or DEFAULT_HARNESS.name)
+            forget = f"omac deregister {shlex.quote(asked.skill)} {place.where} --purge-secrets --purge-fields"
+            fix = (*refusal.fix, f"{forget}  # needs no folder")
+            raise Refusal(refusal.reason, refusal.message, fix=fix, skill=asked.skill) from None
+        meta = candidate.skill.meta
+        assert meta is not None
+        assert meta.sidecar is not None, "find returns no other"
+        yield OneSkill(everything, candidate, meta.sidecar, asked.where)
+
+
+def tell_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:
+    """What failed once these values were given, and from which other skill of that name they were taken by that."""
+    names, base = (*values.secrets, *values.config), candidate.skill.base
+    for name in names:
+        owner = before.bases.get(name, base)
+        if owner != base and (name in before.secrets or name in before.config):
+            skill = f"{candidate.skill.name} in .{owner}/skills"
+            say(f"{name} was given to {skill}, which does not have it any more: a name has one value", current().stderr)
+    for problem in problems:
+        say(f"{', '.join(names)}: {problem.message}", current().stderr)
+        for command in problem.fix:
+            say(f"  try: {command}", current().stderr)
+
+
+def at_terminal() -> bool:
+    """Whether a person types the standard input. Raises Refusal (misuse) where it is closed."""
+    stdin = current().stdin
+    if stdin is None:
+        raise Refusal("misuse", "the standard input is closed: there is nothing to read a value from")
+    return stdin.isatty()
+
+
+def text_of(content: bytes) -> str | None:
+    """What was read as a value: UTF-8, without the newline that ends it. None for other bytes; an error would hold
+    them."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

@@ -1,0 +1,153 @@
+"""The commands about skills: registering, approving, forgetting and listing them."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from omac.tools.terminal.invocation import current
+
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
+Harness = Annotated[str | None, typer.Option("--harness", help="Only what this coding agent sees.")]
+Workdir = Annotated[
+    str | None, typer.Option("--workdir", metavar="DIR", help="Only the skills of this project directory.")
+]
+Shared = Annotated[bool, typer.Option("--global", help="Only the skills that all projects share.")]
+Hash = Annotated[str | None, typer.Option("--hash", help="Only if its code has this hash.")]
+SkillName = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    for command in (register, deregister, approve, approvals):
+        app.command()(command)
+    app.command("list")(list_)
+
+
+def register(
+    skill: SkillName,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if its code is no longer what was approved.")] = False,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="Take what was given elsewhere; ask for the rest.")
+    ] = False,
+    no_secrets: Annotated[bool, typer.Option("--no-secrets", help="Leave secrets as they are.")] = False,
+    secrets_from: Annotated[
+        str | None, typer.Option(metavar="FILE", help="NAME=value lines with secrets; - is the standard input.")
+    ] = None,
+    reprompt_secrets: Annotated[bool, typer.Option("--reprompt-secrets", help="Ask for secrets again.")] = False,
+    no_fields: Annotated[bool, typer.Option("--no-fields", help="Leave settings as they are.")] = False,
+    fields_from: Annotated[
+        str | None, typer.Option(metavar="FILE", help="NAME=value lines with settings; - is the standard input.")
+    ] = None,
+    reprompt_fields: Annotated[bool, typer.Option("--reprompt-fields", help="Ask for settings again.")] = False,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nothing.")] = False,
+    bundle_hash: Hash = None,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Vouch for the code of a skill, as it is now, and give it the values it needs.
+
+    Values come from files, from OMAC_SECRET_<NAME> and OMAC_CONFIG_<NAME>, or from you.
+
+    \b
+    omac register slack                          asks for what it needs
+    omac register slack --defaults               takes what you gave it in another project
+    omac register slack --secrets-from - < FILE  NAME=value lines
+    """
+    from omac.tools.cli.register import Asked, run
+    from omac.tools.cli.scope_options import Where
+    from omac.tools.cli.value_sources import Ways
+
+    ways = Ways(defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input)
+    asked = Asked(skill, Where(workdir, shared, harness), ways, force, bundle_hash, journal, json)
+    return run(asked, current().environment, time.time_ns)
+
+
+def deregister(
+    skills: Annotated[list[str] | None, typer.Argument(metavar="SKILL...", help="Their names.")] = None,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    purge_secrets: Annotated[bool, typer.Option("--purge-secrets", help="Remove their secrets.")] = False,
+    purge_fields: Annotated[bool, typer.Option("--purge-fields", help="Remove their settings.")] = False,
+    purge_defaults: Annotated[bool, typer.Option("--purge-defaults", help="Remove what is remembered.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Those whose folder is gone; all, if none is named.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    journal: JournalPath = None,
+) -> int:
+    """Forget skills and their approvals; their folders stay.
+
+    \b
+    omac deregister slack --purge-secrets --purge-fields
+    omac deregister --prune --workdir ~/projects/gone --yes
+    """
+    from omac.tools.cli.deregister import Asked, run
+    from omac.tools.cli.scope_options import Where
+
+    where = Where(workdir, shared, harness)
+    asked = Asked(tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal)
+    return run(asked, current().environment, time.time_ns)
+
+
+def approve(
+    skill: SkillName,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    bundle_hash: Hash = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="No longer vouch for it.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Vouch for the code of a skill, as it is now, on this host.
+
+    \b
+    omac approve echo --workdir ~/projects/shop
+    omac approve echo --revoke
+    """
+    from omac.tools.cli.approve import Asked, run
+    from omac.tools.cli.scope_options import Where
+
+    asked = Asked(skill, Where(workdir, shared, harness), bundle_hash, revoke, journal, json)
+    return run(asked, current().environment, time.time_ns)
+
+
+def approvals(
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the code on disk.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show what was approved on this host, and whether the code on disk still is that.
+
+    \b
+    omac approvals --json
+    """
+    from omac.tools.cli.listing import approvals
+
+    return approvals(json, not no_check, journal, current().environment)
+
+
+def list_(
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Also of other directories, and skills without a sidecar.")
+    ] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show the skills of a project and those that all projects share.
+
+    \b
+    omac list
+    omac list --all --json
+    """
+    from omac.tools.cli.listing import list_
+    from omac.tools.cli.scope_options import Where
+
+    return list_(Where(workdir, shared, harness), whole, json, journal, current().environment)

@@ -1,0 +1,61 @@
+"""omac start: one directory, its skills, and a command that uses them, from its beginning to its end."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import trio
+
+from omac.domain.harness.harness import DEFAULT_HARNESS, harness_named
+from omac.services.directories.manifest import Manifest
+from omac.tools.cli.serve_options import ServeOptions
+from omac.tools.compose.agent_launch import directory, launch_of, warn_unsandboxed
+from omac.tools.compose.serving import Server
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.render import say
+
+
+class Asked(NamedTuple):
+    """The command line, as typed; `words` stand after `--`, None where nothing does."""
+
+    harness: str | None
+    words: list[str] | None
+    workdir: str
+    no_sandbox: bool
+    sandbox: list[str]
+    unapproved: str | None
+    accept_changes: bool
+    journal: str | None
+
+
+def run(asked: Asked, environment: Mapping[str, str]) -> int:
+    """Run the command to its end; its exit status. Raises Refusal."""
+    wanted = options(asked, environment)
+    if wanted.launch is not None and not wanted.launch.sandboxed:
+        warn_unsandboxed(wanted.launch, current().stderr)
+    server = Server(wanted, environment)
+    return trio.run(server.run, lambda _: None, _tell_what_is_not_ready)
+
+
+def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
+    """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
+    harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
+    agent = harness if asked.harness or asked.words is None else None
+    workdir = directory(asked.workdir, "--workdir")
+    launch = launch_of(
+        harness.serve[:1], asked.words, agent, environment, workdir=workdir, flags=asked.sandbox,
+        sandboxed=not asked.no_sandbox,
+    )  # fmt: skip
+    settings = {
+        "serve.unapproved": asked.unapproved,
+        "serve.bundle_drift": "accept" if asked.accept_changes else None,
+    }
+    return ServeOptions(harness, (workdir,), workdir, launch, beside=True, journal=asked.journal, settings=settings)
+
+
+def _tell_what_is_not_ready(manifest: Manifest) -> None:
+    """The command runs all the same: what is mended while it runs comes online under the names it has."""
+    for skill in manifest.skills:
+        if skill["state"] != "ready":
+            say(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}", current().stderr)
+            for command in skill["fix"]:
+                say(f"  try: {command}", current().stderr)

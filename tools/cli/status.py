@@ -1,0 +1,41 @@
+"""omac status: the projected state, from the server that runs, else folded from the journal."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from omac.adapters.files.state import StateDir
+from omac.projections.status import Status
+from omac.tools.cli.control import ask
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.render import say, show_status
+
+
+def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show the status, after inspecting what launches that were killed have left. Raises Refusal."""
+    if StateDir.of(environment).has_inspections():
+        from omac.tools.compose.sandbox_inspection import inspect_all_due
+
+        inspect_all_due(environment, lambda line: say(f"omac: {line}", current().stderr))
+    answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
+    if answer is None:
+        answer = _from_journal(journal_path, environment)
+    if as_json:
+        print_json(msgspec.Raw(answer))
+    else:
+        show_status(msgspec.json.decode(answer, type=Status))
+    return 0
+
+
+def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> bytes:
+    from omac.projections.status import status_of
+    from omac.projections.system import System
+    from omac.tools.compose.journals import to_read
+
+    journal = to_read(environment, journal_path)
+    try:
+        system = System().replay(journal.records())
+    finally:
+        journal.close()
+    say(f"no server is running here; this is what the journal says, up to {system.position}", current().stderr)
+    return msgspec.json.encode(status_of(system))

@@ -1,0 +1,56 @@
+"""Files of NAME=value lines, from a path or from the standard input, as a person gives them to a command."""
+
+import os
+import shlex
+import stat
+
+from omac.domain.credentials.values import ValueRefused, parse_lines
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.terminal.invocation import current, expanded
+from omac.tools.terminal.prompts import BYTES_MAX, read_stdin
+from omac.tools.terminal.render import say
+
+
+def read_values(source: str, *, secret: bool) -> dict[str, str]:
+    """The values in `source` ("-" is the standard input) by name; a file of secrets that others can read is told.
+
+    Raises Refusal: misuse (it cannot be read), value-refused, which shows nothing of what is in it.
+    """
+    content = read_stdin() if source == "-" else _content(source, secret=secret)
+    try:
+        text: str | None = content.decode()
+    except UnicodeDecodeError:  # the error would hold the content
+        text = None
+    if text is None:
+        raise Refusal("value-refused", f"{shown_source(source)} is not UTF-8 text; nothing was recorded")
+    try:
+        return parse_lines(text)
+    except ValueRefused as refused:
+        problem = f"{shown_source(source)}, {refused}"
+    raise Refusal("value-refused", f"{problem}; nothing was recorded")
+
+
+def shown_source(source: str) -> str:
+    """What messages call it."""
+    return "the standard input" if source == "-" else _path(source)
+
+
+def _content(source: str, *, secret: bool) -> bytes:
+    path = _path(source)
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(BYTES_MAX + 1)
+    except OSError as error:
+        fix = [f"ls -ld {shlex.quote(path)}"]
+        raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
+    if secret and stat.S_ISREG(mode) and mode & 0o044:
+        say(f"others can read {path}, and it holds secrets", current().stderr)
+        say(f"  try: chmod 600 {shlex.quote(path)}", current().stderr)
+    if len(content) > BYTES_MAX:
+        raise Refusal("value-refused", f"{path} holds more than {BYTES_MAX} bytes")
+    return content
+
+
+def _path(source: str) -> str:
+    return os.path.abspath(expanded(source))

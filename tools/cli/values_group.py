@@ -1,0 +1,298 @@
+"""The commands about values: `omac secrets`, `omac config`, `omac vault`, `omac unlock` and `omac settings`."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omac.tools.cli.plain_typer import Commands
+from omac.tools.terminal.invocation import current
+
+if TYPE_CHECKING:
+    from omac.tools.cli.skill_argument import Asked
+
+secrets_app = Commands(help="Give secrets to skills, and take them back.")
+config_app = Commands(help="Show and change the settings of skills.")
+vault_app = Commands(help="The encrypted file for secrets, where there is no keychain.")
+settings_app = Commands(help="Show and change omac's own settings.")
+
+Skill = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")]
+Workdir = Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")]
+Harness = Annotated[str | None, typer.Option("--harness", help="The coding agent whose skills folder counts.")]
+Shared = Annotated[bool, typer.Option("--global", help="A skill that all projects share.")]
+JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
+SecretNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="The secrets' names.")]
+Field = Annotated[str, typer.Argument(metavar="FIELD", help="The setting's name.")]
+Fields = Annotated[list[str], typer.Argument(metavar="FIELD...", help="The settings' names.")]
+Setting = Annotated[str, typer.Argument(metavar="SETTING", help="Such as secrets.store.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add them all."""
+    for name, group in (
+        ("secrets", secrets_app),
+        ("config", config_app),
+        ("vault", vault_app),
+        ("settings", settings_app),
+    ):
+        app.add_typer(group, name=name)
+    app.command()(unlock)
+
+
+# What is on the command line by mistake may be a secret, which the parser's own errors would repeat.
+@secrets_app.command("set", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def secrets_set(
+    context: typer.Context,
+    skill: Skill,
+    name: SecretName,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Give a skill a secret: typed without being shown, or from stdin.
+
+    \b
+    omac secrets set slack SLACK_TOKEN --workdir ~/projects/shop
+    pass show slack | omac secrets set slack SLACK_TOKEN --global
+    """
+    from omac.tools.cli.secrets import set_
+
+    return set_(
+        _asked(skill, workdir, harness, shared, journal), name, context.args, json, current().environment, time.time_ns
+    )
+
+
+@secrets_app.command("list")
+def secrets_list(
+    skill: Skill,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show which secrets a skill wants and which it was given; never their values.
+
+    \b
+    omac secrets list slack
+    """
+    from omac.tools.cli.secrets import list_
+
+    return list_(_asked(skill, workdir, harness, shared, journal), json, current().environment, time.time_ns)
+
+
+@secrets_app.command("unset")
+def secrets_unset(
+    skill: Skill,
+    names: SecretNames,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Take secrets back from a skill.
+
+    \b
+    omac secrets unset slack SLACK_TOKEN
+    """
+    from omac.tools.cli.secrets import unset
+
+    return unset(_asked(skill, workdir, harness, shared, journal), names, json, current().environment, time.time_ns)
+
+
+@secrets_app.command("import")
+def secrets_import(
+    skill: Skill,
+    source: Annotated[str, typer.Option("--from", metavar="FILE", help="NAME=value lines; - is stdin.")],
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Give a skill the secrets in a file, all of them or none.
+
+    \b
+    omac secrets import slack --from slack.env
+    """
+    from omac.tools.cli.secrets import import_
+
+    return import_(_asked(skill, workdir, harness, shared, journal), source, json, current().environment, time.time_ns)
+
+
+@config_app.command("show")
+def config_show(
+    skill: Skill,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show the settings of a skill and where each comes from; of secrets, whether they are there.
+
+    \b
+    omac config show slack --json
+    """
+    from omac.tools.cli.config import show
+
+    return show(_asked(skill, workdir, harness, shared, journal), json, current().environment, time.time_ns)
+
+
+@config_app.command("get")
+def config_get(
+    skill: Skill,
+    field: Field,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Print the value of a setting of a skill.
+
+    \b
+    omac config get slack REGION
+    """
+    from omac.tools.cli.config import get
+
+    return get(_asked(skill, workdir, harness, shared, journal), field, json, current().environment, time.time_ns)
+
+
+@config_app.command("set", context_settings={"ignore_unknown_options": True})  # a value may be -5
+def config_set(
+    skill: Skill,
+    field: Field,
+    value: Annotated[
+        str | None, typer.Argument(metavar="[VALUE]", help="The value; - is stdin, and without it you are asked.")
+    ] = None,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Give a setting of a skill a value.
+
+    \b
+    omac config set slack REGION eu --workdir ~/projects/shop
+    """
+    from omac.tools.cli.config import set_
+
+    return set_(
+        _asked(skill, workdir, harness, shared, journal), field, value, json, current().environment, time.time_ns
+    )
+
+
+@config_app.command("unset")
+def config_unset(
+    skill: Skill,
+    fields: Fields,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Take values of settings back from a skill; their defaults hold again.
+
+    \b
+    omac config unset slack REGION
+    """
+    from omac.tools.cli.config import unset
+
+    return unset(_asked(skill, workdir, harness, shared, journal), fields, json, current().environment, time.time_ns)
+
+
+@vault_app.command("init")
+def vault_init(
+    key_file: Annotated[
+        str | None, typer.Option("--key-file", metavar="PATH", help="Make this file, with a random key for the vault.")
+    ] = None,
+) -> int:
+    """Make a vault: under a new key file, the key at hand (OMAC_VAULT_KEY_FILE), or a passphrase.
+
+    \b
+    omac vault init
+    eval "$(omac vault init --key-file ~/.omac-vault.key)"
+    """
+    from omac.tools.cli.vault import init
+
+    return init(key_file, current().environment)
+
+
+@vault_app.command("status")
+def vault_status(json: Json = False) -> int:
+    """Show where the vault is, what opens it, and whether it is open here."""
+    from omac.tools.cli.vault import status
+
+    return status(json, current().environment)
+
+
+def unlock(json: Json = False) -> int:
+    """Open the keychain or the vault for the server.
+
+    It then starts what waits for secrets, and forgets the key of the vault when it ends.
+
+    \b
+    omac unlock
+    """
+    from omac.tools.cli.vault import unlock as run
+
+    return run(json, current().environment)
+
+
+@settings_app.command("show")
+def settings_show(
+    origin: Annotated[bool, typer.Option("--show-origin", help="Show who said so, and what was not heard.")] = False,
+    workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
+    json: Json = False,
+) -> int:
+    """Show every setting as it holds in a project directory.
+
+    \b
+    omac settings show --show-origin
+    """
+    from omac.tools.cli.settings import show
+
+    return show(json, origin, workdir, current().environment)
+
+
+@settings_app.command("set")
+def settings_set(
+    setting: Setting,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="What it shall be.")],
+    journal: JournalPath = None,
+) -> int:
+    """Change a setting of yours.
+
+    \b
+    omac settings set secrets.store vault
+    """
+    from omac.tools.cli.settings import set_
+
+    return set_(setting, value, journal, current().environment, time.time_ns)
+
+
+@settings_app.command("unset")
+def settings_unset(setting: Setting, journal: JournalPath = None) -> int:
+    """Let a setting be what it is without you.
+
+    \b
+    omac settings unset secrets.store
+    """
+    from omac.tools.cli.settings import unset
+
+    return unset(setting, journal, current().environment, time.time_ns)
+
+
+def _asked(skill: str, workdir: str | None, harness: str | None, shared: bool, journal: str | None) -> "Asked":
+    from omac.tools.cli.scope_options import Where
+    from omac.tools.cli.skill_argument import Asked
+
+    return Asked(skill, Where(workdir, shared, harness), journal)

@@ -1,0 +1,254 @@
+"""omac vault and omac unlock: the encrypted file for secrets, and opening the stores that are locked."""
+
+import os
+import shlex
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+import trio
+
+from omac.adapters.credentials.keys import FILE_VARIABLE, KeyAtHand, key_at_hand, make_key_file
+from omac.adapters.credentials.private_file import read_private
+from omac.adapters.credentials.stores import KEYCHAIN, VAULT, SecretStores
+from omac.adapters.credentials.vault import Vault
+from omac.adapters.credentials.vault_format import BYTES_MAX, VaultKey, unseal
+from omac.adapters.files.state import StateDir
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import Credential
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.skill import Secret
+from omac.tools.cli.control import ask_each
+from omac.tools.cli.skill_argument import at_terminal, text_of
+from omac.tools.compose.command_context import stores_of
+from omac.tools.compose.journals import read_if_any
+from omac.tools.terminal.invocation import current, expanded, print_data, print_json
+from omac.tools.terminal.render import say
+
+PASSPHRASE_CHARS_MIN = 8
+PASSPHRASE_BYTES_MAX = 64 * 1024
+KEY_FILE = "~/.omac-vault.key"  # in what a person may paste
+
+
+def make_usable(stores: SecretStores, needed: Collection[str]) -> None:
+    """Have the vault opened, if it is among the stores that are needed, locked, and its person at a terminal.
+
+    Raises Refusal (vault-*).
+    """
+    from omac.tools.terminal.prompts import can_ask
+
+    if VAULT not in needed:
+        return
+    try:
+        trio.run(stores.unlock, VAULT)
+    except Refusal as refusal:
+        if refusal.reason != "vault-locked" or not stores.vault.has_passphrase() or not can_ask():
+            raise
+        stores.give_vault_key(_key_of_person(stores.vault, _typed))
+
+
+def init(key_file: str | None, environment: Mapping[str, str]) -> int:
+    """Make a vault: under a new key file, the key at hand, or a passphrase. Raises Refusal."""
+    vault = stores_of(StateDir.of(environment), environment).vault
+    if vault.exists():
+        fix = ["omac vault status"]
+        raise Refusal("vault-exists", f"there is a vault at {vault.path} already, and it was not touched", fix=fix)
+    if key_file is not None:
+        _init_with_new_key(vault, os.path.abspath(expanded(key_file)))
+        return 0
+    at_hand = _at_hand(environment)
+    if at_hand is not None:
+        vault.create_with_key(at_hand.key)
+        say(f"made the vault {vault.path}; it opens with {at_hand.origin}")
+        return 0
+    if environment.get(FILE_VARIABLE):
+        missing = os.path.abspath(environment[FILE_VARIABLE])
+        fix = [f"omac vault init --key-file {shlex.quote(missing)}"]
+        raise Refusal("misuse", f"{FILE_VARIABLE} names {missing}, and there is no such file", fix=fix)
+    if not at_terminal():
+        message = "a passphrase for the vault is typed on a terminal, and this is none; a key file needs nobody to type"
+        raise Refusal("misuse", message, fix=[f"omac vault init --key-file {KEY_FILE}"])
+    vault.create_with_passphrase(_new_passphrase())
+    say(f"made the vault {vault.path}; it opens with the passphrase, which nothing but you remembers: omac unlock")
+    return 0
+
+
+def status(as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show where the vault is, what opens it, and how much is in it, if it is open here. Raises Refusal."""
+    vault = stores_of(StateDir.of(environment), environment).vault
+    told: dict[str, object] = {
+        "path": vault.path, "exists": vault.exists(), "key": None, "locked": None, "services": None, "names": None,
+    }  # fmt: skip
+    detail = ""
+    if vault.exists():
+        told["key"] = "passphrase" if vault.has_passphrase() else "key file"
+        at_hand = _at_hand(environment)
+        try:
+            counted = None if at_hand is None else _counted(vault, at_hand)
+        except Refusal as refusal:
+            if refusal.reason != "vault-key-wrong":
+                raise
+            counted, detail = None, refusal.message
+        told["locked"] = counted is None
+        if counted is not None:
+            told["services"], told["names"] = counted
+    if as_json:
+        print_json(told)
+        return 0
+    _show_status(told, detail)
+    return 0
+
+
+def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
+    """Open whichever store is locked, for every omac that runs. Raises Refusal."""
+    state = StateDir.of(environment)
+    stores = stores_of(state, environment)
+    runs = bool(ask_each(environment, "GET", "/__omac__/dirs"))
+    used = _used(stores, state, environment)
+    looked_at: list[str] = []
+    if VAULT in used:
+        key = _vault_key(stores, runs, environment)
+        looked_at += _tell_server(runs, {"key": key.hex()}, environment)
+    if KEYCHAIN in used:  # what may prompt in vain comes last
+        trio.run(stores.unlock, KEYCHAIN)
+        looked_at += _tell_server(runs, {}, environment)
+    if as_json:
+        told = {"stores": sorted(used), "server": runs, "dirs": list(dict.fromkeys(looked_at))}
+        print_json(told)
+        return 0
+    names = {VAULT: f"the vault {stores.vault.path}", KEYCHAIN: "the system's keychain"}
+    say(f"{' and '.join(names[store] for store in sorted(used))}: open")
+    for path in dict.fromkeys(looked_at):
+        say(f"the server looks again at {path or 'what all projects share'}")
+    return 0
+
+
+def _tell_server(runs: bool, document: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    """Have all that run look again at what waits; returns the directories. Raises Refusal."""
+    answers = ask_each(environment, "POST", "/__omac__/unlock", document) if runs else []
+    return [path for answer in answers for path in msgspec.json.decode(answer)["dirs"]]
+
+
+def _used(stores: SecretStores, state: StateDir, environment: Mapping[str, str]) -> set[str]:
+    """The stores that hold something that was given, and the one that would take more. Raises Refusal."""
+    used = {trio.run(stores.chosen)}
+    path = state.journal_in_use(environment)
+    journal = read_if_any(state, path)
+    if journal is None:
+        return used
+    known: dict[str, Credential] = {}
+    try:
+        for recorded in journal.records():
+            if isinstance(recorded.event, credential.EVENTS):
+                before = known.get(recorded.stream, Credential())
+                known[recorded.stream] = credential.evolve(before, recorded.event)
+    finally:
+        journal.close()
+    for one in known.values():
+        remembered = [default.secret for default in one.defaults.values() if default.secret]
+        used |= {stored.store for stored in (*one.secrets.values(), *remembered)}
+    return used if stores.vault.exists() else used - {VAULT} or used
+
+
+def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str]) -> VaultKey:
+    """The right key: the one at hand, else the one that a passphrase makes."""
+    at_hand = _at_hand(environment)
+    if at_hand is not None:
+        stores.vault.check(at_hand)
+        return at_hand.key
+    export = f"export {FILE_VARIABLE}=PATH"
+    if not stores.vault.has_passphrase():
+        message = f"the vault {stores.vault.path} opens with its key file, and {FILE_VARIABLE} does not name it"
+        raise Refusal("vault-locked", message, fix=[f"{export} && omac unlock"])
+    if not runs:
+        raise Refusal(
+            "not-found",
+            "no omac serve is running here: nothing could keep the vault's key. A command that needs it asks for the "
+            f"passphrase itself; where nobody can type, a vault made with --key-file opens with {FILE_VARIABLE}",
+            fix=["omac serve --no-inner --root DIR", f"omac vault init --key-file {KEY_FILE}"],
+        )
+    return _key_of_person(stores.vault, _typed if at_terminal() else _read)
+
+
+def _key_of_person(vault: Vault, passphrase: Callable[[str], Hidden]) -> VaultKey:
+    return vault.key_from_passphrase(passphrase(f"of the vault {vault.path}"))
+
+
+def _typed(of_what: str) -> Hidden:
+    from omac.tools.terminal.prompts import ask_secret
+
+    found = ask_secret(Secret("passphrase", of_what))
+    assert found is not None, "no question without an answer was asked"
+    return found
+
+
+def _read(of_what: str) -> Hidden:
+    from omac.tools.terminal.prompts import read_stdin
+
+    text = text_of(read_stdin(PASSPHRASE_BYTES_MAX))
+    if not text:
+        message = (
+            f"the passphrase {of_what} was looked for in stdin, and it holds {'none' if text == '' else 'no text'}"
+        )
+        raise Refusal("prompt-ended", message, fix=["omac unlock"])
+    return Hidden(text)
+
+
+def _at_hand(environment: Mapping[str, str]) -> KeyAtHand | None:
+    """The key that the environment leads to, if it leads to one. Raises Refusal (vault-unusable)."""
+    try:
+        return key_at_hand(environment, None)
+    except Refusal as refusal:
+        if refusal.reason == "vault-locked":
+            return None
+        raise
+
+
+def _init_with_new_key(vault: Vault, path: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    except OSError as error:
+        fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
+        raise Refusal("state-unusable", f"{path} cannot be made: {error.strerror}", fix=fix) from None
+    key = make_key_file(path)
+    try:
+        vault.create_with_key(key)
+    except BaseException:
+        os.unlink(path)
+        raise
+    say(
+        f"made the vault {vault.path}; it opens with the key file {path}: keep that safe, and not beside it",
+        current().stderr,
+    )
+    print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
+
+
+def _counted(vault: Vault, at_hand: KeyAtHand) -> tuple[int, int]:
+    """How many services there are, and names in all of them. Raises Refusal (vault-*)."""
+    vault.check(at_hand)
+    contents = unseal(read_private(vault.path, "the vault", BYTES_MAX), at_hand.key)
+    return len(contents), sum(map(len, contents.values()))
+
+
+def _show_status(told: Mapping[str, object], detail: str) -> None:
+    if not told["exists"]:
+        say(f"there is no vault at {told['path']}")
+        say("  try: omac vault init", current().stderr)
+        return
+    say(f"{told['path']}: a vault that opens with its {told['key']}")
+    if told["locked"]:
+        say(f"locked here{': ' + detail if detail else ''}")
+        for command in ("omac unlock", f"export {FILE_VARIABLE}=PATH"):
+            say(f"  try: {command}", current().stderr)
+    else:
+        say(f"open here: {told['names']} values of {told['services']} skills")
+
+
+def _new_passphrase() -> Hidden:
+    first = _typed(f"of the new vault, {PASSPHRASE_CHARS_MIN} characters or more")
+    if len(first.reveal()) < PASSPHRASE_CHARS_MIN:
+        message = f"a passphrase has {PASSPHRASE_CHARS_MIN} characters or more; nothing was made"
+        raise Refusal("value-refused", message, fix=["omac vault init"])
+    if first != _typed("the same again"):
+        raise Refusal("value-refused", "the two are not the same; nothing was made", fix=["omac vault init"])
+    return first

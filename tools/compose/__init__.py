@@ -1,0 +1,1 @@
+"""The composition room: adapters and services are put together here."""

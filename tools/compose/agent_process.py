@@ -1,0 +1,127 @@
+"""The inner command as a process: it has omac's own terminal, and its signals and exit status are passed through.
+
+Rules
+
+1. In a terminal both are one job: the terminal tells both of Ctrl-C, Ctrl-\\ and Ctrl-Z, so omac passes none of them
+   on. An interrupt that came otherwise is passed on, and is no reason for omac to end.
+2. When it stops itself, omac stops too, so that the shell above has its terminal back; continued, both go on.
+3. A request to end is passed on as it came; a second one is not waited for.
+4. A terminal that it took for a process group that is gone is taken back.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from omac.domain.kernel.refusal import Refusal
+
+OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+
+class Inner:
+    """A command that runs from its making to the end of `ended`. Make it in a Trio task.
+
+    `folder` None: it begins where omac is. Raises Refusal (prerequisite-missing) when it cannot be run.
+    """
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], folder: str | None = None) -> None:
+        self._terminal = _terminal()
+        try:
+            # From Trio's own thread: a thread that ends would take along what asked to die with its parent.
+            self._child = subprocess.Popen(argv, env=dict(environment), cwd=folder)
+        except OSError as problem:
+            message = f"{argv[0]} cannot be run: {problem.strerror}"
+            raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(argv[0])}"]) from problem
+        self._asked_to_end = False
+
+    async def ended(self) -> int:
+        """Its exit status once it has ended, 128+n for a signal; cancelled, it is killed."""
+        watch = os.pidfd_open(self._child.pid)
+        try:
+            async with trio.open_nursery() as nursery:
+                if self._terminal is not None:
+                    await nursery.start(self._stop_with_it)
+                await trio.lowlevel.wait_readable(watch)
+                nursery.cancel_scope.cancel()
+        finally:
+            os.close(watch)
+            if self._child.poll() is None:
+                self._child.kill()
+            status = self._child.wait()  # it has ended
+            self._take_terminal_back()
+        return status if status >= 0 else 128 - status
+
+    def interrupt(self, number: signal.Signals) -> None:
+        """Pass an interrupt on, unless the terminal has (rule 1)."""
+        if not _in_foreground(self._terminal):
+            self._child.send_signal(number)
+
+    def end(self, number: signal.Signals) -> None:
+        """Ask it to end with this signal; asked again, kill it."""
+        self._child.send_signal(signal.SIGKILL if self._asked_to_end else number)
+        self._child.send_signal(signal.SIGCONT)
+        self._asked_to_end = True
+
+    async def _stop_with_it(self, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGCHLD) as children:
+            task_status.started()
+            self._stop_if_it_has()  # before anybody listened, maybe
+            async for _ in children:
+                self._stop_if_it_has()
+
+    def _stop_if_it_has(self) -> None:
+        try:
+            stopped = os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return  # it has ended
+        if stopped is not None and _in_foreground(self._terminal):
+            os.kill(os.getpid(), signal.SIGSTOP)  # goes on when the shell continues the job
+            self._child.send_signal(signal.SIGCONT)
+
+    def _take_terminal_back(self) -> None:
+        if self._terminal is None:
+            return
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # or omac would be stopped for it
+        try:
+            with contextlib.suppress(OSError):  # it has hung up
+                group = os.tcgetpgrp(self._terminal)
+                if group != os.getpgrp() and not _exists(group):
+                    os.tcsetpgrp(self._terminal, os.getpgrp())
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            os.close(self._terminal)
+            self._terminal = None
+
+
+def _terminal() -> int | None:
+    """The controlling terminal, where omac is its foreground job; else None."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if _in_foreground(terminal):
+        return terminal
+    os.close(terminal)
+    return None
+
+
+def _in_foreground(terminal: int | None) -> bool:
+    try:
+        return terminal is not None and os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

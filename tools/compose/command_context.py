@@ -1,0 +1,71 @@
+"""What a command about skills works with: the state directory, the journal, the skill folders and the stores."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from omac.adapters.credentials.stores import SecretStores
+from omac.adapters.files.state import StateDir
+from omac.adapters.files.turns import OneAtATime
+from omac.adapters.linux.home import home_of
+from omac.adapters.settings.files import read_user
+from omac.adapters.sidecars.interpreters import HostInterpreters
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.domain.kernel.ids import HostId
+from omac.domain.sandbox.confinement import below
+from omac.domain.settings.settings import resolve
+from omac.journal.application import Journal
+from omac.services.credentials.values import Credentials
+from omac.services.kernel.opened import OpenedJournal
+from omac.services.skills.registration import Registering
+from omac.tools.compose.journals import to_write
+
+
+class Opened(NamedTuple):
+    """Everything open, for the length of one command."""
+
+    state: StateDir
+    host: HostId
+    journal: Journal
+    folders: DiskSkillFolders
+    stores: SecretStores
+    credentials: Credentials
+    registering: Registering
+
+
+@contextmanager
+def opened(environment: Mapping[str, str], journal_path: str | None, clock: Callable[[], int]) -> Iterator[Opened]:
+    """Open it all, and close the journal in the end. Raises Refusal."""
+    state = StateDir.of(environment)
+    host = state.host_id(lambda: secrets.token_hex(8))
+    stores = stores_of(state, environment)
+    journal = to_write(state, host, environment, journal_path, clock)
+    try:
+        key = state.fingerprint_key(lambda: secrets.token_hex(32))
+        execution = OpenedJournal(journal, host)
+        credentials = Credentials(execution, stores, key, changing_of(state))
+        frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
+        registering = Registering(execution, frozen, HostInterpreters(environment, _here(environment)), credentials)
+        yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
+    finally:
+        journal.close()
+
+
+def _here(environment: Mapping[str, str]) -> list[str]:
+    """The current directory, which may be a project; not one that holds the home folder."""
+    here = os.path.realpath(os.curdir)
+    return [] if below(os.path.realpath(home_of(environment)), here) else [here]
+
+
+def changing_of(state: StateDir) -> OneAtATime:
+    """What whoever changes credentials is in: one at a time on this host."""
+    return OneAtATime(os.path.join(state.path, "credentials.lock"))
+
+
+def stores_of(state: StateDir, environment: Mapping[str, str]) -> SecretStores:
+    """The stores, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
+    choice = resolve({}, environment, None, read_user(environment))["secrets.store"].value
+    return SecretStores(state.path, environment, choice, choose_once=True)  # type: ignore[arg-type]  # its words

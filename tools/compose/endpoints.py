@@ -1,0 +1,82 @@
+"""Where a run that is ready can be reached, and what its inner command learns of that through its environment.
+
+Rules
+
+1. An agent that serves many directories gets places, never a routing token: its bridge asks for those, per session.
+2. A command that has one directory gets the flat names of that directory's skills, which hold its token.
+3. What an omac further out told this one is not handed on: its names would lead to directories of another run.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from omac.projections.access.routes import SHARED
+from omac.services.directories.manifest import Manifest, Reach
+from omac.tools.terminal.version import VERSION
+
+INSIDE = "/run/omac"  # where a sandbox has what omac hands on
+FOREIGN = re.compile(r"OMAC_(.+_BASE|SKILLS|WORKDIR|RUN|CONTROL_SOCKET)")
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Where a run that is ready can be reached."""
+
+    control_base: str
+    control_socket: str
+    control_token_file: str
+    facade_base: str
+    facade_socket: str
+    journal: str
+    run: str
+
+    def inside(self, *, shown: bool = True) -> "Ready":
+        """The same as seen from a sandbox, where the private socket is not to be had.
+
+        `shown`: whether the sandbox can show files at other places; where not, there are only ports.
+        """
+        token_file, socket = (f"{INSIDE}/control.token", f"{INSIDE}/facade.sock") if shown else ("", "")
+        return msgspec.structs.replace(self, control_socket="", control_token_file=token_file, facade_socket=socket)
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """omac's own environment without what another omac put there (rule 3)."""
+    return {name: value for name, value in environment.items() if not FOREIGN.fullmatch(name)}
+
+
+def variables(harness: str, told: Ready) -> dict[str, str]:
+    """What every inner command learns: places, never a token (rule 1)."""
+    host, _, port = told.facade_base.rpartition(":")
+    found = {
+        "OMAC_VERSION": VERSION,
+        "OMAC_HARNESS": harness,
+        "OMAC_RUN": told.run,
+        "OMAC_HOST": host.removeprefix("http://").strip("[]"),
+        "OMAC_PORT": port,
+        "OMAC_BASE": told.facade_base + "/",
+        "OMAC_SOCKET": told.facade_socket,
+        "OMAC_CONTROL_BASE": told.control_base,
+        "OMAC_CONTROL_SOCKET": told.control_socket,
+        "OMAC_CONTROL_TOKEN_FILE": told.control_token_file,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def flat_variables(manifest: Manifest, told: Ready) -> dict[str, str]:
+    """What a command learns of the skills of its one directory, by their mounts (rule 2).
+
+    A skill that is not ready has its names too: they are right from the moment it is.
+    """
+    reach = Reach(told.facade_base, told.facade_socket)
+    paths = {}
+    for skill in reversed(manifest.skills):  # the directory's own come last, and stay
+        if skill["mount"]:
+            shared = "" if skill["scope"] == "workdir" else SHARED
+            paths[skill["mount"].upper().replace("-", "_")] = f"{manifest.dir_token}/{shared}{skill['mount']}"
+    return {
+        **{f"OMAC_{name}_SOCKET_BASE": reach.socket_base(path) for name, path in paths.items() if reach.socket},
+        **{f"OMAC_{name}_BASE": f"{reach.base}/{path}" for name, path in paths.items()},
+        "OMAC_WORKDIR": manifest.dir,
+        "OMAC_SKILLS": manifest.env["OMAC_SKILLS"],
+    }

@@ -1,0 +1,93 @@
+"""Journals as commands open them: what short-lived programs left in the spool is taken in first.
+
+A spool belongs to one journal (`adapters/files/journal_in_use.py: spool_of`): a command that names another one, an
+old copy say, gets that as it is.
+"""
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.linux import process_identity
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.inbox import Inbox
+from omac.journal.mark import Mark
+from omac.journal.reader import ReadJournal
+from omac.journal.spool import waiting_in
+
+if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
+    from omac.journal.application import Journal
+
+_log = logging.getLogger("omac.journal")
+
+
+def inbox_of(state: StateDir, host: HostId, journal: str) -> Inbox:
+    """The spool of a journal in a state directory."""
+    return Inbox(state.spool(journal), host)
+
+
+def to_write(
+    state: StateDir, host: HostId, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
+) -> "Journal":
+    """The journal that a command means, to append to and to read. Raises Refusal."""
+    from omac.journal.opening import open_journal
+
+    path = state.journal_in_use(environment, flag)
+    mark = mark_of(state, path)
+    journal = open_journal(path, secrets.token_hex(6), clock, is_living=process_identity.is_living, mark=mark)
+    _take_in(inbox_of(state, host, path), journal)
+    return journal
+
+
+def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
+    """The journal that a command means, to read only. Raises Refusal.
+
+    Where it cannot be written, what is in the spool stays there, and that is said.
+    """
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, flag)
+    spool = state.spool(path)
+    if waiting := waiting_in(spool):
+        from omac.journal.opening import open_journal
+
+        try:
+            inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)), path)
+            mark = mark_of(state, path)
+            with closing(
+                open_journal(path, "", time.time_ns, is_living=process_identity.is_living, mark=mark)
+            ) as journal:
+                _take_in(inbox, journal)
+        except Refusal as refusal:
+            _log.warning("what is in %s is not shown (%d records): %s", spool, len(waiting), refusal.message)
+    return ReadJournal(path, mark_of(state, path))
+
+
+def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
+    """Return the journal at `path`, to read only; None where there never was one. Raises Refusal."""
+    mark = mark_of(state, path)
+    if not os.path.lexists(path):
+        mark.require_unmarked()
+        return None
+    return ReadJournal(path, mark)
+
+
+def mark_of(state: StateDir, path: str) -> Mark:
+    """Return what a state directory knows of the journal at `path`."""
+    return Mark.of(state.path, path)
+
+
+def _take_in(inbox: Inbox, journal: "Journal") -> None:
+    if inbox.names():
+        import trio
+
+        from omac.services.kernel.ingestion import try_to_ingest
+        from omac.services.kernel.intake import INGESTION_S
+        from omac.services.kernel.opened import OpenedJournal
+
+        trio.run(try_to_ingest, inbox, OpenedJournal(journal, inbox.host), INGESTION_S)

@@ -1,0 +1,138 @@
+"""The backends of `omac sandbox run`: bubblewrap, or, where the kernel refuses what that needs, Landlock alone.
+
+Landlock alone is never a silent second best: what it cannot keep is refused, and that it is used is said.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from omac.adapters.linux import host_programs
+from omac.adapters.sandbox import landlock
+from omac.adapters.sandbox.launch import Failed, Run
+from omac.adapters.sandbox.terminal import Terminal
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import DENY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omac.tools.compose.sandbox_policy import Plan
+
+
+class Bubblewrap:
+    """Namespaces, built by bubblewrap; with Landlock's network and scope rules, and the system call filter."""
+
+    name = "bubblewrap"
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    def run(
+        self,
+        plan: Plan,
+        meanwhile: Callable[[], None],
+        held: Callable[[int], None],
+        begun: Callable[[int], None],
+    ) -> int:
+        """The program's exit status. Raises Refusal, Interrupted."""
+        run = Run(plan.policy, plan.argv, Terminal())
+        try:
+            return run.under_bubblewrap(self._program, os.uname().machine, meanwhile, held, begun)
+        except Failed as failed:
+            from omac.adapters.sandbox.probes import why_bubblewrap_failed
+
+            raise why_bubblewrap_failed(self._program, str(failed)) from None
+
+
+class LandlockOnly:
+    """No namespaces: Landlock's rules for files, network and scope, and the system call filter."""
+
+    def __init__(self, *, weaker_git: bool) -> None:
+        self._weaker_git = weaker_git
+        self.name = "landlock, weaker git" if weaker_git else "landlock"
+
+    def run(
+        self,
+        plan: Plan,
+        meanwhile: Callable[[], None],
+        held: Callable[[int], None],
+        begun: Callable[[int], None],
+    ) -> int:
+        """The program's exit status. Raises Refusal, Interrupted."""
+        import shutil
+        import tempfile
+
+        from omac.adapters.sandbox.flattened import flattened, weakened
+        from omac.adapters.sandbox.landlock_only import enter, refusals
+
+        temporary = os.path.realpath(tempfile.mkdtemp(prefix="omac-"))
+        try:
+            if self._weaker_git:
+                made_for_git = [entry for layout in plan.layouts.values() for entry in layout.entries]
+                plan.policy.entries = weakened(plan.policy.entries, made_for_git)
+            policy = flattened(plan.policy, temporary)
+            if problems := refusals(policy):
+                fix = ["omac sandbox doctor  # what bubblewrap needs on this machine"]
+                if any(entry.access == DENY and entry.content for entry in policy.entries):
+                    fix.append("omac sandbox run --allow-env-files -- COMMAND  # shows .env and the like")
+                if not self._weaker_git and any(layout.repositories for layout in plan.layouts.values()):
+                    fix.append("omac sandbox run --weaker-git -- COMMAND  # lets it change git's settings and hooks")
+                message = f"Landlock alone cannot keep this: {'; '.join(problems)}"
+                raise Refusal("sandbox-inexpressible", message, fix=fix)
+            sys.stderr.write("omac: Landlock alone confines this; what it does not keep is in SECURITY.md\n")
+            if self._weaker_git:
+                sys.stderr.write(
+                    "omac: --weaker-git: it can change git's settings and hooks, which are inspected when it ends: "
+                    "run no git there meanwhile\n"
+                )
+            return Run(policy, plan.argv, Terminal()).confined(lambda: enter(policy), meanwhile, held, begun)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+Backend = Bubblewrap | LandlockOnly
+
+
+def chosen(plan: Plan) -> Backend:
+    """The backend for a plan. Raises Refusal (sandbox-unavailable)."""
+    if sys.platform == "darwin":
+        raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
+    landlock_only = LandlockOnly(weaker_git=plan.choices.weaker_git)
+    if plan.backend == "landlock":
+        return landlock_only
+    if program := host_programs.find("bwrap"):
+        _require_landlock(plan)
+        return Bubblewrap(program)
+    if plan.backend == "auto":
+        return landlock_only
+    fix = ["sudo apt-get install bubblewrap", "omac sandbox doctor"]
+    raise Refusal("sandbox-unavailable", "bubblewrap is not installed", fix=fix)
+
+
+def namespaced(backend: str) -> bool:
+    """Whether a program gets namespaces of its own by the backend that was asked for."""
+    return backend == "bubblewrap" or (backend == "auto" and bool(host_programs.find("bwrap")))
+
+
+def _require_landlock(plan: Plan) -> None:
+    """Say what this kernel cannot keep out, where the policy counts on it."""
+    policy = plan.policy
+    abi = landlock.abi()
+    if policy.fence and abi < landlock.FENCE_ABI:
+        policy.fence = ()
+        sys.stderr.write(
+            "omac: on this kernel it can make links among git's files while it runs (Linux 5.19 can refuse that); "
+            "they are put out of the way when it ends: run no git there meanwhile\n"
+        )
+    if policy.network == "none":
+        return  # nothing of the host's network is there
+    missing = []
+    if abi < landlock.NETWORK_ABI:
+        missing.append("it can listen on any TCP port (Linux 6.7 can refuse that)")
+    if abi < landlock.SCOPE_ABI:
+        missing.append("it can connect to abstract sockets of other programs (Linux 6.12 can refuse that)")
+    if missing:
+        sys.stderr.write(f"omac: on this kernel {'; '.join(missing)}; --network none keeps it from both\n")

@@ -1,0 +1,431 @@
+"""The composition root of `omac serve` and `omac start`: all is made here, wired here, started and ended in order here.
+
+The nursery tree is the ownership tree. The journal's writer is outermost: it is there before anything happens and
+until everything has been recorded. Then the reactors, which own processes; innermost the surfaces, through which
+requests come.
+"""
+
+import contextlib
+import logging
+import os
+import resource
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+
+import msgspec
+import trio
+
+from omac.adapters.control.contract import CALLS, ROOT
+from omac.adapters.control.late import LateApp
+from omac.adapters.control.server import ControlListener, serve_control
+from omac.adapters.credentials.stores import Choice, SecretStores
+from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.server import Facade
+from omac.adapters.files.state import StateDir
+from omac.adapters.http.slots import share_descriptors
+from omac.adapters.linux import listen, process, process_identity
+from omac.adapters.linux.home import home_of
+from omac.adapters.linux.watch import FolderWatch
+from omac.adapters.sidecars.host import LinuxSidecarHost
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.domain.access import control
+from omac.domain.access.control import ControlRefused, Listener
+from omac.domain.kernel import ids
+from omac.domain.kernel import run as runs
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import RunId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.run import RunStarted
+from omac.journal.format import Present
+from omac.journal.opening import open_journal
+from omac.projections.status import Status, narrowed, status_of
+from omac.services.access.authorization import AccessGate
+from omac.services.credentials.values import Credentials
+from omac.services.directories.activation import Activation
+from omac.services.directories.manifest import Manifest, Reach
+from omac.services.directories.requests import Caller, Directories
+from omac.services.kernel.engine import Engine, first
+from omac.services.kernel.intake import Intake, settle_lost
+from omac.services.kernel.owners import retried
+from omac.services.kernel.recovery import recover, require_only_server, unended_runs
+from omac.services.kernel.refusals import Refusals
+from omac.services.sidecars.supervision import Supervision
+from omac.services.skills.registrar import Registrar
+from omac.tools.cli.serve_options import ServeOptions
+from omac.tools.compose import preloading
+from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
+from omac.tools.compose.command_context import changing_of
+from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
+from omac.tools.compose.journals import inbox_of, mark_of
+from omac.tools.compose.run_folder import keep_folder
+from omac.tools.compose.skill_policies import ServePolicies
+from omac.tools.terminal.version import VERSION
+
+_log = logging.getLogger("omac.serve")
+
+STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
+HURRY_S = 2.0  # the same when asked to stop twice
+STALL_S = 1.0  # that one record may take after that
+DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
+
+
+class Server:
+    """One `omac serve` or `omac start`, from its start to its end."""
+
+    def __init__(self, options: ServeOptions, environment: Mapping[str, str]) -> None:
+        self._options = options
+        self._environment = dict(environment)
+        self._writable = options.writable(os.path.realpath(home_of(environment)))
+        self._policies = ServePolicies(options.settings, environment)
+        self.state = StateDir.of(environment)
+        find = self.state.journal_in_use if options.beside else self.state.journal
+        path = find(environment, options.journal)
+        host = self.state.host_id(lambda: secrets.token_hex(8))
+        run = secrets.token_hex(6)
+        self.journal = open_journal(
+            path,
+            run,
+            time.time_ns,
+            is_living=process_identity.is_living,
+            present=_present(run),
+            mark=mark_of(self.state, path),
+        )
+        if not options.beside:
+            self.state.hold_server(path)
+        self._run = RunId(self.journal.run)
+        self._folder = self.state.begin_run(self._run)
+        self.state.name_journal(self._run, path)
+        self.engine = Engine(self.journal, host, beside=options.beside)
+        self._intake = Intake(inbox_of(self.state, host, path), self.engine)
+        self._refusals = Refusals(self.engine)
+        self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
+        key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
+        self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
+        self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
+        self._resources = contextlib.ExitStack()
+        self._stop = trio.Event()
+        self._stopped_by = signal.SIGTERM
+        self._inner: Inner | None = None
+        self._why = ""
+        self._supervision: Supervision | None = None
+        self._stop_within_s = STOP_S
+        self._offline = trio.CancelScope(shield=True)  # taking directories offline
+        self._patience = trio.CancelScope()  # the same for a journal that stalls meanwhile
+        self._descriptors_max = DESCRIPTORS_MAX
+        self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
+
+    async def run(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None] = lambda _: None) -> int:
+        """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal.
+
+        `activated` is told of the one directory that was to be activated at once, before `ready`.
+        """
+        self._descriptors_max = raise_descriptor_limit()
+        try:
+            async with trio.open_nursery() as signals:
+                await signals.start(self._watch_signals)
+                async with trio.open_nursery() as outermost:
+                    await outermost.start(self._keep_writing)
+                    outermost.start_soon(self._end_stalls)
+                    try:
+                        status = await self._run_reactors(ready, activated)
+                    finally:
+                        outermost.cancel_scope.cancel()
+                        self._writing.cancel()
+                signals.cancel_scope.cancel()
+        finally:
+            self._resources.close()
+            self.journal.close()
+        return status
+
+    def stop(self, why: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask the server to end in order, its agent by this signal; asked twice, it waits for nobody.
+
+        Then agent and sidecars are killed, and what ends is still recorded.
+        """
+        if self._inner is not None:
+            self._inner.end(number)
+        if self._stop.is_set():
+            self._stop_within_s = HURRY_S
+            self._set_patience(min(self._offline.deadline, trio.current_time() + HURRY_S))
+            if self._supervision is not None:
+                self._supervision.hurry()
+        else:
+            self._stopped_by = number
+        self._why = self._why or why
+        self._stop.set()
+
+    def _set_patience(self, deadline: float) -> None:
+        self._offline.deadline = self._patience.deadline = deadline
+
+    async def _end_stalls(self) -> None:
+        """Let no caller wait for a journal that stalls, once directories should be offline: else omac never ends."""
+        with self._patience:
+            await trio.sleep_forever()
+        while True:
+            self.engine.refuse_waiting(STALL_S)
+            await trio.sleep(STALL_S)
+
+    async def _keep_writing(self, task_status: trio.TaskStatus[None]) -> None:
+        with self._writing:
+            await self.engine.keep_writing(task_status)
+
+    async def _run_reactors(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]) -> int:
+        options = self._options
+        folders = DiskSkillFolders(self._environment)
+        sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment, writable=self._writable)
+        if not await sidecars.isolation_available():
+            _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
+        await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
+        if not options.beside:
+            require_only_server(self.engine)
+        await settle_lost(self.engine, process.living, process_identity.boot_id(), self._intake.take_in)
+        self.state.prune_runs(unended_runs(self.engine))
+        await self._prune_copies()
+        await self._record_start()
+        registrar = Registrar(
+            self.engine, folders, self._frozen, self._credentials, options.harness, self._policies, self._environment
+        )
+        supervision = Supervision(
+            self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, registrar.vouched,
+            options.restarts,
+        )  # fmt: skip
+        self._supervision = supervision
+        activation = Activation(self.engine, registrar, options.harness.name)
+        try:
+            async with trio.open_nursery() as reactors:
+                await reactors.start(supervision.run)
+                await reactors.start(activation.run)
+                self._watch(reactors)
+                reactors.start_soon(self._refusals.run)
+                activation.look_at_shared()
+                status = await self._run_surfaces(folders, ready, activated)
+                reactors.cancel_scope.cancel()
+        except BaseExceptionGroup as problems:
+            if refusals := problems.subgroup(Refusal):  # a port is taken, say: this run ends before it served
+                self._why = str(next(leaves(refusals)))
+                with contextlib.suppress(Refusal):  # the journal itself may be what failed
+                    await self._record(runs.Stop(self._why))
+            raise
+        await self._intake.take_in()  # how what was launched ended
+        with trio.move_on_after(STALL_S):
+            await self._refusals.flush()
+        await self._record(runs.Stop(self._why or "its agent ended"))
+        return status
+
+    async def _run_surfaces(
+        self, folders: DiskSkillFolders, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]
+    ) -> int:
+        options = self._options
+        facade_tcp = listen.tcp(options.facade.host, options.facade.port, "--facade-addr")
+        facade_unix = listen.unix(os.path.join(self._folder, "facade.sock"))
+        control_tcp = listen.tcp(options.control.host, options.control.port, "--control-addr")
+        control_unix = listen.unix(os.path.join(self._folder, "control.sock"))
+        told = Ready(
+            listen.http_base(control_tcp),
+            control_unix.getsockname(),
+            os.path.join(self._folder, "control.token"),
+            listen.http_base(facade_tcp),
+            facade_unix.getsockname(),
+            self.journal.store.path,
+            self._run,
+        )
+        token = secrets.token_hex(32)
+        self.state.write_token(told.control_token_file, token)
+        seen = options.launch.sees(told) if options.launch else told
+        reach = Reach(told.facade_base, told.facade_socket, seen.facade_socket)
+        directories = Directories(
+            self.engine,
+            folders,
+            options.harness.name,
+            options.roots,
+            reach,
+            lambda: secrets.token_hex(16),
+            self._refusals,
+        )
+        app = LateApp(
+            directories,
+            self._status,
+            lambda: secrets.token_hex(8),
+            self.secrets.give_vault_key,
+        )
+        gate = AccessGate(self.engine, self._refusals)
+        facade = Facade(gate, FacadeLimits())
+        shares = share_descriptors(self._descriptors_max)
+        data_plane = [
+            (listen.listener(facade_tcp), shares.facade_tcp),
+            (listen.listener(facade_unix), shares.facade_unix),
+        ]
+        control_plane: dict[Listener, ControlListener] = {
+            "socket": ControlListener(listen.listener(control_unix), None, shares.control_unix),
+            "tcp": ControlListener(listen.listener(control_tcp), token, shares.control_tcp),
+        }
+        status = 0
+        async with trio.open_nursery() as surfaces:
+            try:
+                await surfaces.start(facade.serve, data_plane)
+                await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
+                if not options.beside:
+                    self.state.point_current(self._run)
+                surfaces.start_soon(self._keep_folder, surfaces, facade, app, token)
+                if options.launch is not None:  # beside the activation, which waits for processes
+                    surfaces.start_soon(trio.to_thread.run_sync, preloading.load, self._writable)
+                manifest = await self._unless_stopped(partial(self._activate, directories))
+                if not self._stop.is_set():
+                    if manifest is not None:
+                        activated(manifest)
+                    ready(told)
+                    if options.launch is None:
+                        surfaces.start_soon(app.load)
+                    else:
+                        await trio.to_thread.run_sync(preloading.load, self._writable)
+                        await app.load()
+                if not self._stop.is_set():  # nor meanwhile
+                    status = await self._run_inner(told, manifest)
+                elif options.launch is not None:  # it was not even begun
+                    status = 128 + self._stopped_by
+            finally:  # tokens die first, and who waits gets an answer while there is still somebody to give it
+                gate.stop()
+                self._set_patience(trio.current_time() + self._stop_within_s)
+                with self._offline:
+                    await directories.deactivate_all(self._why or "its agent ended")
+            surfaces.cancel_scope.cancel()
+        return status
+
+    def _watch(self, reactors: trio.Nursery) -> None:
+        """Follow what other processes append and spool: by watching where that can be had, else by polling."""
+        folder, name = os.path.split(self.journal.store.path)
+        try:
+            journal = self._resources.enter_context(closing(FolderWatch(folder, (name, f"{name}-wal"))))
+            spool = self._resources.enter_context(closing(FolderWatch(self._intake.folder())))
+        except OSError as problem:
+            _log.info("files are polled, since they cannot be watched: %s", problem)
+            reactors.start_soon(retried, "the spool", self._intake.run)
+        else:
+            reactors.start_soon(self.engine.watch, journal.changed)
+            reactors.start_soon(retried, "the spool", partial(self._intake.run, spool.changed))
+
+    async def _keep_folder(self, surfaces: trio.Nursery, facade: Facade, app: object, token: str) -> None:
+        shares = share_descriptors(self._descriptors_max)
+
+        async def serve_facade(bound: socket.socket) -> None:
+            await surfaces.start(facade.serve, [(listen.listener(bound), shares.facade_unix)])
+
+        async def serve_socket(bound: socket.socket) -> None:
+            private = ControlListener(listen.listener(bound), None, shares.control_unix)
+            await surfaces.start(partial(serve_control, app, {"socket": private}, self._control_refused))
+
+        sockets = {"facade.sock": serve_facade, "control.sock": serve_socket}
+        journal, current = self.journal.store.path, not self._options.beside
+        await keep_folder(self.state, self._run, journal, token, sockets, current=current)
+
+    async def _prune_copies(self) -> None:
+        """Remove copies that nobody approves any more. One that a sidecar of another run still uses is not needed for
+        it to go on: its files are open, or its next start is refused."""
+        registrations = self.engine.system.registrations.entries.values()
+        kept = {code.digest for entry in registrations for code in (entry.state.approved, entry.state.accepted) if code}
+        try:
+            await self._frozen.prune(kept)
+        except OSError as problem:
+            _log.warning("copies of skills that are no longer approved cannot be removed: %s", problem)
+
+    async def _activate(self, directories: Directories) -> Manifest | None:
+        if self._options.workdir is None:
+            return None
+        return await directories.activate(self._options.workdir, Caller("command-line", secrets.token_hex(8)))
+
+    async def _unless_stopped(self, work: Callable[[], Awaitable[Manifest | None]]) -> Manifest | None:
+        """What the work gives; None when omac is asked to stop: then it is left undone."""
+
+        async def stopped() -> None:
+            await self._stop.wait()
+
+        return await first(work, stopped)
+
+    async def _run_inner(self, told: Ready, manifest: Manifest | None) -> int:
+        """Run what is to be launched to its end; `manifest` is that of the one directory of a run beside the server."""
+        launch = self._options.launch
+        if launch is None:
+            await self._stop.wait()
+            return 0
+        seen = launch.sees(told)
+        flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
+        given = flat | variables(self._options.harness.name, seen)
+        argv = launch.command_line(told, list(given))
+        folder = None if launch.sandboxed else launch.workdir
+        self._inner = Inner(argv, inherited(self._environment) | given, folder)
+        try:
+            return await self._inner.ended()
+        finally:
+            self._inner = None
+
+    def _status(self, listener: Listener) -> Status:
+        """To whoever may be in a sandbox, no more than what is below the roots."""
+        status = status_of(self.engine.system)
+        return status if listener == "socket" else narrowed(status, self._options.roots)
+
+    async def _watch_signals(self, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(*OF_THE_TERMINAL, signal.SIGTERM, signal.SIGHUP) as signals:
+            task_status.started()
+            async for raw in signals:
+                number = signal.Signals(raw)
+                if self._inner is not None and number in OF_THE_TERMINAL:
+                    self._inner.interrupt(number)
+                else:
+                    self.stop(f"asked by {number.name}", number)
+
+    async def _record_start(self) -> None:
+        pid, options = os.getpid(), self._options
+        event = RunStarted(
+            options.harness.name,
+            VERSION,
+            pid,
+            process_identity.start_ticks(pid) or 0,
+            process_identity.boot_id(),
+            options.roots,
+            msgspec.to_builtins(self._policies.asked),
+            "start" if options.beside else "serve",
+        )
+        await self._record(runs.Start(event))
+
+    async def _record(self, command: runs.Command) -> None:
+        stream = ids.run_stream(self.engine.host, self._run)
+        await self.engine.execute(runs.AGGREGATE, stream, command, Cause("person"))
+
+    async def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
+        action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token
+        event = ControlRefused(action if action in CALLS else "", "", listener, reason)
+        fact = Addressed(control.AGGREGATE, ids.control_stream(self.engine.host), event)
+        await self._refusals.note(fact, Cause("bridge"), (event.action, listener, reason))
+
+
+def _present(run: str) -> Present:
+    pid = os.getpid()
+    return Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
+
+
+def _choice(policies: ServePolicies) -> Choice:
+    value = policies.resolved["secrets.store"].value
+    return "vault" if value == "vault" else "keychain" if value == "keychain" else "auto"
+
+
+def raise_descriptor_limit() -> int:
+    """Allow as many open files as the system lets us, an access may need two sockets; returns how many."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most if most != resource.RLIM_INFINITY else DESCRIPTORS_MAX
+
+
+def leaves(problems: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group of groups."""
+    if isinstance(problems, BaseExceptionGroup):
+        for problem in problems.exceptions:
+            yield from leaves(problem)
+    else:
+        yield problems

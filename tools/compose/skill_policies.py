@@ -1,0 +1,61 @@
+"""How a server treats skills: what was asked of it, narrowed by what each project's own settings say."""
+
+import logging
+from collections.abc import Mapping
+
+import trio
+
+from omac.adapters.settings.files import read_project, read_user
+from omac.domain.directories.planning import Drift, Policy, Unapproved
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.settings import Resolved, SettingsFile, resolve
+from omac.services.ports import Policies
+
+_log = logging.getLogger("omac.settings")
+
+
+class ServePolicies(Policies):
+    """`flags` are by a setting's name. The user's file and the environment count as they were at the start."""
+
+    def __init__(self, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> None:
+        """Raises Refusal: misuse, settings-invalid, sandbox-unavailable."""
+        self._flags = dict(flags)
+        self._environment = dict(environment)
+        self._user = read_user(environment)
+        self._warned: set[str] = set()
+        self.resolved = self._resolve(None)
+        self.asked = _policy(self.resolved)
+
+    async def policy(self, workdir: str) -> Policy:
+        """See Policies."""
+        if not workdir:
+            return self.asked
+        project = await trio.to_thread.run_sync(read_project, workdir, abandon_on_cancel=True)
+        resolved = self._resolve(project)
+        for warning in (*project.warnings, *(text for one in resolved.values() for text in one.ignored)):
+            if warning.startswith("project") or warning in project.warnings:
+                self._warn(warning)
+        return _policy(resolved)
+
+    def _resolve(self, project: SettingsFile | None) -> dict[str, Resolved]:
+        return resolve(self._flags, self._environment, project, self._user)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)
+
+
+def _policy(resolved: Mapping[str, Resolved]) -> Policy:
+    unapproved, drift = resolved["serve.unapproved"], resolved["serve.bundle_drift"].value
+    if unapproved.value == "confine":
+        message = (
+            f"serve.unapproved is confine (from {unapproved.origin}), and this omac cannot confine sidecars yet: "
+            "it refuses skills that nobody approved"
+        )
+        origin = unapproved.origin.partition(" ")[0]
+        fix = {"user": "omac settings unset serve.unapproved", "environment": "unset OMAC_SERVE_UNAPPROVED"}
+        raise Refusal("sandbox-unavailable", message, fix=[fix.get(origin, "omac serve --unapproved refuse")])
+    treated: Unapproved = "allow" if unapproved.value == "allow" else "refuse"
+    changed: Drift = "accept" if drift == "accept" else "refuse"
+    return Policy(treated, changed, resolved["serve.auto_register"].value == "true")

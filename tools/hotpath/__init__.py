@@ -1,0 +1,1 @@
+"""What must start within milliseconds; it imports nothing that takes one."""

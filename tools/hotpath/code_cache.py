@@ -1,0 +1,170 @@
+"""The compiled code of what a launch loads, in one file: Python finds and reads eighty files for the eighty modules.
+
+It is a cache as Python's own are (PEP 3147): it lies where they lie, is made anew by whoever finds it stale and can
+write there, and is used while each source has the size and the time of change that it had (PEP 552). A stage of the
+launch has a file: its modules are executed one after the other, each after those that it imports, so that an import
+finds them loaded. What they are and in which order is noted when a stage is loaded without a file.
+
+The file: Python's magic number, the length of the index in four bytes, the index, the code of one module after the
+other. Index and code are marshalled, as Python does it.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+from _frozen_importlib_external import MAGIC_NUMBER, PathFinder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _frozen_importlib import ModuleSpec
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    Entry = tuple[str, bool, int, int, int]  # name, whether a package, its source's change (ns) and size, bytes of code
+
+PACKAGE = "omac."
+_HEAD_BYTES = len(MAGIC_NUMBER) + 4
+_MODULE = type(sys)
+_HERE = os.path.dirname(__file__)
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # the folder that the package is in
+_noted: list[_Stage] = []
+
+
+def load(stage: str) -> None:
+    """Load the modules of a stage, or note which are loaded from now on."""
+    path = f"{_HERE}/__pycache__/{stage}.{sys.implementation.cache_tag}.code"
+    if _loaded(path):
+        stop()
+        return
+    if not _noted:
+        sys.meta_path.insert(0, _Noting())
+    _noted.append(_Stage(path))
+
+
+def stop() -> None:
+    """Note no more: what is loaded from now on differs from launch to launch."""
+    if _noted:
+        _noted.append(_Stage(""))
+
+
+def keep() -> None:
+    """Write what was noted, where that is possible."""
+    for stage in _noted:
+        if stage.path and not sys.dont_write_bytecode:
+            stage.write()
+
+
+class _Stage:
+    """What was loaded in a stage, each module after those it imports; `path` is empty for one that is not noted."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.modules: list[ModuleType] = []
+
+    def write(self) -> None:
+        """Replace the file; where that is not possible, leave it."""
+        found = [kept for module in self.modules if (kept := _kept(module))]
+        index = marshal.dumps([entry for entry, _ in found])
+        head = MAGIC_NUMBER + len(index).to_bytes(_HEAD_BYTES - len(MAGIC_NUMBER), "little")
+        made = f"{self.path}.{os.getpid()}"
+        try:
+            descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        except OSError:
+            return
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(b"".join((head, index, *(code for _, code in found))))
+            os.replace(made, self.path)
+        except OSError:
+            os.unlink(made)
+
+
+class _Noting:
+    """A finder that finds what Python's own finds, and notes when that has been loaded (importlib.abc)."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+        """As importlib.abc.MetaPathFinder."""
+        spec = PathFinder.find_spec(name, path) if name.startswith(PACKAGE) else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                execute(module)
+                _noted[-1].modules.append(module)
+
+            spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec
+
+
+def _loaded(path: str) -> bool:
+    """Load what a file holds; False where it is not there, of another Python, or older than a source."""
+    try:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115
+    except OSError:
+        return False
+    with file:
+        head = file.read(_HEAD_BYTES)
+        index = file.read(int.from_bytes(head[len(MAGIC_NUMBER) :], "little"))
+        if head[: len(MAGIC_NUMBER)] != MAGIC_NUMBER or not index:
+            return False
+        entries: list[Entry] = marshal.loads(index)  # noqa: S302  # as Python does
+        size = len(head) + len(index) + sum(entry[4] for entry in entries)
+        if os.fstat(file.fileno()).st_size != size or not all(map(_is_fresh, entries)):
+            return False
+        for entry in entries:
+            _execute(entry, file.read(entry[4]))
+    return True
+
+
+def _is_fresh(entry: Entry) -> bool:
+    try:
+        seen = os.stat(_source(entry[0], entry[1]))
+    except OSError:
+        return False
+    return seen.st_mtime_ns == entry[2] and seen.st_size == entry[3]
+
+
+def _source(name: str, is_package: bool) -> str:
+    """Where this package has the source of a module."""
+    path = f"{_ROOT}/{name.replace('.', '/')}"
+    return f"{path}/__init__.py" if is_package else f"{path}.py"
+
+
+def _execute(entry: Entry, code: bytes) -> None:
+    """Make a module, unless it is there."""
+    name, is_package = entry[:2]
+    if name in sys.modules:
+        return
+    parent, _, own_name = name.rpartition(".")
+    module = _MODULE(name)
+    module.__file__ = _source(name, is_package)
+    module.__package__ = name if is_package else parent
+    if is_package:
+        module.__path__ = [os.path.dirname(module.__file__)]
+    sys.modules[name] = module
+    try:
+        exec(marshal.loads(code), module.__dict__)  # noqa: S102, S302  # as Python does
+    except BaseException:
+        del sys.modules[name]
+        raise
+    setattr(sys.modules[parent], own_name, module)
+
+
+def _kept(module: ModuleType) -> tuple[Entry, bytes] | None:
+    """What is to be written of a module that Python has loaded from its source; None of another one."""
+    spec = module.__spec__
+    get_code = getattr(spec and spec.loader, "get_code", None)
+    if spec is None or get_code is None:
+        return None
+    is_package = spec.submodule_search_locations is not None
+    source = _source(spec.name, is_package)
+    if spec.origin != source:
+        return None
+    try:
+        seen = os.stat(source)
+        code = marshal.dumps(get_code(spec.name))
+    except (OSError, ImportError, SyntaxError):
+        return None
+    return (spec.name, is_package, seen.st_mtime_ns, seen.st_size, len(code)), code

@@ -1,0 +1,62 @@
+"""The invocation at work: the environment and the streams that one call of omac was given.
+
+Commands read and print through `current()`, never through the process, so that two calls in one process (in turn, or
+in two threads) do not see each other. What forks or becomes another program (`start`, `serve`, `sandbox run`, `hook
+pre-tool-use`) needs a process of its own all the same, and the current folder is the process's.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, TextIO
+
+from omac.adapters.linux.home import home_of
+from omac.domain.kernel.terminal_escaping import printable_json
+
+
+class Invocation(NamedTuple):
+    """What a call was given. `stdin` None: it is closed. `has_terminal`: it may ask the process's own terminal."""
+
+    environment: Mapping[str, str]
+    stdin: TextIO | None
+    stdout: TextIO
+    stderr: TextIO
+    has_terminal: bool = False
+
+
+_current: ContextVar[Invocation] = ContextVar("invocation")
+
+
+def current() -> Invocation:
+    """Return the invocation that the caller works for. Raises LookupError outside of one."""
+    return _current.get()
+
+
+@contextmanager
+def working_for(invocation: Invocation) -> Iterator[None]:
+    """Make this the current invocation, for this thread and whatever it starts."""
+    before = _current.set(invocation)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def print_data(text: str) -> None:
+    """Print a line for programs, as it is."""
+    print(text, file=current().stdout)
+
+
+def print_json(value: Any) -> None:  # Any: whatever msgspec encodes
+    """Print a value as one line of JSON in which no terminal finds anything to obey; a msgspec.Raw is JSON already."""
+    import msgspec  # takes a quarter of the time of `omac version`, which prints its own
+
+    print_data(printable_json(msgspec.json.encode(value).decode()))
+
+
+def expanded(path: str) -> str:
+    """Return a path with a leading ~ replaced by the home folder of the invocation's environment."""
+    if path == "~" or path.startswith("~/"):
+        return home_of(current().environment) + path[1:]
+    return os.path.expanduser(path)  # ~somebody, whom the user database knows

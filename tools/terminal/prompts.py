@@ -1,0 +1,259 @@
+"""Asking a person at the terminal: secrets without echo, settings in the open, and whether to go on.
+
+What is typed is read from /dev/tty, else from a standard input that is a terminal; never from a pipe. What was typed
+before a question, or after its answer, is thrown away: the rest of a paste is neither an answer nor a shell's command.
+"""
+
+import os
+import signal
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn, TypeVar
+
+from omac.domain.credentials.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.skill import Config, Secret
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.render import say
+
+TRIES = 3
+BYTES_MAX = 4 * 1024 * 1024
+LINE_BYTES_MAX = 4095  # of a line that the terminal itself edits; it drops the rest without a word
+END, ERASE, KILL = b"\x04", (b"\x7f", b"\x08"), b"\x15"
+
+Answer = TypeVar("Answer")
+
+
+def can_ask() -> bool:
+    """Whether somebody is at a terminal."""
+    try:
+        with _terminal():
+            return True
+    except Refusal:
+        return False
+
+
+def ask_secret(field: Secret, *, instead: str | None = None) -> Hidden | None:
+    """The secret that a person types, unseen. `instead` says what an empty answer means, which is then None.
+
+    Without `instead` there must be one. Raises Refusal: value-refused after TRIES answers, prompt-ended, misuse (no
+    terminal).
+    """
+    how = "not shown; end it with an empty line or ^D" if field.multiline else "not shown"
+
+    def answer(terminal: "Terminal") -> Hidden | None:
+        typed = _text(field.name, terminal.hidden(f"  value ({how}): ", field.multiline))
+        if not typed and instead is not None:
+            return None
+        return check_secret(field, typed)
+
+    return _asked(field, "secret", instead, answer)
+
+
+def ask_config(field: Config, *, instead: str | None = None) -> str | None:
+    """The setting that a person types, as its sidecar will see it; the rest as for `ask_secret`."""
+
+    def answer(terminal: "Terminal") -> str | None:
+        typed = _text(field.name, [terminal.line("  value: ")])
+        if not typed and instead is not None:
+            return None
+        if not typed:
+            raise ValueRefused(field.name, "is empty, and it is required")
+        return check_config(field, typed)
+
+    return _asked(field, field.type, instead, answer)
+
+
+def confirm(question: str) -> bool:
+    """Whether a person says yes; an empty or an unclear answer is a no. Raises Refusal (misuse) without a terminal."""
+    with _terminal() as terminal:
+        try:
+            return terminal.line(f"{printable(question)} [y/N] ").strip().lower() in (b"y", b"yes")
+        except EOFError:
+            return False
+
+
+def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:
+    """All of the standard input. Raises Refusal (value-refused) when it is larger."""
+    stdin = current().stdin
+    content = b"" if stdin is None else stdin.buffer.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise Refusal("value-refused", f"the standard input holds more than {bytes_max} bytes")
+    return content
+
+
+def _asked(field: Secret | Config, kind: str, instead: str | None, answer: Callable[["Terminal"], Answer]) -> Answer:
+    with _terminal() as terminal:
+        terminal.show(_question(field, kind, instead))
+        for left in reversed(range(TRIES)):
+            try:
+                return answer(terminal)
+            except ValueRefused as refused:
+                problem = refused.problem
+            except EOFError:
+                raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
+            if left:
+                terminal.show(f"  {printable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
+    say(f"refused: {field.name}: {problem}", current().stderr)
+    raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
+
+
+def _question(field: Secret | Config, kind: str, instead: str | None) -> str:
+    """Everything one has to know to answer; what the skill says of it is shown and not obeyed."""
+    need = "required" if field.required else "optional"
+    lines = [f"{field.name} ({kind}, {need}){': ' if field.description else ''}{printable(field.description)}"]
+    if isinstance(field, Config) and field.choices:
+        lines.append(f"  one of: {', '.join(map(printable, field.choices))}")
+    if field.pattern is not None:
+        lines.append(f"  it must match {printable(field.pattern)}")
+    if instead is not None:
+        lines.append(f"  Enter {printable(instead)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _text(name: str, lines: list[bytes]) -> str:
+    """What was typed, as text. Raises ValueRefused, whose context has nothing of it."""
+    if sum(map(len, lines)) > VALUE_BYTES_MAX:
+        raise ValueRefused(name, f"is too long: at most {VALUE_BYTES_MAX // 1024} KiB fit into a variable")
+    text = _utf8(b"\n".join(lines))
+    if text is None:
+        raise ValueRefused(name, "is not UTF-8")
+    if any(ord(char) < 0x20 and char not in "\n\t" for char in text):
+        raise ValueRefused(name, "holds control characters, as from arrow keys: type it again, or give it by a file")
+    return text
+
+
+def _utf8(typed: bytes) -> str | None:
+    """None for what is not; the error would hold it."""
+    try:
+        return typed.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+@contextmanager
+def _terminal() -> Iterator["Terminal"]:
+    """The terminal, for one question. Raises Refusal (misuse) where there is none."""
+    if not current().has_terminal:
+        raise Refusal("misuse", "there is no terminal to ask at")
+    try:
+        descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        if not _is_terminal(0):
+            raise Refusal("misuse", "there is no terminal to ask at") from None
+        yield Terminal(0, 2)
+        return
+    try:
+        yield Terminal(descriptor, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
+
+
+class Terminal:
+    """A terminal that is read from `reader`; questions go to `writer`. Raises EOFError when nobody answers any more."""
+
+    def __init__(self, reader: int, writer: int) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def show(self, text: str) -> None:
+        """Write to the person."""
+        content = text.encode(errors="backslashreplace")
+        with suppress(OSError):  # whoever hung up reads nothing
+            while content:
+                content = content[os.write(self._writer, content) :]
+
+    def line(self, question: str) -> bytes:
+        """A line that is seen as it is typed, and edited by the terminal. Raises ValueRefused when it was cut off."""
+        with self._mode(seen=True):
+            self.show(question)
+            typed = self._read(LINE_BYTES_MAX + 1)
+        if not typed:
+            raise EOFError
+        if len(typed) >= LINE_BYTES_MAX:
+            raise ValueRefused("the answer", "is too long to be typed: give it by a file")
+        return typed.rstrip(b"\r\n")
+
+    def hidden(self, question: str, multiline: bool) -> list[bytes]:
+        """What is typed unseen: one line, or lines up to an empty one."""
+        lines: list[bytes] = []
+        with self._mode(seen=False):
+            self.show(question)
+            try:
+                while True:
+                    typed, ended = self._hidden_line(VALUE_BYTES_MAX + 1 - sum(map(len, lines)))
+                    if ended and not typed and not lines:
+                        raise EOFError
+                    lines += [typed] if typed or not lines else []
+                    if ended or not typed or not multiline:
+                        return lines
+            finally:
+                self.show("\n")
+
+    def _hidden_line(self, bytes_max: int) -> tuple[bytes, bool]:
+        """A line without its end, and whether ^D ended it; of what is too long, just enough to see that it is."""
+        typed = bytearray()
+        while byte := self._read(1):  # one at a time: what follows the line may be for somebody else
+            if byte in (b"\n", b"\r", END):
+                return bytes(typed), byte == END
+            if byte in ERASE:
+                while typed and typed.pop() & 0xC0 == 0x80:
+                    pass  # the rest of one character
+            elif byte == KILL:
+                typed.clear()
+            elif len(typed) < bytes_max:
+                typed += byte
+        raise EOFError
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return os.read(self._reader, size)
+        except OSError:
+            return b""  # it hung up
+
+    @contextmanager
+    def _mode(self, *, seen: bool) -> Iterator[None]:
+        """Have the terminal echo and edit lines, or neither; in the end it is as it was, whatever happens."""
+        try:
+            before = termios.tcgetattr(self._reader)
+            wanted = termios.tcgetattr(self._reader)
+            edited = termios.ICANON | termios.ECHO
+            wanted[3] = wanted[3] | edited if seen else wanted[3] & ~(edited | termios.ECHONL | termios.IEXTEN)
+            wanted[3] |= termios.ISIG
+            wanted[0] |= termios.ICRNL
+            if not seen:
+                wanted[6][termios.VMIN], wanted[6][termios.VTIME] = 1, 0
+                # A shell gives a job that was suspended its own idea of a terminal back, which echoes.
+                wanted[6][termios.VSUSP] = bytes([os.fpathconf(self._reader, "PC_VDISABLE") & 0xFF])
+            with _ended_by_exception(signal.SIGTERM):
+                try:
+                    termios.tcsetattr(self._reader, termios.TCSAFLUSH, wanted)
+                    yield
+                finally:
+                    termios.tcsetattr(self._reader, termios.TCSAFLUSH, before)
+        except termios.error:
+            raise EOFError from None  # it hung up, or cannot hide what is typed
+
+
+@contextmanager
+def _ended_by_exception(number: signal.Signals) -> Iterator[None]:
+    """Let a signal end omac with its status, but not before what is to be put right has been."""
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

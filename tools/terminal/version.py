@@ -1,0 +1,13 @@
+"""The version of omac that is installed."""
+
+from importlib.metadata import version
+
+from omac.tools.terminal.invocation import print_data
+
+VERSION = version("omac")
+
+
+def show(as_json: bool) -> int:
+    """Print it."""
+    print_data(f'{{"version":"{VERSION}"}}' if as_json else f"omac {VERSION}")
+    return 0
