@@ -7,6 +7,7 @@ import stat
 import tempfile
 
 from omac.adapters.credentials.vault_format import HiddenBytes
+from omac.adapters.files import bounded
 from omac.domain.kernel.refusal import Refusal
 
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -74,19 +75,18 @@ def sweep(folder: str, draft_prefix: str) -> None:
 def _read(path: str, what: str, bytes_max: int, handed_over: bool) -> HiddenBytes:
     try:
         _require_regular(path, what, os.lstat(path))
-        # It may have become something else since: hence the flags, and the second look.
-        with open(os.open(path, _READ_FLAGS), "rb") as file:
-            found = os.fstat(file.fileno())
-            _require_regular(path, what, found)
-            _require_private(path, what, found, handed_over)
-            content = HiddenBytes(file.read(bytes_max + 1))
+        content, found = bounded.read_with_status(path, bytes_max)  # it may have become something else since
+        hidden = HiddenBytes(content)
+        del content
     except FileNotFoundError:
         raise
+    except bounded.TooLarge:
+        message = f"{what} {path} is larger than {bytes_max} bytes"
+        raise Refusal("vault-unusable", message, fix=[_look(path)]) from None
     except OSError as error:
         raise Refusal("vault-unusable", f"{what} {path} cannot be read: {error.strerror}", fix=[_look(path)]) from None
-    if len(content) > bytes_max:
-        raise Refusal("vault-unusable", f"{what} {path} is larger than {bytes_max} bytes", fix=[_look(path)])
-    return content
+    _require_private(path, what, found, handed_over)
+    return hidden
 
 
 def _require_regular(path: str, what: str, found: os.stat_result) -> None:

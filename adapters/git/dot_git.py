@@ -11,8 +11,8 @@ from omac.adapters.git.inspection import Exhausted, Inspection
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from omac.adapters.git import pointers
 from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import quoted
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry
 
 DEPTH_MAX = 12  # of submodules' names and nesting
 PACKS_MAX = 100  # files of packs that other repositories have, too

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files import bounded
 from omac.adapters.files.without_links import opened_path
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_place import GitPlace
@@ -398,18 +399,6 @@ def _content_of(common: str) -> bytes | None:
 def content_of(folder: int, name: str, bytes_max: int) -> bytes | None:
     """Return what a regular file in an open folder holds; None where it cannot be read, or is longer."""
     try:
-        descriptor = os.open(name, _FILE, dir_fd=folder)
+        return bounded.read(name, bytes_max, dir_fd=folder)
     except OSError:
         return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > bytes_max:
-            return None
-        content = os.read(descriptor, status.st_size + 1)  # at once: a long file is not held in memory twice
-        while chunk := os.read(descriptor, _CHUNK_BYTES):
-            content += chunk
-            if len(content) > bytes_max:
-                return None
-        return content
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.layout import Layout, Narrowed
 from omac.adapters.git.refs import Session
 from omac.domain.git.folder import Folder
-from omac.domain.sandbox.confinement import below
+from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import ENTRIES_MAX, Found, walk
 from omac.adapters.linux import host_programs
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import WRITE, Entry, below
+from omac.domain.sandbox.confinement import WRITE, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

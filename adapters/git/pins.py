@@ -11,8 +11,9 @@ import stat
 
 from omac.adapters.git import pointers
 from omac.adapters.git.repository import mode_of
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import look_at
-from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry, below
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry
 
 
 class Pins:

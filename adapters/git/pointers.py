@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 
+from omac.adapters.files import bounded
 from omac.domain.kernel.refusal import Refusal
 
 BYTES_MAX = 8192  # of a file that holds one path
@@ -41,24 +41,17 @@ def back(admin: str) -> str:
 def read(path: str, bytes_max: int) -> bytes | None:
     """A regular file's content; None where there is none. Raises Refusal: it is something else, or longer."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return bounded.read(path, bytes_max)
+    except bounded.NotRegular:
+        raise unsafe(f"{path} is not a file") from None
+    except bounded.TooLarge:
+        raise unsafe(f"{path} is longer than {bytes_max} bytes") from None
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return None
         if error.errno == errno.ELOOP:
             raise unsafe(f"{path} is a symbolic link, and git never makes one there") from None
         raise unsafe(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise unsafe(f"{path} is not a file")
-        content = os.read(descriptor, bytes_max + 1)
-        while content and len(content) <= bytes_max and (more := os.read(descriptor, bytes_max + 1 - len(content))):
-            content += more
-    finally:
-        os.close(descriptor)
-    if len(content) > bytes_max:
-        raise unsafe(f"{path} is longer than {bytes_max} bytes")
-    return content
 
 
 def is_plain(path: str) -> bool:

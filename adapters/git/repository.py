@@ -17,8 +17,8 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.pointers import unsafe
 from omac.domain.git import config
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import look_at, quoted
-from omac.domain.sandbox.confinement import below
 
 PLAIN = "plain"  # `.git` is a folder of the worktree
 LINKED = "linked"  # `git worktree add`: an admin folder in another repository's common folder

@@ -21,8 +21,9 @@ import stat
 
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.domain.git.config import parse, render
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import COPY, LINK, READ, Entry, below
+from omac.domain.sandbox.confinement import COPY, LINK, READ, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

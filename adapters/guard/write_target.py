@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.domain.guard.guard import Unclear, below
+from omac.adapters.files import bounded
+from omac.domain.guard.guard import Unclear
+from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -110,11 +112,7 @@ def common_folder(checkout: bytes) -> bytes | None:
 
 
 def _line(path: bytes) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        said = os.read(descriptor, POINTER_BYTES_MAX + 1)
-    finally:
-        os.close(descriptor)
+    said = bounded.read_start(path, POINTER_BYTES_MAX + 1)
     if len(said) > POINTER_BYTES_MAX or b"\0" in said:
         raise Unclear("a .git file is not what git writes")
     return said.rstrip(b"\r\n")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from omac.adapters.files import bounded
 from omac.adapters.files.lock import hold_folder
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.refusal import Refusal
@@ -123,22 +124,19 @@ def _edited(file: SettingsFile, text: str, edit: Callable[[str], str]) -> str:
 def _content(file: SettingsFile, folder: int) -> tuple[bytes | None, int]:
     """What is in the file and its mode; None, and the mode for a new one, where there is none."""
     try:
-        descriptor = os.open(file.name, _FILE_FLAGS, dir_fd=folder)
+        content, found = bounded.read_with_status(file.name, BYTES_MAX, dir_fd=folder)
     except FileNotFoundError:
         return None, 0o644 if file.of_project else 0o600
+    except bounded.NotRegular:
+        raise _invalid(file, "is no ordinary file") from None
+    except bounded.TooLarge:
+        raise _invalid(file, f"is larger than {BYTES_MAX >> 20} MiB") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _invalid(file, "is a link, which could lead anywhere") from None
         raise
-    with open(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise _invalid(file, "is no ordinary file")
-        if found.st_uid != os.geteuid():
-            raise _invalid(file, f"belongs to user {found.st_uid}, not to you ({os.geteuid()})")
-        content = opened.read(BYTES_MAX + 1)
-    if len(content) > BYTES_MAX:
-        raise _invalid(file, f"is larger than {BYTES_MAX >> 20} MiB")
+    if found.st_uid != os.geteuid():
+        raise _invalid(file, f"belongs to user {found.st_uid}, not to you ({os.geteuid()})")
     return content, stat.S_IMODE(found.st_mode)
 
 

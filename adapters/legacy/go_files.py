@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from omac.adapters.files import bounded
 from omac.adapters.linux.home import home_of
 from omac.domain.credentials.values import has_64_bits, shown
 from omac.domain.kernel.terminal_escaping import printable
@@ -90,10 +91,9 @@ def _of_project(workdir: str, name: str, notes: list[str]) -> _File:
         try:
             if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 raise _Unusable("is a link, and omac follows none in a project; put the file itself there")
-            fd = os.open(name, _FILE_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+            return file._replace(content=_content(name, folder)[0])
         finally:
             os.close(folder)
-        return file._replace(content=_content(fd)[0])
     except FileNotFoundError:
         pass
     except NotADirectoryError:
@@ -114,7 +114,7 @@ def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: lis
             if os.path.lexists(path):
                 file.note("lies in the project, where an agent can write, so it vouches for nothing; it was not read")
             return file
-        content, found = _content(os.open(real, _FILE_FLAGS | os.O_NOFOLLOW))
+        content, found = _content(real)
         _require_own(found)
         _require_own(os.stat(os.path.dirname(real)), "its folder ")
         return file._replace(content=content)
@@ -132,17 +132,13 @@ def _require_own(found: os.stat_result, whose: str = "") -> None:
         raise _Unusable(f"{whose}can be written by others, so nothing in it counts; chmod go-w")
 
 
-def _content(fd: int) -> tuple[bytes, os.stat_result]:
-    with open(fd, "rb", buffering=0) as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise _Unusable("is not a regular file")
-        content = bytearray()
-        while len(content) <= BYTES_MAX and (chunk := file.read(BYTES_MAX + 1 - len(content))):
-            content += chunk
-    if len(content) > BYTES_MAX:
-        raise _Unusable(f"is larger than {BYTES_MAX // 1024**2} MiB")
-    return bytes(content), found
+def _content(path: str, folder: int | None = None) -> tuple[bytes, os.stat_result]:
+    try:
+        return bounded.read_with_status(path, BYTES_MAX, dir_fd=folder)
+    except bounded.NotRegular:
+        raise _Unusable("is not a regular file") from None
+    except bounded.TooLarge:
+        raise _Unusable(f"is larger than {BYTES_MAX // 1024**2} MiB") from None
 
 
 def _entries(file: _File, workdir: str) -> Iterator[OldEntry]:

@@ -16,7 +16,7 @@ import os
 import sys
 
 from omac.adapters.linux.resolve_symlinks import trail
-from omac.domain.sandbox.confinement import below
+from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

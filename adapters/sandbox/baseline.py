@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 
 from omac.adapters.linux.resolve_symlinks import trail
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
+from omac.domain.kernel.paths import below
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
 from omac.domain.sandbox.environment import CERTIFICATES
 
 TYPE_CHECKING = False

@@ -9,19 +9,8 @@ from __future__ import annotations
 
 import os
 
-from omac.domain.sandbox.confinement import (
-    COPY,
-    DENY,
-    LINK,
-    PRIVATE,
-    READ,
-    WRITE,
-    Entry,
-    Policy,
-    below,
-    governing,
-    ordered,
-)
+from omac.domain.kernel.paths import below
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, governing, ordered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files import bounded
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.domain.harness.commands import command_words, expanded, is_script
-from omac.domain.sandbox.confinement import WRITE, Entry, below, governing
+from omac.domain.kernel.paths import below
+from omac.domain.sandbox.confinement import WRITE, Entry, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,15 +84,11 @@ def _is_within_reach(path: str, entries: Sequence[Entry]) -> bool:
 def _words(file: str) -> tuple[list[Word], list[str]]:
     """The words of the commands in a settings file, which an agent may have written; and a warning."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = bounded.read(file, SETTINGS_BYTES_MAX, follow=True)
+    except bounded.TooLarge:
+        return [], [f"{file} is larger than {SETTINGS_BYTES_MAX >> 20} MiB: scripts that it names are not pinned"]
     except OSError:
         return [], []
-    with open(descriptor, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return [], []
-        content = opened.read(SETTINGS_BYTES_MAX + 1)
-    if len(content) > SETTINGS_BYTES_MAX:
-        return [], [f"{file} is larger than {SETTINGS_BYTES_MAX >> 20} MiB: scripts that it names are not pinned"]
     try:
         return list(command_words(_decoded(file, content))), []
     except (ValueError, RecursionError):

@@ -18,6 +18,7 @@ import errno
 import os
 
 from omac.adapters.linux import syscall
+from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -99,10 +100,10 @@ def fence(folders: tuple[str, ...], bind_ports: tuple[int, ...] | None = None) -
     rules = ruleset(special | REFER, network, scope, known)
     for port in dict.fromkeys((0, *bind_ports)) if network and bind_ports is not None else ():
         allow_port(rules, port)
-    allow_below(rules, "/", REFER)  # else nothing could be renamed into another folder
+    allowbelow(rules, "/", REFER)  # else nothing could be renamed into another folder
     for folder in _beside(folders):
         try:
-            allow_below(rules, folder, special)
+            allowbelow(rules, folder, special)
         except (FileNotFoundError, NotADirectoryError):
             continue  # it has just gone, or is a link now: nothing is allowed there
     restrict(rules)
@@ -114,7 +115,7 @@ def ruleset(files: int, network: int, scope: int, known: int) -> int:
     return syscall.call(CREATE, attributes, 24 if known >= SCOPE_ABI else 16 if known >= NETWORK_ABI else 8, 0)
 
 
-def allow_below(rules: int, path: str, accesses: int) -> None:
+def allowbelow(rules: int, path: str, accesses: int) -> None:
     """Allow this for a folder, which may be no link, and for all below it. Raises OSError."""
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -151,14 +152,14 @@ def _beside(folders: Iterable[str]) -> list[str]:
     around = holding.union(folders)
     found = []
     for parent in holding:
-        if any(_below(parent, folder) for folder in folders):
+        if any(below(parent, folder) for folder in folders):
             continue
         try:
             with os.scandir(parent) as entries:
                 found += [one.path for one in entries if one.path not in around and one.is_dir(follow_symlinks=False)]
         except PermissionError:  # a mask with a way through: only mounts lie in it
-            below = [path for path in _mounts() if _below(path, parent) and path not in around]
-            found += [path for path in below if not any(_below(path, folder) for folder in folders)]
+            mounts = [path for path in _mounts() if below(path, parent) and path not in around]
+            found += [path for path in mounts if not any(below(path, folder) for folder in folders)]
         except (FileNotFoundError, NotADirectoryError):
             continue
     return found
@@ -171,10 +172,6 @@ def _mounts() -> list[str]:
     for escaped, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         paths = [path.replace(escaped, byte) for path in paths]
     return [path for path in map(os.fsdecode, paths) if os.path.isdir(path)]
-
-
-def _below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder + "/")
 
 
 def _needed(wanted: int, known: int) -> str:

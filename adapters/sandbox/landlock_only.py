@@ -23,8 +23,9 @@ import struct
 from omac.adapters.linux import syscall
 from omac.adapters.sandbox import landlock, seccomp
 from omac.adapters.sandbox.stage import close_descriptors
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, below
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:

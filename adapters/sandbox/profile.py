@@ -22,16 +22,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import stat
 import tomllib
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from omac.adapters.files import bounded
 from omac.adapters.sandbox import limits
 from omac.domain.kernel import state_paths
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.domain.sandbox.confinement import BACKENDS, LIMITS, NETWORKS, below
+from omac.domain.sandbox.confinement import BACKENDS, LIMITS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
 
 if TYPE_CHECKING:
@@ -115,13 +116,9 @@ def _text(path: str) -> str:
     shown = _shown(path)
     look = [f"ls -l {shlex.quote(path)}"]
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            seen = os.fstat(file.fileno())
-            content = file.read(BYTES_MAX + 1) if stat.S_ISREG(seen.st_mode) else b""
+        content, seen = bounded.read_with_status(path, BYTES_MAX, follow=True)
     except OSError as error:
         raise Refusal("settings-invalid", f"the profile {shown} cannot be read: {error.strerror}", fix=look) from error
-    if not stat.S_ISREG(seen.st_mode) or len(content) > BYTES_MAX:
-        raise Refusal("settings-invalid", f"the profile {shown} is no file, or larger than {BYTES_MAX} bytes", fix=look)
     if seen.st_uid not in (0, os.geteuid()):
         message = f"the profile {shown} belongs to user {seen.st_uid}, who can change it, and not to you"
         raise Refusal("settings-invalid", message, fix=look)

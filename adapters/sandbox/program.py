@@ -20,12 +20,14 @@ import os
 import sys
 
 import omac
-from omac.adapters.linux.first_line import INTERPRETERS_MAX, behind_env, command_of
+from omac.adapters.files import bounded
+from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, look_at, quoted
-from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, below, governing
+from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,15 +227,9 @@ class _Needs:
     def _base_of_venv(self, folder: str) -> None:
         """Note the interpreter's installation that a virtual environment was made from."""
         try:
-            descriptor = os.open(f"{folder}/pyvenv.cfg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            text = bounded.read_start(f"{folder}/pyvenv.cfg", 4096).decode("utf-8", "replace")
         except OSError:
             return
-        try:
-            text = os.read(descriptor, 4096).decode("utf-8", "replace")
-        except OSError:
-            return
-        finally:
-            os.close(descriptor)
         for line in text.splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "home" and value.strip().startswith("/"):

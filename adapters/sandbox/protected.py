@@ -12,7 +12,8 @@ import os
 
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.domain.harness.harness import HARNESSES
-from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
+from omac.domain.kernel.paths import below
+from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 
+from omac.adapters.files import bounded
 from omac.adapters.files.without_links import RESOLVE_NO_SYMLINKS
 from omac.adapters.linux.syscall import call, words
 from omac.domain.sandbox.confinement import REPLACEABLE
@@ -73,22 +73,16 @@ class Replaceable:
 
     def content(self, path: str) -> bytes | None:
         """Return what the copy of a file holds now; None where it is gone, no file, or too long."""
-        folder = descriptor = -1
         try:
             folder = os.open(self._numbers[path], _FOLDER, dir_fd=self._folder)
-            descriptor = os.open(_NAME, _FILE, dir_fd=folder)
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-            content = b""
-            while (left := self._bytes_max + 1 - len(content)) and (more := os.read(descriptor, left)):
-                content += more
-            return content if left else None
+        except OSError:
+            return None
+        try:
+            return bounded.read(_NAME, self._bytes_max, dir_fd=folder)
         except OSError:
             return None
         finally:
-            for opened in (descriptor, folder):
-                if opened >= 0:
-                    os.close(opened)
+            os.close(folder)
 
     def close(self) -> None:
         """Let go of the copies."""

@@ -14,7 +14,8 @@ import os
 
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import ITEMS_MAX, readable
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, below, governing
+from omac.domain.kernel.paths import below
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, governing
 from omac.domain.sandbox.toolchains import SHARED_BIN, SHARED_PROGRAMS, TOOLCHAINS, WITH_SHARED_BIN, Toolchain
 
 TYPE_CHECKING = False

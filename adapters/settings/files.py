@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from omac.adapters.files import bounded
 from omac.adapters.files.lock import hold_folder
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
@@ -103,7 +104,7 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
     """The text and the decoded document. Raises Refusal (settings-invalid)."""
     shown = printable(path)
     try:
-        content, found = _content(os.open(path, _FILE_FLAGS))
+        content, found = _content(path)
         document = _decoded(content)
     except FileNotFoundError:
         return "", {}
@@ -131,8 +132,9 @@ def _project_content(workdir: str) -> bytes:
     finally:
         os.close(top)
     try:
-        _require_regular(os.stat(FILE, dir_fd=folder, follow_symlinks=False))  # to open a device can do things
-        content, _ = _content(os.open(FILE, _FILE_FLAGS | os.O_NOFOLLOW, dir_fd=folder))
+        if stat.S_ISLNK(os.stat(FILE, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise _Unusable("is a link")
+        content, _ = _content(FILE, folder)
     finally:
         os.close(folder)
     for line in content.split(b"\n"):
@@ -141,24 +143,14 @@ def _project_content(workdir: str) -> bytes:
     return content
 
 
-def _content(descriptor: int) -> tuple[bytes, os.stat_result]:
-    """All of an open file, which is closed, and what the system knows of it. Raises OSError, _Unusable."""
+def _content(path: str, folder: int | None = None) -> tuple[bytes, os.stat_result]:
+    """Return the content and status; in a project's `folder` no link is followed. Raises OSError, _Unusable."""
     try:
-        found = os.fstat(descriptor)
-        _require_regular(found)
-        content = bytearray()
-        while len(content) <= BYTES_MAX and (chunk := os.read(descriptor, BYTES_MAX + 1 - len(content))):
-            content += chunk
-    finally:
-        os.close(descriptor)
-    if len(content) > BYTES_MAX:
-        raise _Unusable(f"is larger than {BYTES_MAX // 1024} KiB")
-    return bytes(content), found
-
-
-def _require_regular(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise _Unusable("is a link" if stat.S_ISLNK(found.st_mode) else "is not a regular file")
+        return bounded.read_with_status(path, BYTES_MAX, dir_fd=folder, follow=folder is None)
+    except bounded.NotRegular:
+        raise _Unusable("is not a regular file") from None
+    except bounded.TooLarge:
+        raise _Unusable(f"is larger than {BYTES_MAX // 1024} KiB") from None
 
 
 def _decoded(content: bytes) -> dict[str, Any]:

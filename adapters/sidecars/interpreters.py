@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import trio
 
+from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of
 from omac.adapters.linux import host_programs
-from omac.adapters.linux.first_line import INTERPRETERS_MAX, behind_env, command_of
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import below
 from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.services.ports import InterpreterChanged, Interpreters

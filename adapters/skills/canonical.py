@@ -13,8 +13,9 @@ import errno
 import os
 from collections.abc import Sequence
 
-from omac.adapters.skills.paths import FOLDER_FLAGS, PASS_FLAGS, is_within
+from omac.adapters.skills.paths import FOLDER_FLAGS, PASS_FLAGS
 from omac.domain.kernel.exhaustion import EXHAUSTED
+from omac.domain.kernel.paths import below
 
 PATH_BYTES_MAX = 4095  # PATH_MAX without its NUL
 STEPS_MAX = 4096  # of a walk, with those that links add
@@ -94,7 +95,7 @@ class _Walk:
     def _above(self) -> str:
         """Return the folder around the present one (rule 2)."""
         here = self._walked or "/"
-        if not self._is_inside(here) and not any(is_within(root, here) for root in self._roots):
+        if not self._is_inside(here) and not any(below(root, here) for root in self._roots):
             raise OutsideRootsError
         return os.path.dirname(here)
 
@@ -103,4 +104,4 @@ class _Walk:
             raise OutsideRootsError from None
 
     def _is_inside(self, path: str) -> bool:
-        return any(is_within(path, root) for root in self._roots)
+        return any(below(path, root) for root in self._roots)

@@ -10,10 +10,11 @@ import msgspec
 
 from omac.adapters.skills.canonical import OutsideRootsError, canonical_folder
 from omac.adapters.skills.guide_file import read_guide
-from omac.adapters.skills.paths import is_utf8, is_within, open_folder
+from omac.adapters.skills.paths import is_utf8, open_folder
 from omac.adapters.skills.worker_pool import go_on
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.kernel.exhaustion import raise_exhaustion
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.contract import parse_meta
 from omac.domain.skills.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
@@ -58,7 +59,7 @@ def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterat
             real = os.path.realpath(path)
             if path.startswith("/") and os.path.lexists(path) and real not in seen:
                 seen.add(real)
-                label = f"~{path[len(home.rstrip('/')) :]}" if is_within(path, home) else path
+                label = f"~{path[len(home.rstrip('/')) :]}" if below(path, home) else path
                 yield Root(path, base, label, within, "global")
 
 

@@ -12,7 +12,7 @@ import stat
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.host_programs import leads_through
 from omac.adapters.skills.links import HOPS_MAX, Uncopyable, parts_of
-from omac.adapters.skills.paths import is_within
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
 
 OWN = "/\0"  # in the place of the skill folder's own path, which may hold blanks that end a word
@@ -50,7 +50,7 @@ def require_unchangeable(source: str, relpath: str, places: list[str]) -> None:
     project = _project_of(source)
     for place in places:
         path = os.path.normpath(os.path.join(source, place.replace(OWN, source)))
-        if is_within(path, source):
+        if below(path, source):
             continue
         try:
             fault = changeable(path)

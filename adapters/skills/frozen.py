@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from omac.adapters.skills.links import Uncopyable
-from omac.adapters.skills.paths import is_within
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
 from omac.adapters.skills.staging import STAGING_PREFIX, Staging, remove_tree
 from omac.adapters.skills.stat_fingerprint import file_system_now_ns
 from omac.adapters.skills.verifying import check_copy, manifest_path
 from omac.adapters.skills.worker_pool import Pool
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.services.ports import CopyDamaged, Frozen
@@ -59,7 +59,7 @@ class DiskFrozenSkills:
 
     def _freeze(self, source: str) -> Frozen:
         self._prepare()
-        if is_within(self._folder, source):
+        if below(self._folder, source):
             raise Refusal("skill-invalid", f"{printable(source)} holds the folder of approved copies; move the skill")
         staging = Staging(self._folder)
         try:

@@ -10,7 +10,7 @@ import shlex
 import stat
 from collections.abc import Collection, Mapping
 
-from omac.adapters.skills.paths import is_within
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
 
 HOPS_MAX = 40  # as in the kernel: path_resolution(7)
@@ -107,7 +107,7 @@ class Links:
             raise Uncopyable(path, text, look)
         try:
             resolved = os.path.realpath(said, strict=True)
-            fault = "is in the skill folder itself" if is_within(resolved, self._source) else _untrusted(resolved)
+            fault = "is in the skill folder itself" if below(resolved, self._source) else _untrusted(resolved)
         except OSError as error:
             resolved, fault = said, f"cannot be read ({error.strerror})"
         if fault:

@@ -46,14 +46,6 @@ def open_below(top: int, relpath: str, shown: str) -> int:
     return folder
 
 
-def is_within(path: str, root: str) -> bool:
-    """Whether the canonical `path` is `root` or below it; whole names count: /a/bc is not below /a/b."""
-    if not root.startswith("/"):
-        return False  # an empty root must not become "/"
-    root = root.rstrip("/")
-    return path == root or path.startswith(root + "/")
-
-
 def is_utf8(path: str) -> bool:
     """Whether it can be written as text, for example as JSON."""
     try:

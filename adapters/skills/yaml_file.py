@@ -10,6 +10,8 @@ import stat
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from omac.adapters.files import bounded
+
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
@@ -39,18 +41,11 @@ def read_yaml_bytes(name: str, folder_fd: int, shown: str) -> bytes:
     """
     try:
         _check_regular(os.stat(name, dir_fd=folder_fd, follow_symlinks=False), shown)
-        # It may have become something else since: hence the flags, and the second look.
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
-        with open(fd, "rb", buffering=0) as file:
-            _check_regular(os.fstat(fd), shown)
-            content = bytearray()
-            while len(content) <= BYTES_MAX and (chunk := file.read(BYTES_MAX + 1 - len(content))):
-                content += chunk
+        return bounded.read(name, BYTES_MAX, dir_fd=folder_fd)  # it may have become something else since
+    except bounded.TooLarge:
+        raise YamlFileError(shown, f"is larger than {BYTES_MAX // 1024} KiB; shorten it") from None
     except OSError as error:
         raise YamlFileError(shown, f"cannot be read ({error.strerror}); make it a readable file") from error
-    if len(content) > BYTES_MAX:
-        raise YamlFileError(shown, f"is larger than {BYTES_MAX // 1024} KiB; shorten it")
-    return bytes(content)
 
 
 def parse_yaml(content: bytes, shown: str) -> object:

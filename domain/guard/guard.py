@@ -179,11 +179,6 @@ def readings(path: str, folder: str, home: str) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def below(path: bytes, folder: bytes) -> bool:
-    """Whether a canonical path is `folder` or lies in it."""
-    return path == folder or path.startswith(folder if folder.endswith(b"/") else folder + b"/")
-
-
 def shown(text: str) -> str:
     """`text` as a terminal and a model can take it: bounded, and with what cannot be printed escaped."""
     from omac.domain.kernel.terminal_escaping import printable  # a call that passes is not told of

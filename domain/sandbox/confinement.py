@@ -13,6 +13,8 @@ Loaded by programs whose whole start is a few milliseconds, so it imports nothin
 
 from __future__ import annotations
 
+from omac.domain.kernel.paths import below
+
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,11 +101,6 @@ def ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """One entry a path, parents before what is below them; of two for the same path, the later one counts."""
     last = {entry.path: entry for entry in entries}
     return tuple(last[path] for path in sorted(last, key=_parts))
-
-
-def below(path: str, folder: str) -> bool:
-    """Whether a canonical path is `folder` or lies in it."""
-    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
 
 
 def governing(entries: Iterable[Entry], path: str) -> Entry | None:

@@ -8,6 +8,7 @@ import trio
 
 from omac.adapters.linux.listen import loopback
 from omac.domain.harness.harness import DEFAULT_HARNESS, harness_named
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.serve_options import Address, ServeOptions
 from omac.tools.compose.agent_launch import Launch, directory, launch_of, warn_unsandboxed
@@ -57,7 +58,7 @@ def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
     harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
     workdir = directory(asked.workdir, "--workdir") if asked.workdir else None
     roots = [directory(root, "--root") for root in asked.roots] or ([] if workdir else [os.getcwd()])
-    if workdir is not None and not any(_below(workdir, root) for root in roots):
+    if workdir is not None and not any(below(workdir, root) for root in roots):
         roots.append(workdir)
     return ServeOptions(
         harness,
@@ -87,10 +88,6 @@ def _launch(asked: Asked, workdir: str, roots: list[str], environment: Mapping[s
         (agent or DEFAULT_HARNESS).serve, asked.words, agent, environment, workdir=workdir, roots=roots,
         flags=asked.sandbox, sandboxed=not asked.no_sandbox,
     )  # fmt: skip
-
-
-def _below(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def _address(text: str, flag: str) -> Address:

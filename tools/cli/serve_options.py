@@ -3,7 +3,7 @@
 import msgspec
 
 from omac.domain.harness.harness import Harness
-from omac.domain.sandbox.confinement import below
+from omac.domain.kernel.paths import below
 from omac.domain.sidecars.sidecar import RestartPolicy
 from omac.tools.compose.agent_launch import Launch
 

@@ -15,7 +15,7 @@ from omac.adapters.sidecars.interpreters import HostInterpreters
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain.kernel.ids import HostId
-from omac.domain.sandbox.confinement import below
+from omac.domain.kernel.paths import below
 from omac.domain.settings.settings import resolve
 from omac.journal.application import Journal
 from omac.services.credentials.values import Credentials

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 
 import omac
-from omac.domain.sandbox.confinement import below
+from omac.domain.kernel.paths import below
 
 OF_A_CALL = ("omac.adapters.control.app", "encodings.idna")
 OF_ALL = (

@@ -9,8 +9,8 @@ import os
 
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.domain.kernel import state_paths
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, look_at
-from omac.domain.sandbox.confinement import below
 from omac.tools.hotpath.sandbox_options import absolute, unresolved
 
 TYPE_CHECKING = False

@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files import bounded
 from omac.adapters.git.tree import ENTRIES_MAX, walk
 from omac.adapters.linux.resolve_symlinks import trail
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, below, governing
+from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
 from omac.domain.sandbox.hidden_names import MARKER, MARKER_OID
 
 TYPE_CHECKING = False
@@ -195,9 +197,7 @@ def _kept(path: str, repositories: Sequence[Repository]) -> bool:
     from omac.adapters.git import object_store  # here, for most projects have no such file
 
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            content = file.read(ENV_BYTES_MAX + 1)
         nearest = max(around, key=lambda one: len(one.root))
-        return len(content) <= ENV_BYTES_MAX and object_store.holds(nearest.common, content)
+        return object_store.holds(nearest.common, bounded.read(path, ENV_BYTES_MAX))
     except (OSError, Refusal):
         return False  # hidden, then

@@ -18,6 +18,7 @@ from omac.adapters.sandbox import baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain.harness.harness import harness_named
 from omac.domain.kernel import state_paths
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Reason, Refusal, look_at
 from omac.domain.sandbox import environment as variables
 from omac.domain.sandbox import tool_cache
@@ -30,7 +31,6 @@ from omac.domain.sandbox.confinement import (
     WRITE,
     Entry,
     Policy,
-    below,
     governing,
     ordered,
 )

@@ -12,8 +12,9 @@ import os
 import time
 
 from omac.adapters.guard.write_target import GIT, checkouts, common_folder, landing, top_level
-from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, below, call_of, readings, shown
+from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, call_of, readings, shown
 from omac.domain.kernel import state_paths
+from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from tiers import examples
 
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, look
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import below
 
 EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(5000)))
 PLACES = ("", "/.git", "/a", "/a/.git", "/worktrees/x", "/a/worktrees/x", "/.git/worktrees/x", "/.git/modules/m", "/b")

@@ -11,8 +11,9 @@ from adapters.git.boxed import host, run_inside
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, Layout, look
 from omac.adapters.git.program import ConfigList
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, below
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox.baseline import exposed, harness_entries, placed, readable, system_entries, uncovered
 from omac.domain.harness.harness import HARNESSES, Harness, harness_named
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, below, governing
+from omac.domain.kernel.paths import below
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
 
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])

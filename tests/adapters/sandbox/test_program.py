@@ -10,8 +10,9 @@ import pytest
 from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox.program import own_installation, resolve
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import LINK, READ, below
+from omac.domain.sandbox.confinement import LINK, READ
 
 SCRIPT = "#!/bin/sh\necho ran $0\n"
 

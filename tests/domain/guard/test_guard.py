@@ -2,7 +2,7 @@
 
 import pytest
 
-from omac.domain.guard.guard import SHOWN_CHARS_MAX, Call, Denial, Unclear, below, call_of, readings, shown
+from omac.domain.guard.guard import SHOWN_CHARS_MAX, Call, Denial, Unclear, call_of, readings, shown
 
 
 def call(tool: str, given: object, **more: object) -> Call | None:
@@ -111,15 +111,6 @@ def test_no_home() -> None:
     with pytest.raises(Unclear):
         readings("~/a", "/w", "")
     assert readings("a", "/w", "") == (b"/w/a",)
-
-
-def test_below() -> None:
-    """A folder, what is in it, and nothing that only begins like it."""
-    assert below(b"/a", b"/a")
-    assert below(b"/a/b", b"/a")
-    assert below(b"/a", b"/")
-    assert not below(b"/ab", b"/a")
-    assert not below(b"/", b"/a")
 
 
 def test_shown() -> None:

@@ -4,7 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry, below, governing, ordered
+from omac.domain.kernel.paths import below
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry, governing, ordered
 
 WORK = Entry("/home/me/work", WRITE, "working directory")
 GIT = Entry("/home/me/work/.git/hooks", DENY, "git")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.files import bounded
+
 INTERPRETERS_MAX = 4  # as the kernel: of a script, of that script's interpreter, ...
 _LINE_BYTES_MAX = 256
 _OPTIONS_WITH_WORD = ("-u", "--unset", "-C", "--chdir", "-a", "--argv0")
@@ -45,15 +47,9 @@ def behind_env(words: list[str]) -> list[str]:
 def _first_line(path: str) -> str:
     """Return what follows "#!" in a script's first line; empty if it is no script."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        start = bounded.read_start(path, _LINE_BYTES_MAX)
     except OSError:
         return ""
-    try:
-        start = os.read(descriptor, _LINE_BYTES_MAX)
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
     if not start.startswith(b"#!"):
         return ""
     return os.fsdecode(start[2:].partition(b"\n")[0]).replace("\t", " ").strip()

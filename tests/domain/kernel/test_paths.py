@@ -1,0 +1,18 @@
+"""domain/kernel/paths.py: what lies in a folder."""
+
+import pytest
+
+from omac.domain.kernel.paths import below
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "lies"),
+    [
+        ("/a", "/a", True), ("/a/b", "/a", True), ("/a/b/c", "/a", True), ("/a", "/", True), ("/", "/", True),
+        ("/ab", "/a", False), ("/", "/a", False), ("/a", "/a/b", False), ("/b/a", "/a", False), ("/a", "", False),
+        ("", "", False), ("/A/b", "/a", False),
+    ],
+)  # fmt: skip
+def test_below(path: str, folder: str, lies: bool) -> None:
+    assert below(path, folder) is lies
+    assert below(path.encode(), folder.encode()) is lies
