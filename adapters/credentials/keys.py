@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from omac.adapters.credentials.private_file import read_credential, read_private, write_new
+from omac.adapters.credentials.private_file import read_credential, read_private
 from omac.adapters.credentials.vault_format import KEY_BYTES, HiddenBytes, VaultKey
+from omac.adapters.files import atomic
 from omac.domain.kernel.refusal import Refusal
 
 CREDENTIAL = "omac-key"
@@ -55,7 +56,7 @@ def make_key_file(path: str) -> VaultKey:
     key = VaultKey(os.urandom(KEY_BYTES))
     path = os.path.abspath(path)
     try:
-        write_new(path, HiddenBytes(key.hex().encode() + b"\n"), DRAFT_PREFIX)
+        atomic.publish(path, HiddenBytes(key.hex().encode() + b"\n"), prefix=DRAFT_PREFIX)
     except FileExistsError:
         raise Refusal(
             "vault-exists", f"{path} is there already, and no key is overwritten", fix=[f"ls -l {shlex.quote(path)}"]

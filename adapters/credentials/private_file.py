@@ -4,7 +4,6 @@ import contextlib
 import os
 import shlex
 import stat
-import tempfile
 
 from omac.adapters.credentials.vault_format import HiddenBytes
 from omac.adapters.files import bounded
@@ -38,30 +37,6 @@ def require_private_folder(path: str) -> None:
         )
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
         raise Refusal("vault-unusable", f"others may write to {path}", fix=[f"chmod 700 {shlex.quote(path)}"])
-
-
-def write_new(path: str, content: bytes, draft_prefix: str) -> None:
-    """Make a file, whole or not at all and on the disk at once. Raises FileExistsError, OSError."""
-    draft = _drafted(path, content, draft_prefix)
-    try:
-        os.link(draft, path)
-    finally:
-        os.unlink(draft)
-    _sync_folder(path)
-
-
-def replace(path: str, content: bytes, draft_prefix: str) -> None:
-    """Put a file in the place of another in one step: whatever happens, the one or the other is there.
-
-    Raises OSError.
-    """
-    draft = _drafted(path, content, draft_prefix)
-    try:
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
-    _sync_folder(path)
 
 
 def sweep(folder: str, draft_prefix: str) -> None:
@@ -106,25 +81,3 @@ def _require_private(path: str, what: str, found: os.stat_result, handed_over: b
 
 def _look(path: str) -> str:
     return f"ls -ld {shlex.quote(path)}"
-
-
-def _drafted(path: str, content: bytes, draft_prefix: str) -> str:
-    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=draft_prefix)
-    try:
-        with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        os.unlink(draft)
-        raise
-    return draft
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -35,7 +35,7 @@ from omac.adapters.credentials.vault_format import (
     stretched,
     unseal,
 )
-from omac.adapters.files import lock
+from omac.adapters.files import atomic, lock
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 
@@ -121,7 +121,7 @@ class Vault:
             with self._turn():
                 self._refuse_existing()
                 private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
-                private_file.write_new(self.path, seal({}, header, key), self._draft_prefix)
+                atomic.publish(self.path, seal({}, header, key), prefix=self._draft_prefix)
 
     def _refuse_existing(self) -> None:
         if self.exists():
@@ -144,7 +144,7 @@ class Vault:
                 contents = unseal(found, at_hand.key)
                 change(contents)
                 changed = seal(contents, open_header(found), at_hand.key)
-                private_file.replace(self.path, changed, self._draft_prefix)
+                atomic.replace(self.path, changed, prefix=self._draft_prefix)
 
     def _file(self) -> bytes:
         try:

@@ -8,12 +8,11 @@ import contextlib
 import os
 import shlex
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 
+from omac.adapters.files import atomic, lock
 from omac.adapters.files import journal_in_use as in_use
-from omac.adapters.files import lock
 from omac.adapters.linux import process_identity
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
@@ -99,21 +98,8 @@ class StateDir:
 
     def _mint(self, path: str, minted: str) -> None:
         """Whole or not at all, and on the disk before anything is recorded that depends on it."""
-        descriptor, draft = tempfile.mkstemp(dir=self.path, prefix=f"{os.path.basename(path)}.")
-        try:
-            with open(descriptor, "w", encoding="ascii") as file:
-                file.write(minted)
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):  # another process was first
-                os.link(draft, path)
-        finally:
-            os.unlink(draft)
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with contextlib.suppress(FileExistsError):  # another process was first
+            atomic.publish(path, minted.encode("ascii"), prefix=f"{os.path.basename(path)}.")
 
     def begin_run(self, run: RunId) -> str:
         """Make and lock the folder of a run that begins; returns its path."""
@@ -218,7 +204,7 @@ class StateDir:
     def write_token(self, path: str, token: str) -> None:
         """Write a token to a new file that only its owner can read."""
         with self._usable():
-            _write_private(path, token)
+            atomic.create(path, token.encode("ascii"))
 
     def prune_runs(self, living: Collection[RunId] = ()) -> None:
         """Remove the folders of ended runs except the newest few, and never one of the `living`."""
@@ -275,9 +261,3 @@ def _begun(run: str) -> float:
         return os.lstat(run).st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _write_private(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(text)

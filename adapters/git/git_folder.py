@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.files import bounded
+from omac.adapters.files import atomic, bounded
 from omac.adapters.files.without_links import opened_path
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_place import GitPlace
@@ -332,16 +332,8 @@ def try_to_put(inspection: Inspection, folder: int, name: str, path: str, conten
 
 
 def put(folder: int, name: str, content: bytes) -> None:
-    """Make a file in an open folder where none is. Raises OSError."""
-    descriptor = os.open(
-        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
-    )
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-    finally:
-        os.close(descriptor)
+    """Create a file in an open folder. Raises OSError."""
+    atomic.create(name, content, 0o644, dir_fd=folder)
 
 
 def make_listable(name: str, parent: int) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+from omac.adapters.files import atomic
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
 from omac.domain.kernel.refusal import Refusal, look_at, quoted
@@ -74,12 +75,12 @@ class Pending:
     def begun(self, record: Record, pid: int) -> None:
         """Add the process that the sandbox began with. Raises OSError."""
         record.init = (pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id())
-        _write(record.descriptor, record.begun())
+        atomic.write_all(record.descriptor, record.begun())
 
     def ended(self, record: Record) -> None:
         """Add what the program wrote into copies that end with the launch. Raises OSError."""
         if any(copy.after != copy.before for copy in record.copies):
-            _write(record.descriptor, record.ended())
+            atomic.write_all(record.descriptor, record.ended())
 
     def end(self, record: Record) -> bool:
         """Do what is due now that a launch has ended; False where that is left to one that lives. Raises Refusal
@@ -168,7 +169,7 @@ class Pending:
 
     def _write(self, record: Record, line: bytes) -> None:
         try:
-            _write(record.descriptor, line)
+            atomic.write_all(record.descriptor, line)
         except OSError as problem:
             message = f"what is to be inspected cannot be noted in {self.folder}: {problem.strerror}"
             raise Refusal("state-unusable", message, fix=[f"df -h {quoted(self.folder)}"]) from problem
@@ -229,9 +230,3 @@ def _connected(record: Record, others: list[Record]) -> list[Record]:
         found += near
         waiting += near
     return found
-
-
-def _write(descriptor: int, line: bytes) -> None:
-    view = memoryview(line)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -14,6 +14,7 @@ import errno
 import os
 import stat
 
+from omac.adapters.files import atomic
 from omac.adapters.git.stamp import node_of
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ class Quarantine:
         """Write a copy of a content here; return its path. Raises OSError."""
         target = self._open()
         kept = self._free_name(target, name)
-        _write(target, kept, content)
+        atomic.create(kept, content, dir_fd=target)
         return f"{self.path}/{kept}"
 
     def _defuse(self, target: int, kept: str) -> None:
@@ -270,9 +271,11 @@ def _copy(parent: int, name: str, target: int, kept: str, size: int) -> None:
 def _describe(parent: int, name: str, mode: int, target: int, kept: str) -> None:
     """A text in place of what is neither a file nor a folder."""
     if stat.S_ISLNK(mode):
-        _write(target, kept, b"a symbolic link to " + os.fsencode(os.readlink(name, dir_fd=parent)) + b"\n")
+        atomic.create(
+            kept, b"a symbolic link to " + os.fsencode(os.readlink(name, dir_fd=parent)) + b"\n", dir_fd=target
+        )
     else:
-        _write(target, kept, f"{kind_of(mode)}\n".encode())
+        atomic.create(kept, f"{kind_of(mode)}\n".encode(), dir_fd=target)
 
 
 def kind_of(mode: int) -> str:
@@ -282,13 +285,3 @@ def kind_of(mode: int) -> str:
     if stat.S_ISFIFO(mode):
         return "a FIFO"
     return "a socket" if stat.S_ISSOCK(mode) else "a device"
-
-
-def _write(target: int, name: str, content: bytes) -> None:
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-    finally:
-        os.close(descriptor)

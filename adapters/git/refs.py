@@ -23,6 +23,7 @@ import errno
 import os
 import stat
 
+from omac.adapters.files import atomic
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
@@ -122,11 +123,11 @@ def open_session(session: Session) -> None:
             os.mkdir(f"{session.folder}/{folder}", 0o755)
         for name, target in symbolic.items():
             os.makedirs(os.path.dirname(f"{session.folder}/{name}"), 0o755, exist_ok=True)
-            _write(f"{session.folder}/{name}", target.encode(errors="surrogateescape"))
+            atomic.create(f"{session.folder}/{name}", target.encode(errors="surrogateescape"), 0o644)
             session.base.pop(name, None)
-    _write(f"{session.folder}/packed-refs", packed)
+    atomic.create(f"{session.folder}/packed-refs", packed, 0o644)
     settings = pointers.read(f"{session.common}/config", pointers.CONFIG_BYTES_MAX) or b""
-    _write(f"{session.folder}/config", settings + OWN_SETTINGS)
+    atomic.create(f"{session.folder}/config", settings + OWN_SETTINGS, 0o644)
 
 
 def discard(session: Session) -> None:
@@ -349,16 +350,6 @@ def _git(common: str, commands: list[str]) -> str:
     unset = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false")
     lines = "".join(command + "\n" for command in commands).encode(errors="surrogateescape")
     return program.complaint(*unset, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin", stdin=lines)
-
-
-def _write(path: str, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-    finally:
-        os.close(descriptor)
 
 
 def _remove(folder: str) -> None:

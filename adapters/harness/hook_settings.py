@@ -3,14 +3,13 @@
 import errno
 import json
 import os
-import secrets
 import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from omac.adapters.files import bounded
+from omac.adapters.files import atomic, bounded
 from omac.adapters.files.lock import hold_folder
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.refusal import Refusal
@@ -141,24 +140,12 @@ def _content(file: SettingsFile, folder: int) -> tuple[bytes | None, int]:
 
 
 def _replace(file: SettingsFile, folder: int, before: bytes | None, after: bytes, mode: int) -> None:
-    draft = f".{file.name}.{secrets.token_hex(6)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(draft, flags, 0o600, dir_fd=folder)
-    try:
-        with open(descriptor, "wb") as opened:
-            opened.write(after)
-            opened.flush()
-            os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+    def confirm() -> None:
         if _content(file, folder)[0] != before:  # the agent itself does not know of our lock
             message = f"{file.path} was changed by someone else just now; it is left as it is"
             raise Refusal("contention", message, fix=["try again"])
-        os.replace(draft, file.name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=folder)
-        raise
-    os.fsync(folder)
+
+    atomic.replace_in(folder, file.name, after, prefix=f".{file.name}.", mode=mode, confirm=confirm)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.files import atomic
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, governing, ordered
 
@@ -99,11 +100,7 @@ def _environment(policy: Policy, temporary: str) -> dict[str, str]:
 
 def _write(path: str, content: bytes) -> None:
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, content)
-    finally:
-        os.close(descriptor)
+    atomic.create(path, content)
 
 
 def _around(entry: Entry, denied: Iterable[str], depth: int = 0) -> list[Entry]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+from omac.adapters.files import atomic
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, look_at
 
@@ -144,13 +145,8 @@ def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:
 
 def _write(path: str, content: bytes) -> tuple[int, int]:
     """Make a file; its device and inode. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, content)
-        made = os.fstat(descriptor)
-        return (made.st_dev, made.st_ino)
-    finally:
-        os.close(descriptor)
+    made = atomic.create(path, content)
+    return (made.st_dev, made.st_ino)
 
 
 def _content(parent: int, name: str, bytes_max: int) -> bytes:

@@ -15,7 +15,7 @@ import errno
 import fcntl
 import os
 
-from omac.adapters.files import bounded
+from omac.adapters.files import atomic, bounded
 from omac.adapters.files.without_links import RESOLVE_NO_SYMLINKS
 from omac.adapters.linux.syscall import call, words
 from omac.domain.sandbox.confinement import REPLACEABLE
@@ -95,14 +95,7 @@ class Replaceable:
         folder = os.open(number, _FOLDER, dir_fd=self._folder)
         try:
             os.symlink(f"{REPLACEABLE}/{number}/{_NAME}", _LINK, dir_fd=folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(_NAME, flags, 0o644, dir_fd=folder)
-            try:
-                view = memoryview(content)
-                while view:
-                    view = view[os.write(descriptor, view) :]
-            finally:
-                os.close(descriptor)
+            atomic.create(_NAME, content, 0o644, dir_fd=folder)
         finally:
             os.close(folder)
 

@@ -7,14 +7,13 @@ what cannot be read says nothing, and a warning tells so.
 import os
 import shlex
 import stat
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from omac.adapters.files import bounded
+from omac.adapters.files import atomic, bounded
 from omac.adapters.files.lock import hold_folder
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
@@ -206,18 +205,7 @@ def _edited(text: str, table: str, key: str, value: str | bool | None) -> str | 
 
 def _replace(path: str, text: str, folder: int) -> None:
     """Put `text` in the place of the file, whole or not at all. Raises OSError."""
-    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{FILE}.")  # 0600
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
-        raise
-    os.fsync(folder)
+    atomic.replace_in(folder, os.path.basename(path), text.encode(), prefix=f".{FILE}.")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from omac.adapters.files import atomic
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.paths import FILE_FLAGS, FOLDER_FLAGS, PASS_FLAGS, open_below, open_folder
 from omac.adapters.skills.reading import SinkFailed, Tree
@@ -48,7 +49,7 @@ class Staging:
             if first or self._file is None:
                 self._end_file()
                 self._file = os.open(name, _NEW_FLAGS, 0o600, dir_fd=self._folder)
-            _write_all(self._file, chunk)
+            atomic.write_all(self._file, chunk)
 
     def complete(self, tree: Tree, relocation: Relocation) -> None:
         """Make it the copy of `tree` at the path `relocation.new`. Raises Uncopyable, OSError."""
@@ -154,11 +155,6 @@ def _unlock(folder: int, name: str) -> None:
         os.chmod(f"/proc/self/fd/{inner}", 0o700)
     finally:
         os.close(inner)
-
-
-def _write_all(file: int, chunk: memoryview) -> None:
-    while chunk:
-        chunk = chunk[os.write(file, chunk) :]
 
 
 @contextmanager

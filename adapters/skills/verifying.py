@@ -4,10 +4,10 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
 
 import msgspec
 
+from omac.adapters.files import atomic
 from omac.adapters.linux.process_identity import boot_id
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.relocation import Relocation, beginning, extent
@@ -204,11 +204,4 @@ def _load(path: str) -> Manifest | None:
 def _save(path: str, manifest: Manifest) -> None:
     """Remember it, whole or not at all; a full disk costs only another reading."""
     with contextlib.suppress(OSError):
-        descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(path), prefix=STAGING_PREFIX)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(msgspec.msgpack.encode(manifest))
-            os.replace(draft, manifest_path(path))
-        except BaseException:
-            os.unlink(draft)
-            raise
+        atomic.replace(manifest_path(path), msgspec.msgpack.encode(manifest), prefix=STAGING_PREFIX)

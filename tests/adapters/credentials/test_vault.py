@@ -333,7 +333,7 @@ def test_a_writer_that_is_killed(vault: Vault, state: Path, step: str) -> None:
     """Leaves the earlier vault; what it left beside is removed by the next writer."""
     before = Path(vault.path).read_bytes()
     program = (
-        "setattr(os, sys.argv[1], lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n"
+        "setattr(os, sys.argv[1], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))\n"
         "vault.write(KEY, 'omac/slack', {'a': Hidden('b')})\n"
     )
     assert child(program, step, cwd=state).wait() == -signal.SIGKILL

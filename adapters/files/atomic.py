@@ -1,0 +1,103 @@
+"""Files that are written as a whole: a new file where none is, or a draft that takes its place in one step.
+
+A draft lies in the folder of its file, is flushed to the disk, and is removed when the step fails; so is the folder's
+entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def write_all(descriptor: int, content: bytes | memoryview) -> None:
+    """Write all of the content to an open file. Raises OSError."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def create(path: str, content: bytes, mode: int = 0o600, *, dir_fd: int | None = None) -> os.stat_result:
+    """Create a file where none is, and return its status. Raises FileExistsError, OSError."""
+    descriptor = os.open(path, _NEW, mode, dir_fd=dir_fd)
+    try:
+        write_all(descriptor, content)
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
+    """Create a file, whole or not at all, and flush it. The draft's name begins with `prefix`. Raises FileExistsError,
+    OSError."""
+    folder = os.open(os.path.dirname(path), _FOLDER)
+    try:
+        draft = _draft(folder, content, 0o600, prefix)
+        try:
+            os.link(draft, os.path.basename(path), src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            os.unlink(draft, dir_fd=folder)
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def replace(path: str, content: bytes, *, prefix: str = ".", mode: int = 0o600) -> None:
+    """Put a file in the place of another, or of none, and flush it. Raises OSError."""
+    folder = os.open(os.path.dirname(path), _FOLDER)
+    try:
+        replace_in(folder, os.path.basename(path), content, prefix=prefix, mode=mode)
+    finally:
+        os.close(folder)
+
+
+def replace_in(
+    folder: int,
+    name: str,
+    content: bytes,
+    *,
+    prefix: str = ".",
+    mode: int = 0o600,
+    confirm: Callable[[], None] | None = None,
+) -> None:
+    """Put a file in the place of another in an open folder. `confirm` runs just before that step, and may raise to
+    prevent it. Raises OSError."""
+    draft = _draft(folder, content, mode, prefix)
+    try:
+        if confirm:
+            confirm()
+        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        _remove(folder, draft)
+        raise
+    os.fsync(folder)
+
+
+def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:
+    draft = f"{prefix}{os.urandom(6).hex()}"
+    descriptor = os.open(draft, _NEW, 0o600, dir_fd=folder)
+    try:
+        write_all(descriptor, content)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    except BaseException:
+        _remove(folder, draft)
+        raise
+    finally:
+        os.close(descriptor)
+    return draft
+
+
+def _remove(folder: int, draft: str) -> None:
+    try:
+        os.unlink(draft, dir_fd=folder)
+    except FileNotFoundError:
+        pass  # a person was first

@@ -1,0 +1,78 @@
+"""adapters/files/atomic.py: a file is there as a whole or not at all, and no draft stays behind."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.files import atomic
+
+LONG = os.urandom(3 << 20)
+Write = Callable[[str, bytes], object]
+
+
+@pytest.mark.parametrize("write", [atomic.create, atomic.publish, atomic.replace])
+@pytest.mark.parametrize("content", [b"", b"x", LONG])
+def test_a_new_file_is_private_and_whole(tmp_path: Path, write: Write, content: bytes) -> None:
+    path = tmp_path / "file"
+    write(str(path), content)
+    assert path.read_bytes() == content
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("write", [atomic.create, atomic.publish])
+@pytest.mark.parametrize("there", ["file", "link", "dangling"])
+def test_what_is_there_stays(tmp_path: Path, write: Write, there: str) -> None:
+    path = tmp_path / "file"
+    (tmp_path / "other").write_text("old")
+    if there == "file":
+        path.write_text("old")
+    else:
+        path.symlink_to("other" if there == "link" else "none")
+    with pytest.raises(FileExistsError):
+        write(str(path), b"new")
+    assert (tmp_path / "other").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["file", "other"]
+
+
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("old")
+    (tmp_path / "file").symlink_to("other")
+    atomic.replace(str(tmp_path / "file"), b"new", mode=0o644)
+    assert (tmp_path / "other").read_text() == "old"
+    assert (tmp_path / "file").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "file").lstat().st_mode) == 0o644
+
+
+def refuse() -> None:
+    raise PermissionError("changed meanwhile")
+
+
+def test_a_refused_replacement_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(PermissionError, match="changed meanwhile"):
+            atomic.replace_in(folder, "file", b"new", confirm=refuse)
+    finally:
+        os.close(folder)
+    assert (tmp_path / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("write", [atomic.publish, atomic.replace])
+def test_a_full_disk_leaves_the_old_file_and_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "other").write_text("old")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write(str(tmp_path / "file"), b"new")
+    assert os.listdir(tmp_path) == ["other"]
