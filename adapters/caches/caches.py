@@ -1,6 +1,5 @@
 """All tool caches of this user: looking at them, and taking them away while nobody uses them."""
 
-import fcntl
 import os
 import shlex
 import time
@@ -149,5 +148,5 @@ class Caches:
             if attempt:
                 time.sleep(PAUSE_S)
             with suppress(BlockingIOError):
-                return hold(self._root, identity, fcntl.LOCK_EX)
+                return hold(self._root, identity)
         return None

@@ -6,7 +6,6 @@ no path gets long, nothing recurses, and one folder at a time is open.
 """
 
 import errno
-import fcntl
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from omac.adapters.caches.tree import FOLDER_FLAGS, Root
+from omac.adapters.files import lock
 
 TRASH = ".trash"
 BATCH = 1_000  # names that are dealt with between two calls of `step`
@@ -46,10 +46,9 @@ def empty_trash(root: Root, step: Step) -> list[str]:
             except FileNotFoundError:
                 continue  # another process was first
             try:
-                fcntl.flock(heap, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not lock.try_acquire(heap):
+                    continue  # another process is at it
                 problems += [f"{os.path.join(root.path, TRASH, token)}: {text}" for text in _clear(heap, step)]
-            except BlockingIOError:
-                continue  # another process is at it
             finally:
                 os.close(heap)
             with suppress(OSError):  # what is left in it was told

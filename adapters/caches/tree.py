@@ -15,11 +15,11 @@ name in its open parent and never through a link, and is a folder of the user's 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
 
+from omac.adapters.files import lock
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, look_at, quoted
@@ -75,27 +75,27 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
-                lock = hold(root, identity, fcntl.LOCK_SH)
+                held = hold(root, identity, shared=True)
             except BlockingIOError:
                 _pause(root, identity, deadline)
                 continue
             try:
                 if _verified(root, identity, workdir):
-                    os.utime(lock)
-                    return ToolCache(root.path, os.path.join(root.path, identity, TOOLS), lock)
+                    os.utime(held)
+                    return ToolCache(root.path, os.path.join(root.path, identity, TOOLS), held)
             except BaseException:
-                os.close(lock)
+                os.close(held)
                 raise
-            os.close(lock)
+            os.close(held)
             try:
-                lock = hold(root, identity, fcntl.LOCK_EX)
+                held = hold(root, identity)
             except BlockingIOError:  # another launch makes it, or has made and uses it: what is there now?
                 _pause(root, identity, deadline)
                 continue
             try:
                 _make(root, identity, workdir)
             finally:
-                os.close(lock)
+                os.close(held)
     except OSError as error:
         raise _unusable(os.path.join(root.path, identity), error) from None
     finally:
@@ -170,22 +170,23 @@ def open_root(environment: Mapping[str, str], make: bool) -> Root | None:
             os.close(descriptor)
 
 
-def hold(root: Root, identity: str, how: int) -> int:
-    """The lock of a cache, open and taken; the descriptor. Raises BlockingIOError if others have it, OSError."""
+def hold(root: Root, identity: str, *, shared: bool = False) -> int:
+    """Return the lock of a cache, open and acquired. Raises BlockingIOError if others hold it, OSError."""
     while True:
         flags = os.O_RDWR | os.O_CREAT | _FILE_FLAGS
-        lock = os.open(f"{identity}.lock", flags, 0o600, dir_fd=root.locks)
+        descriptor = os.open(f"{identity}.lock", flags, 0o600, dir_fd=root.locks)
         try:
-            fcntl.flock(lock, how | fcntl.LOCK_NB)
-            found = os.fstat(lock)
+            if not lock.try_acquire(descriptor, shared=shared):
+                raise BlockingIOError
+            found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
                 raise OSError(errno.EPERM, "its lock is no file of yours")
         except BaseException:
-            os.close(lock)
+            os.close(descriptor)
             raise
         if found.st_nlink:  # else it was removed between the two steps, and guards nothing
-            return lock
-        os.close(lock)
+            return descriptor
+        os.close(descriptor)
 
 
 def marked(folder: int) -> bytes | None:

@@ -17,19 +17,32 @@ class Locked(Exception):
         self.pid = pid
 
 
+def open_file(path: str) -> int:
+    """Open a lock file, which is created where none is. Raises OSError."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def acquire(descriptor: int, *, shared: bool = False) -> None:
+    """Lock an open file until it is closed, as soon as others allow it. Raises OSError."""
+    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+
+
+def try_acquire(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed, unless others hold it; returns whether it is locked. Raises OSError."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def hold(path: str) -> int:
     """Take the lock and keep it for the life of this process; returns the descriptor. Raises Locked, OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = open_file(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(descriptor, 20).strip()
-        os.close(descriptor)
-        raise Locked(path, int(holder) if holder.isdigit() else None) from None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    try:
+        if not try_acquire(descriptor):
+            holder = os.read(descriptor, 20).strip()
+            raise Locked(path, int(holder) if holder.isdigit() else None)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     except BaseException:
@@ -46,17 +59,15 @@ def hold_folder(folder: int) -> bool:
     deadline = time.monotonic() + FOLDER_WAIT_S
     while True:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(FOLDER_POLL_S)
+            if try_acquire(folder):
+                return True
         except OSError as error:
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
             return True
-        else:
-            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(FOLDER_POLL_S)
 
 
 def is_held(path: str) -> bool:
@@ -66,9 +77,6 @@ def is_held(path: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not try_acquire(descriptor, shared=True)
     finally:
         os.close(descriptor)
-    return False

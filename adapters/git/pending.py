@@ -11,10 +11,9 @@ Rules
 
 from __future__ import annotations
 
-import fcntl
 import os
 
-from omac.adapters.files import atomic
+from omac.adapters.files import atomic, lock
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
 from omac.domain.kernel.refusal import Refusal, look_at, quoted
@@ -127,9 +126,7 @@ class Pending:
         except (ValueError, SyntaxError, LookupError, TypeError):
             os.close(descriptor)
             return None  # written by a later omac; or not whole, so that its program has not begun
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock.try_acquire(descriptor):
             os.close(descriptor)
             record.is_busy = name.endswith(_BUSY)
             return record
@@ -160,7 +157,7 @@ class Pending:
     def _put(self, record: Record) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         record.descriptor = os.open(f"{self.folder}/{record.name}", flags, 0o600)
-        fcntl.flock(record.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.try_acquire(record.descriptor)
         try:
             self._write(record, record.head())
         except Refusal:
@@ -181,7 +178,7 @@ class Pending:
         except FileNotFoundError:
             return
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            lock.acquire(descriptor, shared=True)
         finally:
             os.close(descriptor)
 
@@ -200,12 +197,12 @@ class _Compared:
         folder = self._pending.folder
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
-            self._lock = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self._lock = lock.open_file(f"{folder}/{_LOCK}")
         except OSError as problem:
             message = f"the folder {folder} cannot be used: {problem.strerror}"
             raise Refusal("state-unusable", message, fix=[look_at(folder)]) from problem
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            lock.acquire(self._lock)
             self._others = self._pending.others(self._own)
         except BaseException:
             os.close(self._lock)

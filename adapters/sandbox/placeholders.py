@@ -9,10 +9,9 @@ that was killed; no link is followed on the way.
 
 from __future__ import annotations
 
-import fcntl
 import os
 
-from omac.adapters.files import atomic
+from omac.adapters.files import atomic, lock
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, look_at
 
@@ -35,11 +34,10 @@ class Placeholders:
 
     def hold(self) -> None:
         """Keep what others have made, and what is there, from being removed. Raises Refusal (state-unusable)."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             os.makedirs(self._state, 0o700, exist_ok=True)
-            self._lock = os.open(f"{self._state}/{LOCK}", flags, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_SH)
+            self._lock = lock.open_file(f"{self._state}/{LOCK}")
+            lock.acquire(self._lock, shared=True)
         except OSError as problem:
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
             raise Refusal("state-unusable", message, fix=[look_at(self._state)]) from problem
@@ -69,10 +67,10 @@ class Placeholders:
         if self._lock < 0:
             return
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_last = lock.try_acquire(self._lock)
         except OSError:
-            pass  # another sandbox is at work
-        else:
+            is_last = False
+        if is_last:
             _remove_listed(f"{self._state}/{LIST}")
         os.close(self._lock)
         self._lock = -1

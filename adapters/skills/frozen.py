@@ -6,13 +6,13 @@ a lock that all processes share: a copy that was just found good is not removed 
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from omac.adapters.files import lock
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
@@ -153,13 +153,12 @@ class DiskFrozenSkills:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.open(os.path.join(self._folder, LOCK_FILE), flags, 0o600)
+        descriptor = lock.open_file(os.path.join(self._folder, LOCK_FILE))
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.acquire(descriptor)
             yield
         finally:
-            os.close(lock)
+            os.close(descriptor)
 
 
 def _changed_ns(path: str) -> int:

@@ -355,11 +355,11 @@ def test_another_makes_it_first_and_goes_on_using_it(
     others: list[tree.ToolCache] = []
     hold = tree.hold
 
-    def held(root: tree.Root, identity: str, how: int) -> int:
-        if how == fcntl.LOCK_EX and not others:
+    def held(root: tree.Root, identity: str, *, shared: bool = False) -> int:
+        if not shared and not others:
             monkeypatch.setattr(tree, "hold", hold)
             others.append(open_cache(str(workdir), environment))
-        return hold(root, identity, how)
+        return hold(root, identity, shared=shared)
 
     monkeypatch.setattr(tree, "hold", held)
     monkeypatch.setattr(tree, "WAIT_S", 0.5)
