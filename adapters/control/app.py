@@ -28,13 +28,17 @@ def control_app(
     id; `give_vault_key` takes the key of the vault into this process's memory."""
     app = QuartTrio("omac.control")
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
+    _add_calls(app, directories, correlate)
+    _add_unlock(app, directories, correlate, give_vault_key)
+    _add_readings(app, directories, status)
+    _add_refusals(app)
+    return app
 
+
+def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[], str]) -> None:
     async def call() -> tuple[str, str | None, Caller]:
-        body = await request.get_data()
-        assert isinstance(body, bytes), "as text only when asked for"
-        directory, session = _arguments(body)
-        scope: Mapping[str, Any] = dict(request.scope)
-        return directory, session, Caller(scope[SCOPE_LISTENER], correlate())
+        directory, session = _arguments(await _body())
+        return directory, session, Caller(_listener(), correlate())
 
     @app.post(ROOT + "activate")
     async def activate() -> Response:
@@ -54,15 +58,16 @@ def control_app(
             return _json(await directories.reload_shared(caller))
         return _json(await directories.reload(directory, caller))
 
+
+def _add_unlock(
+    app: QuartTrio, directories: Directories, correlate: Callable[[], str], give_vault_key: Callable[[bytes], None]
+) -> None:
     @app.post(ROOT + "unlock")
     async def unlock() -> Response:
-        scope: Mapping[str, Any] = dict(request.scope)
-        caller = Caller(scope[SCOPE_LISTENER], correlate())
+        caller = Caller(_listener(), correlate())
         if caller.listener != "socket":  # a key is taken from the person only
             raise Refusal("unauthorized", "a store is unlocked by the private socket only", fix=["omac unlock"])
-        body = await request.get_data()
-        assert isinstance(body, bytes), "as text only when asked for"
-        key = _vault_key(body)
+        key = _vault_key(await _body())
 
         def open_store() -> None:
             if key is not None:
@@ -70,6 +75,8 @@ def control_app(
 
         return _json({"dirs": await directories.unlock(caller, open_store)})
 
+
+def _add_readings(app: QuartTrio, directories: Directories, status: Callable[[Listener], object]) -> None:
     @app.get(ROOT + "dirs")
     async def dirs() -> Response:
         return _json({"dirs": directories.listing()})
@@ -80,9 +87,10 @@ def control_app(
 
     @app.get(ROOT + "status")
     async def projected() -> Response:
-        scope: Mapping[str, Any] = dict(request.scope)
-        return _json(status(scope[SCOPE_LISTENER]))
+        return _json(status(_listener()))
 
+
+def _add_refusals(app: QuartTrio) -> None:
     @app.errorhandler(Refusal)
     async def refused(refusal: Refusal) -> Response:
         return refusal_response(refusal)
@@ -103,7 +111,18 @@ def control_app(
         answer = {"error": "omac failed; what it wrote to stderr says how", "reason": "internal", "fix": []}
         return _json(answer, 500, {"X-Omac-Reason": "internal"})
 
-    return app
+
+def _listener() -> Listener:
+    """Return the listener by which the present request came in."""
+    scope: Mapping[str, Any] = dict(request.scope)
+    listener: Listener = scope[SCOPE_LISTENER]
+    return listener
+
+
+async def _body() -> bytes:
+    body = await request.get_data()
+    assert isinstance(body, bytes), "as text only when asked for"
+    return body
 
 
 def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.git.git_folder import opened_root
+from omac.adapters.git.open_folder import opened_root
 from omac.domain.kernel.digest import sha256_hex
 
 TYPE_CHECKING = False

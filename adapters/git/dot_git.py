@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git import pointers
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, content_of, make_listable, try_to_put
+from omac.adapters.git.git_folder import GitFolder, try_to_put
 from omac.adapters.git.git_place import led_to
 from omac.adapters.git.inspection import Exhausted, Inspection
+from omac.adapters.git.open_folder import DIRECTORY, content_of, make_listable
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.files import atomic, bounded
-from omac.adapters.files.without_links import opened_path
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, Inspection
+from omac.adapters.git.open_folder import DIRECTORY, content_of, is_there, make_listable, opened_root, put
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.config import parse
@@ -20,14 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.adapters.git.entry import Entry
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each level takes up to three descriptors
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
-_CHUNK_BYTES = 1 << 20
 _OF_OTHERS = ("alternates", "autostash", "conflicts")  # judges whose verdict depends on what else there is
-_LISTABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
 class GitFolder:
@@ -96,18 +91,8 @@ class GitFolder:
             return
         child = node.child(name)
         if entry.is_dir(follow_symlinks=False):
-            if self._inspection.while_running:
-                return  # what is in it is judged when it appears
-            if here == "worktrees" and self._role == WHOLE:
-                self._each_below(folder, name, f"{path}/{name}", self._admin)
-            elif here == "modules":
-                self._each_below(folder, name, f"{path}/{name}", self._module)
-            elif self._has_others and not within and child is None:
-                return
-            elif child is None or not child.is_folder:
-                self._stray(folder, entry, f"{path}/{name}", "is no folder that git keeps there")
-            else:
-                self._enter(folder, entry, path, here, child, depth)
+            if not self._inspection.while_running:  # then what is in it is judged when it appears
+                self._subfolder(folder, entry, path, here, child, depth)
         elif self._has_others and not within and child is None:
             return
         elif not entry.is_file(follow_symlinks=False):
@@ -118,6 +103,19 @@ class GitFolder:
                 self._stray(folder, entry, f"{path}/{name}", "is no file that git keeps there")
         else:
             self._file(folder, entry, f"{path}/{name}", here, child.rule)
+
+    def _subfolder(self, folder: int, entry: Entry, path: str, here: str, child: Node | None, depth: int) -> None:
+        full = f"{path}/{entry.name}"
+        if here == "worktrees" and self._role == WHOLE:
+            self._each_below(folder, entry.name, full, self._admin)
+        elif here == "modules":
+            self._each_below(folder, entry.name, full, self._module)
+        elif self._has_others and child is None and "/" not in here:
+            return
+        elif child is None or not child.is_folder:
+            self._stray(folder, entry, full, "is no folder that git keeps there")
+        else:
+            self._enter(folder, entry, path, here, child, depth)
 
     def _enter(self, folder: int, entry: Entry, path: str, here: str, child: Node, depth: int) -> None:
         full = f"{path}/{entry.name}"
@@ -217,15 +215,24 @@ class GitFolder:
         if content == b"" and self._inspection.while_running and path not in self._baseline.contents:
             return  # it was made, and is not written yet
         self._inspection.budget.spend_read(content)
-        if first and content is not None:
-            self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
-            if rule.judge == "config" and self._is_led_astray(content):
-                self._baseline.astray.add(self._git)
-            if of_others and content and not self._problem(rule, content, b""):
-                self._baseline.fine.add(path)
-        elif content is None:
+        if content is None:
             self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
-        elif of_others and self._baseline.contents.get(path) == content:
+        elif first:
+            self._note(path, rule, content)
+        else:
+            self._compare(folder, entry, path, here, rule, content)
+
+    def _note(self, path: str, rule: Rule, content: bytes) -> None:
+        """Note a file as it is at launch."""
+        self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
+        if rule.judge == "config" and self._is_led_astray(content):
+            self._baseline.astray.add(self._git)
+        if rule.judge in _OF_OTHERS and content and not self._problem(rule, content, b""):
+            self._baseline.fine.add(path)
+
+    def _compare(self, folder: int, entry: Entry, path: str, here: str, rule: Rule, content: bytes) -> None:
+        """Judge a file at the end, by what was there at launch."""
+        if rule.judge in _OF_OTHERS and self._baseline.contents.get(path) == content:
             if path in self._baseline.fine and (problem := self._problem(rule, content, b"")):
                 self._stray(folder, entry, path, problem)
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
@@ -331,50 +338,10 @@ def try_to_put(inspection: Inspection, folder: int, name: str, path: str, conten
         inspection.report(path, f"could not be put back as it may be: {error.strerror}")
 
 
-def put(folder: int, name: str, content: bytes) -> None:
-    """Create a file in an open folder. Raises OSError."""
-    atomic.create(name, content, 0o644, dir_fd=folder)
-
-
-def make_listable(name: str, parent: int) -> None:
-    """Give the owner of a folder the right to list it, where that is the user: git passes through what it cannot
-    list. Raises OSError."""
-    folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        _let_owner_list(folder)
-    finally:
-        os.close(folder)
-
-
-def opened_root(path: str) -> int:
-    """Open a folder that an inspection begins with, for listing it; no link is followed on the way. Raises OSError."""
-    found = opened_path(path)
-    try:
-        _let_owner_list(found)
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
-    finally:
-        os.close(found)
-
-
-def _let_owner_list(folder: int) -> None:
-    found = os.fstat(folder)
-    if found.st_uid == os.geteuid() and found.st_mode & _LISTABLE != _LISTABLE and stat.S_ISDIR(found.st_mode):
-        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | _LISTABLE)
-
-
 def _worktree(folder: int) -> str:
     from omac.domain.git.config_allowlist import worktree_of
 
     return worktree_of(content_of(folder, "config", 1 << 20) or b"")
-
-
-def is_there(folder: int, name: str) -> bool:
-    """Return whether an open folder has an entry of a name."""
-    try:
-        os.lstat(name, dir_fd=folder)
-    except OSError:
-        return False
-    return True
 
 
 def _content_of(common: str) -> bytes | None:
@@ -386,11 +353,3 @@ def _content_of(common: str) -> bytes | None:
         return content_of(folder, "config", 1 << 20)
     finally:
         os.close(folder)
-
-
-def content_of(folder: int, name: str, bytes_max: int) -> bytes | None:
-    """Return what a regular file in an open folder holds; None where it cannot be read, or is longer."""
-    try:
-        return bounded.read(name, bytes_max, dir_fd=folder)
-    except OSError:
-        return None

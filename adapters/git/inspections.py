@@ -7,9 +7,10 @@ import os
 
 from omac.adapters.git import checkouts, tracked_files
 from omac.adapters.git.dot_git import NO_REPOSITORY, UNJUDGED
-from omac.adapters.git.git_folder import GitFolder, opened_root, put
+from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.layout import BEHIND_A_LINK
+from omac.adapters.git.open_folder import opened_root, put
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.stamp import node_of
 from omac.adapters.git.worktree_scan import WorktreeScan

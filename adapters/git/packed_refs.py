@@ -20,7 +20,7 @@ import stat
 
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import refs
-from omac.adapters.git.git_folder import content_of, put
+from omac.adapters.git.open_folder import content_of, put
 from omac.adapters.git.repository import mode_of
 from omac.adapters.git.stamp import stamp_of
 

@@ -13,6 +13,7 @@ from omac.domain.sandbox.hidden_names import is_env_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
     from omac.domain.sandbox.hidden_names import HiddenNames
@@ -47,47 +48,77 @@ def walk(
     left_out: AbstractSet[str] = frozenset(),
 ) -> Found:
     """Look through a canonical folder; `complete` says whether all of it was seen. Folders of `left_out` are not."""
-    found = Found()
-    matches = names.matches if names else None
-    env_files = names is not None and names.env_files
+    scan = _Scan(workdir, names)
     waiting = [workdir]
-    seen = 0
     for path in waiting:  # which grows meanwhile
+        below = scan.folder(path)
+        if scan.seen > entries_max:
+            scan.found.complete = False
+            break
+        waiting += [folder for folder in below if folder not in left_out] if left_out else below
+    return scan.found
+
+
+class _Scan:
+    """What was `found` so far, and how many entries were `seen`."""
+
+    def __init__(self, workdir: str, names: HiddenNames | None) -> None:
+        self.found = Found()
+        self.seen = 0
+        self._workdir = workdir
+        self._names = names
+
+    def folder(self, path: str) -> list[str]:
+        """Look through one folder; return those in it that are to be looked through."""
         try:
             scan = os.scandir(path)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM):
-                found.unread.append(path)
-            continue
+                self.found.unread.append(path)
+            return []
+        with scan:
+            below, marks = self._entries(path, scan)
+        if marks < 3:
+            return below
+        if self._is_nested(path):
+            self.found.bare.append(path)
+        return _in_a_bare_one(path, below, self._names)
+
+    def _entries(self, path: str, scan: Iterable[os.DirEntry[str]]) -> tuple[list[str], int]:
+        """Note what is in a folder; return the folders in it, and how many marks of a bare repository it has."""
+        found, names = self.found, self._names
+        matches = names.matches if names else None
+        env_files = names is not None and names.env_files
         below: list[str] = []
         marks = 0
-        with scan:
-            for entry in scan:
-                seen += 1
-                name = entry.name
-                if name == ".git":
-                    if path != workdir and "/.git/" not in path:
-                        found.worktrees.append(path)
-                    if names is not None:
-                        below += [f"{entry.path}/{part}" for part in _OF_ANY_NAME]
-                elif matches is not None and matches(name):
-                    found.named.append(entry.path)
-                elif entry.is_dir(follow_symlinks=False):
-                    below.append(entry.path)
-                    if name in ("objects", "refs"):
-                        marks += 1
-                elif name in ("HEAD", "objects", "refs"):
+        for entry in scan:
+            self.seen += 1
+            name = entry.name
+            if name == ".git":
+                below += self._dot_git(path, entry.path)
+            elif matches is not None and matches(name):
+                found.named.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                below.append(entry.path)
+                if name in ("objects", "refs"):
                     marks += 1
-                elif env_files and name[0] == "." and is_env_file(name):
-                    found.env_files.append(entry.path)
-        if marks == 3:
-            if path != workdir and "/.git/" not in path:
-                found.bare.append(path)
-            is_free = "/lfs/" in f"{path}/" or "/annex/" in f"{path}/"
-            if not is_free:
-                below = [folder for folder in below if folder[len(path) + 1 :] not in _OF_A_BARE_ONE] if names else []
-        if seen > entries_max:
-            found.complete = False
-            return found
-        waiting += [folder for folder in below if folder not in left_out] if left_out else below
-    return found
+            elif name in ("HEAD", "objects", "refs"):
+                marks += 1
+            elif env_files and name[0] == "." and is_env_file(name):
+                found.env_files.append(entry.path)
+        return below, marks
+
+    def _dot_git(self, path: str, dot: str) -> list[str]:
+        if self._is_nested(path):
+            self.found.worktrees.append(path)
+        return [f"{dot}/{part}" for part in _OF_ANY_NAME] if self._names is not None else []
+
+    def _is_nested(self, path: str) -> bool:
+        return path != self._workdir and "/.git/" not in path
+
+
+def _in_a_bare_one(path: str, folders: list[str], names: HiddenNames | None) -> list[str]:
+    """Return those folders in a bare repository that may hold anything."""
+    if "/lfs/" in f"{path}/" or "/annex/" in f"{path}/":
+        return folders
+    return [folder for folder in folders if folder[len(path) + 1 :] not in _OF_A_BARE_ONE] if names else []

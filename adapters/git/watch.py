@@ -24,8 +24,9 @@ import sys
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
-from omac.adapters.git.git_folder import GitFolder, content_of
+from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.open_folder import content_of
 from omac.adapters.git.packed_refs import PackedRefs
 from omac.adapters.git.pointers import BYTES_MAX
 from omac.adapters.git.worktree_scan import judge_bare

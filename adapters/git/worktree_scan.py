@@ -11,8 +11,9 @@ import os
 import stat
 
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
-from omac.adapters.git.git_folder import DIRECTORY, GitFolder, is_there, make_listable, opened_root
+from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
+from omac.adapters.git.open_folder import DIRECTORY, is_there, make_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder

@@ -49,22 +49,8 @@ _PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
 
 def refusals(policy: Policy) -> list[str]:
     """What this policy asks for and Landlock cannot express, each in words for a person; empty: it can be enforced."""
-    found = []
-    for entry in policy.entries:
-        above = _above(policy.entries, entry)
-        if entry.access in (PRIVATE, COPY):
-            noun = "copy" if entry.access == COPY else "folder"
-            found.append(f"{entry.path}: a private {noun} needs a mount of its own")
-        elif entry.source != entry.path:
-            found.append(f"{entry.path}: showing {entry.source} there needs a mount of its own")
-        elif entry.made:
-            found.append(f"{entry.path}: what is made in order to be pinned needs a mount of its own")
-        elif above is None or above.access in (DENY, LINK):
-            continue  # nothing is allowed there: a denial changes nothing, anything else stands for itself
-        elif entry.access == DENY:
-            found.append(f"{entry.path}: denied, but {above.path} above it may be {_done(above)}")
-        elif entry.access == READ and above.access == WRITE:
-            found.append(f"{entry.path}: read-only, but {above.path} above it may be changed")
+    problems = ((entry, _problem(entry, _above(policy.entries, entry))) for entry in policy.entries)
+    found = [f"{entry.path}: {problem}" for entry, problem in problems if problem]
     for hidden in policy.hidden:
         for entry in policy.entries:
             if entry.access in (READ, WRITE) and (below(hidden, entry.path) or below(entry.path, hidden)):
@@ -74,6 +60,23 @@ def refusals(policy: Policy) -> list[str]:
             if entry.access == WRITE and below(folder, entry.path) and folder != entry.path:
                 found.append(f"{folder}: links may not be made there, but {entry.path} above it may be changed")
     return found
+
+
+def _problem(entry: Entry, above: Entry | None) -> str:
+    """Return what cannot be enforced of an entry, given the one that governs the folder around it; empty: nothing."""
+    if entry.access in (PRIVATE, COPY):
+        return f"a private {'copy' if entry.access == COPY else 'folder'} needs a mount of its own"
+    if entry.source != entry.path:
+        return f"showing {entry.source} there needs a mount of its own"
+    if entry.made:
+        return "what is made in order to be pinned needs a mount of its own"
+    if above is None or above.access in (DENY, LINK):
+        return ""  # nothing is allowed there: a denial changes nothing, anything else stands for itself
+    if entry.access == DENY:
+        return f"denied, but {above.path} above it may be {_done(above)}"
+    if entry.access == READ and above.access == WRITE:
+        return f"read-only, but {above.path} above it may be changed"
+    return ""
 
 
 def enter(policy: Policy) -> None:

@@ -209,39 +209,52 @@ Command = RequestSecrets | GiveValues | TakeValues | Erased | Mirror | Purge
 
 def decide(command: Command, state: Credential) -> list[Event]:
     """The events that `command` means in `state`; none when nothing is new."""
-    events: list[Event] = []
     match command:
         case RequestSecrets(secrets, base):
             return [SecretWriteRequested(name, one.fingerprint, one.store, base) for name, one in secrets.items()]
-        case GiveValues(secrets, config, adopted, base):
-            events += [DefaultAdopted(name, code) for name, code in adopted.items()]
-            moved = {name for name in (*secrets, *config) if state.bases.get(name, "") != base}
-            for name, one in secrets.items():
-                if state.secrets.get(name) != one or name in state.writing or name in moved:
-                    events.append(SecretWritten(name, one.fingerprint, one.store, base))
-            for name, value in config.items():
-                if state.config.get(name) != value or name in moved:
-                    events.append(ConfigWritten(name, value, base))
-            return events
+        case GiveValues():
+            return _give(command, state)
         case TakeValues(names, base):
-            own = state.of(base)
-            for name in dict.fromkeys(names):
-                events += [SecretRemoved(name)] if name in own.secrets or name in own.writing else []
-                events += [ConfigRemoved(name)] if name in own.config else []
-            return events
+            return _take(names, state.of(base))
         case Erased(store, names):
             return [SecretErased(name, store) for name in dict.fromkeys(names) if store in state.left.get(name, ())]
         case Mirror(defaults):
-            for name, default in defaults.items():
-                if state.defaults.get(name) != default or name in state.writing:
-                    kept = default.secret or Stored("", "")
-                    events.append(DefaultMirrored(name, default.code, default.value, kept.fingerprint, kept.store))
-            return events
+            return _mirror(defaults, state)
         case Purge(names):
             known = state.defaults | state.writing
             return [DefaultPurged(name) for name in dict.fromkeys(names or known) if name in known]
         case _:
             assert_never(command)
+
+
+def _give(command: GiveValues, state: Credential) -> list[Event]:
+    base = command.base
+    events: list[Event] = [DefaultAdopted(name, code) for name, code in command.adopted.items()]
+    moved = {name for name in (*command.secrets, *command.config) if state.bases.get(name, "") != base}
+    for name, secret in command.secrets.items():
+        if state.secrets.get(name) != secret or name in state.writing or name in moved:
+            events.append(SecretWritten(name, secret.fingerprint, secret.store, base))
+    for name, value in command.config.items():
+        if state.config.get(name) != value or name in moved:
+            events.append(ConfigWritten(name, value, base))
+    return events
+
+
+def _take(names: tuple[str, ...], own: Credential) -> list[Event]:
+    events: list[Event] = []
+    for name in dict.fromkeys(names):
+        events += [SecretRemoved(name)] if name in own.secrets or name in own.writing else []
+        events += [ConfigRemoved(name)] if name in own.config else []
+    return events
+
+
+def _mirror(defaults: dict[str, Default], state: Credential) -> list[Event]:
+    events: list[Event] = []
+    for name, default in defaults.items():
+        if state.defaults.get(name) != default or name in state.writing:
+            kept = default.secret or Stored("", "")
+            events.append(DefaultMirrored(name, default.code, default.value, kept.fingerprint, kept.store))
+    return events
 
 
 def evolve(state: Credential, event: Event) -> Credential:

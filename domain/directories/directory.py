@@ -398,12 +398,8 @@ def evolve(state: Directory, event: Event) -> Directory:
             return replace(state, skills={**state.skills, name: Skill(name, base, source, bundle_hash, mount)})
         case SkillVanished(name):
             return replace(state, skills={n: skill for n, skill in state.skills.items() if n != name})
-        case RouteMounted(skill, mount, max_body_bytes):
-            return replace(state, routes={**state.routes, skill: Route(mount, max_body_bytes)})
-        case RouteStubbed(skill):
-            return replace(state, routes={**state.routes, skill: _stub_route(event)})
-        case RouteUnmounted(skill):
-            return replace(state, routes={n: route for n, route in state.routes.items() if n != skill})
+        case RouteMounted() | RouteStubbed() | RouteUnmounted():
+            return replace(state, routes=_routes(state.routes, event))
         case ActivationFailed(detail):
             return replace(state, status=status, tokens={}, failure=detail)
         case DeactivationRequested():
@@ -412,6 +408,16 @@ def evolve(state: Directory, event: Event) -> Directory:
             return Directory(state.path, state.harness, status, state.generation, failure=state.failure)
         case _:
             return replace(state, status=status)
+
+
+def _routes(routes: dict[str, Route], event: RouteMounted | RouteStubbed | RouteUnmounted) -> dict[str, Route]:
+    match event:
+        case RouteMounted(skill, mount, max_body_bytes):
+            return {**routes, skill: Route(mount, max_body_bytes)}
+        case RouteStubbed(skill):
+            return {**routes, skill: _stub_route(event)}
+        case RouteUnmounted(skill):
+            return {name: route for name, route in routes.items() if name != skill}
 
 
 def _bounded(tokens: dict[TokenDigest, str | None]) -> dict[TokenDigest, str | None]:

@@ -90,6 +90,12 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
             if accepted_by:
                 return "skill.drifted", False, None, f"accepted by run {accepted_by}: {detail}"
             return "skill.drifted", True, "skill-changed", detail
+        case _:
+            return _told_of_calls(event)
+
+
+def _told_of_calls(event: Event) -> tuple[str, bool, str | None, str] | None:
+    match event:
         case RouteStubbed(_, _, why, detail):
             return "route.stubbed", True, why, detail
         case GaveUp(detail):
@@ -99,12 +105,8 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
         case ControlRefused(action, _, listener, reason, count):
             times = f", {count} times" if count > 1 else ""
             return "control.refused", True, reason, f"{action or 'unknown'} by {listener}{times}"
-        case GuardDenied(harness, tool, path, _, probable, _, origin):
-            meant = f", {probable} was probably meant" if probable else ""
-            claimed = ", as claimed from inside" if origin == "bridge" else ""
-            if not path:
-                return "guard.denied", True, None, f"a call that could not be understood{claimed}"
-            return "guard.denied", True, OUTSIDE, f"{tool} of {harness} to {path}{meant}{claimed}"
+        case GuardDenied():
+            return _told_of_denial(event)
         case Inspected(launches, _, findings):
             found = f"; found: {', '.join(findings)}" if findings else ""
             return "sandbox.inspected", False, None, f"what was left by {', '.join(launches)}{found}"
@@ -114,6 +116,14 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
         case _:
             return _told_of_values(event)
+
+
+def _told_of_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
+    meant = f", {event.probable} was probably meant" if event.probable else ""
+    claimed = ", as claimed from inside" if event.origin == "bridge" else ""
+    if not event.path:
+        return "guard.denied", True, None, f"a call that could not be understood{claimed}"
+    return "guard.denied", True, OUTSIDE, f"{event.tool} of {event.harness} to {event.path}{meant}{claimed}"
 
 
 def _told_of_values(event: Event) -> tuple[str, bool, str | None, str] | None:

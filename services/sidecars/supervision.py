@@ -122,22 +122,13 @@ class Supervision:
             return
         match state.status:
             case "requested":
-                held.process = process = await self._spawn(stream, state)
-                held.started_at = trio.current_time()
-                if process is not None:  # ours to stop from here on, whatever becomes of the report
-                    await self._report(stream, sidecar.ReportStarted(process.birth))
+                await self._begin(stream, state, held)
             case "started" if process:
                 await self._await_health(stream, state, process, held.started_at, moved)
             case "healthy" if process:
-                ended = await first(process.wait, moved, partial(_deaf, process))
-                if isinstance(ended, Exit):
-                    await self._report_exit(stream, ended, held.started_at)
-                elif isinstance(ended, str):
-                    await self._report_exit(stream, await self._stop(process), held.started_at, ended)
+                await self._await_end(stream, process, held.started_at, moved)
             case "backoff":
-                if process is not None:
-                    await self._stop(process)  # what it left behind
-                    held.process = None
+                await self._end_leftovers(held)
                 with trio.move_on_after(state.delay_ms / 1000) as pause:
                     await moved()
                 if pause.cancelled_caught:
@@ -151,6 +142,27 @@ class Supervision:
             case _:  # never seen; one sidecar without a process is no reason to end all the others
                 _log.error("%s is %s and this run has no process for it", stream, state.status)
                 await self._report_exit(stream, Exit(), held.started_at, "omac lost sight of it")
+
+    async def _begin(self, stream: StreamId, state: Sidecar, held: "_Held") -> None:
+        held.process = await self._spawn(stream, state)
+        held.started_at = trio.current_time()
+        if held.process is not None:  # ours to stop from here on, whatever becomes of the report
+            await self._report(stream, sidecar.ReportStarted(held.process.birth))
+
+    async def _await_end(
+        self, stream: StreamId, process: SidecarProcess, started_at: float, moved: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Report the end of a healthy sidecar, or stop one that is deaf, unless it is moved before."""
+        ended = await first(process.wait, moved, partial(_deaf, process))
+        if isinstance(ended, Exit):
+            await self._report_exit(stream, ended, started_at)
+        elif isinstance(ended, str):
+            await self._report_exit(stream, await self._stop(process), started_at, ended)
+
+    async def _end_leftovers(self, held: "_Held") -> None:
+        if held.process is not None:
+            await self._stop(held.process)
+            held.process = None
 
     async def _stop(self, process: SidecarProcess) -> Exit:
         """Stop it in its grace, which `hurry` ends."""

@@ -1,7 +1,7 @@
 """Example commands for every aggregate, and a walk that drives `decide` through all states that they lead to."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -174,31 +174,22 @@ def shortest(aggregate: Aggregate[Any, Any]) -> dict[type[Event], Sequence[Any]]
 
 def stream_of(aggregate: Aggregate[Any, Any], name: str) -> StreamId:
     """A stream of that aggregate, another one for every `name`; a log has one."""
-    match aggregate.name:
-        case "run":
-            return ids.run_stream(HOST, RunId(name))
-        case "directory":
-            return ids.directory_stream(HOST, ids.workdir_id(name))
-        case "registration":
-            return ids.registration_stream(HOST, ids.workdir_id(WORKDIR), "agents", name)
-        case "credential":
-            return ids.credential_stream(HOST, ids.workdir_id(WORKDIR), name)
-        case "sidecar":
-            return ids.sidecar_stream(HOST, ids.workdir_id(WORKDIR), name)
-        case "sandbox":
-            return ids.sandbox_stream(HOST, LaunchId(name))
-        case "setting":
-            return ids.setting_stream(HOST, name)
-        case "access":
-            return ids.access_stream(HOST)
-        case "control":
-            return ids.control_stream(HOST)
-        case "inspection":
-            return ids.inspection_stream(HOST)
-        case "guard":
-            return ids.guard_stream(HOST)
-        case "journal":
-            return ids.journal_stream(HOST)
+    workdir = ids.workdir_id(WORKDIR)
+    streams: dict[str, Callable[[], StreamId]] = {
+        "run": lambda: ids.run_stream(HOST, RunId(name)),
+        "directory": lambda: ids.directory_stream(HOST, ids.workdir_id(name)),
+        "registration": lambda: ids.registration_stream(HOST, workdir, "agents", name),
+        "credential": lambda: ids.credential_stream(HOST, workdir, name),
+        "sidecar": lambda: ids.sidecar_stream(HOST, workdir, name),
+        "sandbox": lambda: ids.sandbox_stream(HOST, LaunchId(name)),
+        "setting": lambda: ids.setting_stream(HOST, name),
+        "access": lambda: ids.access_stream(HOST),
+        "control": lambda: ids.control_stream(HOST),
+        "inspection": lambda: ids.inspection_stream(HOST),
+        "guard": lambda: ids.guard_stream(HOST),
+        "journal": lambda: ids.journal_stream(HOST),
+    }
+    return streams[aggregate.name]()
 
 
 def _form(state: object) -> bytes:

@@ -12,6 +12,7 @@ import time
 from omac.adapters.git.launch_record import Record, merged, record_of
 from omac.adapters.git.layout import bring_home
 from omac.adapters.git.pending import Pending
+from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def inspect(
     whole = merged(records)
     if not whole.projects or whole.baseline is None:
         return []
-    _raise_descriptor_limit()
+    raise_descriptor_limit(DESCRIPTORS)
     budget = Budget(inspections.SECONDS_MAX)
     with _interruptible(budget, say):
         found = inspections.act(
@@ -218,15 +219,6 @@ def _has_entries(folder: str) -> bool:
         return bool(os.listdir(folder))
     except OSError:
         return False
-
-
-def _raise_descriptor_limit() -> None:
-    """An inspection holds two descriptors for each folder on the way down, up to 200 in each of nested git folders."""
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def first(findings: list[str]) -> list[str]:

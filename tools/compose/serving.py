@@ -8,7 +8,6 @@ requests come.
 import contextlib
 import logging
 import os
-import resource
 import secrets
 import signal
 import socket
@@ -22,13 +21,13 @@ import trio
 
 from omac.adapters.control.contract import CALLS, ROOT
 from omac.adapters.control.late import LateApp
-from omac.adapters.control.server import ControlListener, serve_control
+from omac.adapters.control.server import serve_control
 from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
 from omac.adapters.files.state import StateDir
-from omac.adapters.http.slots import share_descriptors
-from omac.adapters.linux import listen, process, process_identity
+from omac.adapters.linux import process, process_identity
+from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.watch import FolderWatch
 from omac.adapters.sidecars.host import LinuxSidecarHost
@@ -64,6 +63,7 @@ from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
 from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, mark_of
+from omac.tools.compose.listening import Listening
 from omac.tools.compose.run_folder import keep_folder
 from omac.tools.compose.skill_policies import ServePolicies
 from omac.tools.terminal.version import VERSION
@@ -126,7 +126,7 @@ class Server:
 
         `activated` is told of the one directory that was to be activated at once, before `ready`.
         """
-        self._descriptors_max = raise_descriptor_limit()
+        self._descriptors_max = raise_descriptor_limit(DESCRIPTORS_MAX)
         try:
             async with trio.open_nursery() as signals:
                 await signals.start(self._watch_signals)
@@ -223,71 +223,33 @@ class Server:
         self, folders: DiskSkillFolders, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]
     ) -> int:
         options = self._options
-        facade_tcp = listen.tcp(options.facade.host, options.facade.port, "--facade-addr")
-        facade_unix = listen.unix(os.path.join(self._folder, "facade.sock"))
-        control_tcp = listen.tcp(options.control.host, options.control.port, "--control-addr")
-        control_unix = listen.unix(os.path.join(self._folder, "control.sock"))
-        told = Ready(
-            listen.http_base(control_tcp),
-            control_unix.getsockname(),
-            os.path.join(self._folder, "control.token"),
-            listen.http_base(facade_tcp),
-            facade_unix.getsockname(),
-            self.journal.store.path,
-            self._run,
-        )
+        listening = Listening(options, self._folder, self._descriptors_max)
+        endpoints = listening.endpoints(self.journal.store.path, self._run)
         token = secrets.token_hex(32)
-        self.state.write_token(told.control_token_file, token)
-        seen = options.launch.sees(told) if options.launch else told
-        reach = Reach(told.facade_base, told.facade_socket, seen.facade_socket)
-        directories = Directories(
-            self.engine,
-            folders,
-            options.harness.name,
-            options.roots,
-            reach,
-            lambda: secrets.token_hex(16),
-            self._refusals,
-        )
-        app = LateApp(
-            directories,
-            self._status,
-            lambda: secrets.token_hex(8),
-            self.secrets.give_vault_key,
-        )
+        self.state.write_token(endpoints.control_token_file, token)
+        directories = self._directories(folders, endpoints)
+        app = LateApp(directories, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
         gate = AccessGate(self.engine, self._refusals)
         facade = Facade(gate, FacadeLimits())
-        shares = share_descriptors(self._descriptors_max)
-        data_plane = [
-            (listen.listener(facade_tcp), shares.facade_tcp),
-            (listen.listener(facade_unix), shares.facade_unix),
-        ]
-        control_plane: dict[Listener, ControlListener] = {
-            "socket": ControlListener(listen.listener(control_unix), None, shares.control_unix),
-            "tcp": ControlListener(listen.listener(control_tcp), token, shares.control_tcp),
-        }
         status = 0
         async with trio.open_nursery() as surfaces:
             try:
-                await surfaces.start(facade.serve, data_plane)
+                await surfaces.start(facade.serve, listening.data_plane())
+                control_plane = listening.control_plane(token)
                 await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
                 if not options.beside:
                     self.state.point_current(self._run)
-                surfaces.start_soon(self._keep_folder, surfaces, facade, app, token)
+                surfaces.start_soon(self._keep_folder, surfaces, listening, facade, app, token)
                 if options.launch is not None:  # beside the activation, which waits for processes
                     surfaces.start_soon(trio.to_thread.run_sync, preloading.load, self._writable)
                 manifest = await self._unless_stopped(partial(self._activate, directories))
                 if not self._stop.is_set():
                     if manifest is not None:
                         activated(manifest)
-                    ready(told)
-                    if options.launch is None:
-                        surfaces.start_soon(app.load)
-                    else:
-                        await trio.to_thread.run_sync(preloading.load, self._writable)
-                        await app.load()
+                    ready(endpoints)
+                    await self._load(app, surfaces)
                 if not self._stop.is_set():  # nor meanwhile
-                    status = await self._run_inner(told, manifest)
+                    status = await self._run_inner(endpoints, manifest)
                 elif options.launch is not None:  # it was not even begun
                     status = 128 + self._stopped_by
             finally:  # tokens die first, and who waits gets an answer while there is still somebody to give it
@@ -297,6 +259,21 @@ class Server:
                     await directories.deactivate_all(self._why or "its agent ended")
             surfaces.cancel_scope.cancel()
         return status
+
+    def _directories(self, folders: DiskSkillFolders, endpoints: Ready) -> Directories:
+        options = self._options
+        seen = options.launch.sees(endpoints) if options.launch else endpoints
+        reach = Reach(endpoints.facade_base, endpoints.facade_socket, seen.facade_socket)
+        mint = partial(secrets.token_hex, 16)
+        return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals)
+
+    async def _load(self, app: LateApp, surfaces: trio.Nursery) -> None:
+        """Load what is needed later: at once, or before a program begins that could change it."""
+        if self._options.launch is None:
+            surfaces.start_soon(app.load)
+        else:
+            await trio.to_thread.run_sync(preloading.load, self._writable)
+            await app.load()
 
     def _watch(self, reactors: trio.Nursery) -> None:
         """Follow what other processes append and spool: by watching where that can be had, else by polling."""
@@ -311,15 +288,15 @@ class Server:
             reactors.start_soon(self.engine.watch, journal.changed)
             reactors.start_soon(retried, "the spool", partial(self._intake.run, spool.changed))
 
-    async def _keep_folder(self, surfaces: trio.Nursery, facade: Facade, app: object, token: str) -> None:
-        shares = share_descriptors(self._descriptors_max)
-
+    async def _keep_folder(
+        self, surfaces: trio.Nursery, listening: Listening, facade: Facade, app: object, token: str
+    ) -> None:
         async def serve_facade(bound: socket.socket) -> None:
-            await surfaces.start(facade.serve, [(listen.listener(bound), shares.facade_unix)])
+            await surfaces.start(facade.serve, listening.data_again(bound))
 
         async def serve_socket(bound: socket.socket) -> None:
-            private = ControlListener(listen.listener(bound), None, shares.control_unix)
-            await surfaces.start(partial(serve_control, app, {"socket": private}, self._control_refused))
+            private = listening.control_again(bound)
+            await surfaces.start(partial(serve_control, app, private, self._control_refused))
 
         sockets = {"facade.sock": serve_facade, "control.sock": serve_socket}
         journal, current = self.journal.store.path, not self._options.beside
@@ -413,13 +390,6 @@ def _present(run: str) -> Present:
 def _choice(policies: ServePolicies) -> Choice:
     value = policies.resolved["secrets.store"].value
     return "vault" if value == "vault" else "keychain" if value == "keychain" else "auto"
-
-
-def raise_descriptor_limit() -> int:
-    """Allow as many open files as the system lets us, an access may need two sockets; returns how many."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most if most != resource.RLIM_INFINITY else DESCRIPTORS_MAX
 
 
 def leaves(problems: BaseException) -> Iterator[BaseException]:

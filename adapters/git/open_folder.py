@@ -1,0 +1,60 @@
+"""Files and folders below an open folder, as an inspection meets them: nothing is followed, and nothing waited for."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from omac.adapters.files import atomic, bounded
+from omac.adapters.files.without_links import opened_path
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LISTABLE = stat.S_IRUSR | stat.S_IXUSR
+
+
+def content_of(folder: int, name: str, bytes_max: int) -> bytes | None:
+    """Return what a regular file in an open folder holds; None where it cannot be read, or is longer."""
+    try:
+        return bounded.read(name, bytes_max, dir_fd=folder)
+    except OSError:
+        return None
+
+
+def put(folder: int, name: str, content: bytes) -> None:
+    """Create a file in an open folder. Raises OSError."""
+    atomic.create(name, content, 0o644, dir_fd=folder)
+
+
+def is_there(folder: int, name: str) -> bool:
+    """Return whether an open folder has an entry of a name."""
+    try:
+        os.lstat(name, dir_fd=folder)
+    except OSError:
+        return False
+    return True
+
+
+def make_listable(name: str, parent: int) -> None:
+    """Give the owner of a folder the right to list it, where that is the user: git passes through what it cannot
+    list. Raises OSError."""
+    folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        _let_owner_list(folder)
+    finally:
+        os.close(folder)
+
+
+def opened_root(path: str) -> int:
+    """Open a folder that an inspection begins with, for listing it; no link is followed on the way. Raises OSError."""
+    found = opened_path(path)
+    try:
+        _let_owner_list(found)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+    finally:
+        os.close(found)
+
+
+def _let_owner_list(folder: int) -> None:
+    found = os.fstat(folder)
+    if found.st_uid == os.geteuid() and found.st_mode & _LISTABLE != _LISTABLE and stat.S_ISDIR(found.st_mode):
+        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | _LISTABLE)
