@@ -11,7 +11,7 @@ from typing import Any
 
 from omac.domain.access import access, control
 from omac.domain.credentials import credential
-from omac.domain.directories import directory
+from omac.domain.directories import events
 from omac.domain.guard import denial
 from omac.domain.kernel import run, set_aside
 from omac.domain.kernel.event import Event
@@ -24,20 +24,20 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "run.started": (1, run.RunStarted),
     "run.recovered": (1, run.RunRecovered),
     "run.stopped": (1, run.RunStopped),
-    "directory.activation-requested": (1, directory.ActivationRequested),
-    "directory.session-admitted": (1, directory.SessionAdmitted),
-    "directory.session-ended": (1, directory.SessionEnded),
-    "directory.activated": (1, directory.Activated),
-    "directory.activated-partially": (1, directory.ActivatedPartially),
-    "directory.activation-failed": (1, directory.ActivationFailed),
-    "directory.reload-requested": (1, directory.ReloadRequested),
-    "directory.deactivation-requested": (1, directory.DeactivationRequested),
-    "directory.deactivated": (1, directory.Deactivated),
-    "skill.appeared": (1, directory.SkillAppeared),
-    "skill.vanished": (1, directory.SkillVanished),
-    "route.mounted": (1, directory.RouteMounted),
-    "route.stubbed": (1, directory.RouteStubbed),
-    "route.unmounted": (1, directory.RouteUnmounted),
+    "directory.activation-requested": (1, events.ActivationRequested),
+    "directory.session-admitted": (1, events.SessionAdmitted),
+    "directory.session-ended": (1, events.SessionEnded),
+    "directory.activated": (1, events.Activated),
+    "directory.activated-partially": (1, events.ActivatedPartially),
+    "directory.activation-failed": (1, events.ActivationFailed),
+    "directory.reload-requested": (1, events.ReloadRequested),
+    "directory.deactivation-requested": (1, events.DeactivationRequested),
+    "directory.deactivated": (1, events.Deactivated),
+    "skill.appeared": (1, events.SkillAppeared),
+    "skill.vanished": (1, events.SkillVanished),
+    "route.mounted": (1, events.RouteMounted),
+    "route.stubbed": (1, events.RouteStubbed),
+    "route.unmounted": (1, events.RouteUnmounted),
     "skill.auto-registered": (1, registration.AutoRegistered),
     "skill.registered": (1, registration.Registered),
     "skill.approved": (1, registration.Approved),

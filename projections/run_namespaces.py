@@ -7,7 +7,8 @@ of them are at rest nothing can follow in these streams. Those of the runs that 
 from collections import deque
 from typing import ClassVar
 
-from omac.domain.directories.directory import ActivationRequested, Deactivated, Directory
+from omac.domain.directories.directory import Directory
+from omac.domain.directories.events import ActivationRequested, Deactivated
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import RunId, Seat, StreamId

@@ -13,7 +13,8 @@ from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, SHA1_BYTES, SHA256_BYTES, Node, Rule
+from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Node, Rule
+from omac.domain.git.place import SHA1_BYTES, SHA256_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from omac.adapters.files.without_links import opened_folder, opened_path
 from omac.adapters.git import pointers
 from omac.adapters.git.stamp import node_of
 from omac.domain.git.folder import ALL_MARKS, MARKS
-from omac.domain.git.grammar import INDEX_BYTES_MAX, Place
+from omac.domain.git.grammar import INDEX_BYTES_MAX
+from omac.domain.git.place import Place
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 

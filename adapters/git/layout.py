@@ -146,18 +146,7 @@ def look(
             "the others are inspected when it ends"
         )
     for root in nested[:REPOSITORIES_MAX]:
-        before = (dict(pins.entries), folders.state(), list(layout.sessions), list(layout.copies))
-        try:
-            repository = identify(root, workdir)
-            if repository is not None:
-                warnings += _add(layout, folders, repository, choices, users, home)
-        except Refusal as refusal:
-            pins.entries, state, layout.sessions, layout.copies = before
-            folders.restore(state)
-            warnings.append(f"nothing is granted for {root}: {refusal.message}")
-            held = f"{root}/.git" if mode_of(f"{root}/.git") else root
-            if not os.path.islink(held):
-                pins.pin(held, "git: what it says cannot be trusted")
+        warnings += _add_nested(layout, folders, pins, root, choices, users, home)
     _inspected(layout, folders, [*obeyed, *(one.path for one in pins.entries.values() if one.access != WRITE)])
     _narrow(layout, folders, choices)
     layout.entries = tuple(pins.entries.values())
@@ -275,6 +264,29 @@ def _add(
     _pin_configured(folders, settings, repository.root, home)
     layout.repositories.append(repository)
     return settings.warnings
+
+
+def _add_nested(
+    layout: Layout,
+    folders: Folders,
+    pins: Pins,
+    root: str,
+    choices: GitChoices,
+    users: config_targets.Settings,
+    home: str,
+) -> list[str]:
+    """The entries of a repository in the workdir, or a pin where what it says cannot be trusted; returns warnings."""
+    before = (dict(pins.entries), folders.state(), list(layout.sessions), list(layout.copies))
+    try:
+        repository = identify(root, layout.workdir)
+        return _add(layout, folders, repository, choices, users, home) if repository is not None else []
+    except Refusal as refusal:
+        pins.entries, state, layout.sessions, layout.copies = before
+        folders.restore(state)
+        held = f"{root}/.git" if mode_of(f"{root}/.git") else root
+        if not os.path.islink(held):
+            pins.pin(held, "git: what it says cannot be trusted")
+        return [f"nothing is granted for {root}: {refusal.message}"]
 
 
 def _require_format(common: str) -> None:

@@ -84,18 +84,14 @@ class Run:
             with forwarding(self._target, self.terminal):
                 try:
                     meanwhile()
-                    self.init = _init(info)
-                    _await_built(self.init, child, self.policy.workdir)
-                    mounted.check(self.init, expected)
+                    self._check_built(info, child, expected)
                     held(self.init)
                     self.begun = True
                     os.write(way, b"\n")
                     begun(self.init)
                     os.write(alive, b"\n")
                 except BaseException:
-                    if self.init:
-                        os.kill(self.init, 9)  # it does not yet end with bubblewrap
-                    _kill(child)
+                    self._kill_begun(child)
                     raise
                 finally:
                     os.close(alive)
@@ -112,6 +108,17 @@ class Run:
                     os.close(descriptor)
             self.terminal.restore()
         return status
+
+    def _check_built(self, info: int, child: int, expected: mounted.Expected) -> None:
+        """Wait until bubblewrap has built the sandbox, and compare what is mounted. Raises as `under_bubblewrap`."""
+        self.init = _init(info)
+        _await_built(self.init, child, self.policy.workdir)
+        mounted.check(self.init, expected)
+
+    def _kill_begun(self, child: int) -> None:
+        if self.init:
+            os.kill(self.init, 9)  # it does not yet end with bubblewrap
+        _kill(child)
 
     def confined(
         self,

@@ -22,6 +22,25 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from omac.domain.directories.events import (
+    MAX_BODY_BYTES,
+    Activated,
+    ActivatedPartially,
+    ActivationFailed,
+    ActivationRequested,
+    Deactivated,
+    DeactivationRequested,
+    ReloadRequested,
+    Route,
+    RouteMounted,
+    RouteStubbed,
+    RouteUnmounted,
+    SessionAdmitted,
+    SessionEnded,
+    Skill,
+    SkillAppeared,
+    SkillVanished,
+)
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import TokenDigest
@@ -29,120 +48,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Sidecar, SidecarSpec
 
 Status = Literal["offline", "activating", "active", "active_partial", "deactivating"]
-MAX_BODY_BYTES = 10 * 1024 * 1024  # when a skill names no limit of its own
 SESSIONS_MAX = 512  # with tokens at one time; what an admission costs grows with it
-
-
-class ActivationRequested(Event, frozen=True):
-    """It shall come online for `harness`; `digest` is that of its first routing token ("" if it has none)."""
-
-    path: str
-    harness: str
-    digest: TokenDigest
-
-
-class SessionAdmitted(Event, frozen=True):
-    """An agent's session got a routing token of its own."""
-
-    session: str
-    digest: TokenDigest
-
-
-class SessionEnded(Event, frozen=True):
-    """An agent's session gave up its routing token to one admitted later."""
-
-    session: str
-    digest: TokenDigest
-
-
-class SkillAppeared(Event, frozen=True):
-    """A skill was found, or found changed. `mount` is empty when it has none to offer."""
-
-    name: str
-    base: str
-    source: str
-    bundle_hash: str
-    mount: str
-
-
-class SkillVanished(Event, frozen=True):
-    """A skill is no longer there."""
-
-    name: str
-
-
-class RouteMounted(Event, frozen=True):
-    """`/<token>/<mount>/` leads to the skill's sidecar, for bodies of at most `max_body_bytes`."""
-
-    skill: str
-    mount: str
-    max_body_bytes: int = MAX_BODY_BYTES
-
-
-class RouteStubbed(Event, frozen=True):
-    """`/<token>/<mount>/` is answered with a reason. `mount` is empty when another skill has it."""
-
-    skill: str
-    mount: str
-    why: Literal["pending-credentials", "skill-broken"]
-    detail: str
-    missing: tuple[str, ...] = ()
-    fix: tuple[str, ...] = ()
-
-
-class RouteUnmounted(Event, frozen=True):
-    """Nothing leads to the skill any more."""
-
-    skill: str
-
-
-class Activated(Event, frozen=True):
-    """Every skill is ready."""
-
-
-class ActivatedPartially(Event, frozen=True):
-    """It can be used; at least one skill is not ready."""
-
-
-class ActivationFailed(Event, frozen=True):
-    """It could not be brought online; `detail` says why."""
-
-    detail: str
-
-
-class ReloadRequested(Event, frozen=True):
-    """Its skills shall be looked at again."""
-
-
-class DeactivationRequested(Event, frozen=True):
-    """It shall go offline; `why` in a few words. Its tokens are dead."""
-
-    why: str
-
-
-class Deactivated(Event, frozen=True):
-    """It is offline, and nothing of it runs."""
-
-
-class Skill(msgspec.Struct, frozen=True):
-    """A skill as it was found."""
-
-    name: str
-    base: str
-    source: str
-    bundle_hash: str
-    mount: str
-
-
-class Route(msgspec.Struct, frozen=True):
-    """What stands behind a skill: a sidecar (`why` is None) or a reason."""
-
-    mount: str
-    max_body_bytes: int = MAX_BODY_BYTES
-    why: Literal["pending-credentials", "skill-broken"] | None = None
-    detail: str = ""
-    missing: tuple[str, ...] = ()
-    fix: tuple[str, ...] = ()
 
 
 class Directory(msgspec.Struct, frozen=True):

@@ -19,7 +19,8 @@ import msgspec
 
 from omac.domain.credentials.credential import Credential
 from omac.domain.credentials.values import ValueRefused, check_config, check_secret
-from omac.domain.directories.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill, reload_command
+from omac.domain.directories.directory import Plan, reload_command
+from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
 from omac.domain.sidecars.sidecar import SidecarSpec, Variable
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
 from omac.domain.skills.scope import Place

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hashlib import sha1, sha256
 
-from omac.domain.git.grammar import SHA1_BYTES
+from omac.domain.git.place import SHA1_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,51 +25,10 @@ FILE, FOLDER = "file", "folder"
 AGENT, HOST, NOBODY = "agent", "host", "nobody"
 SET_ASIDE, RESTORE, REPORT = "set aside", "restore", "report"
 
-SHA1_BYTES, SHA256_BYTES = 20, 32
 TEXT_BYTES_MAX = 1 << 20
 TODO_BYTES_MAX = 4 << 20
 INDEX_BYTES_MAX = 96 << 20
 LIST_BYTES_MAX = 64 << 20  # of refs, and of their logs
-
-
-class Place:
-    """What a judge asks about the folder that a file lies in; paths as git reads them there."""
-
-    oid_bytes = SHA1_BYTES  # 0: nobody knows
-
-    def holds(self, path: str) -> bool:
-        """Return whether a path, of which not all need be there, leads into the project, as git follows it now."""
-        raise NotImplementedError
-
-    def reaches(self, path: str, *, beside: str) -> bool:
-        """Return whether a path that is relative to `beside` in the git folder leads into the project, to what is
-        there, past no link."""
-        raise NotImplementedError
-
-    def is_own_worktree(self, path: str) -> bool:
-        """Return whether a path leads to a folder of the project whose `.git` is, or names, this git folder."""
-        raise NotImplementedError
-
-    def is_named_by(self, path: str) -> bool:
-        """Return whether the file at a path, which no sandbox can write, names this git folder as its own."""
-        raise NotImplementedError
-
-    def is_common(self, path: str) -> bool:
-        """Return whether a path leads to the common folder of this admin folder."""
-        raise NotImplementedError
-
-    def has_entries(self, paths: frozenset[bytes]) -> bool:
-        """Return whether the index has all these paths, and no link lies on the way to one: then none can be checked
-        out there either."""
-        raise NotImplementedError
-
-    def leads_past_link(self, path: str) -> bool:
-        """Return whether a path of the settings leads to something, but past a link, and did not at launch."""
-        raise NotImplementedError
-
-    def has(self, name: str) -> bool:
-        """Return whether the git folder has an entry of a name."""
-        raise NotImplementedError
 
 
 class Rule:

@@ -21,8 +21,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 
-from omac.domain.git.grammar import SHA1_BYTES
 from omac.domain.git.paths import is_modules_name, path_problem
+from omac.domain.git.place import SHA1_BYTES
 
 _HEADER_BYTES = 12
 _STAT_BYTES = 40  # ctime, mtime, dev, ino, mode, uid, gid, size

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 
 from omac.domain.git import config_allowlist, multi_pack_index, operations, refs, refspecs
 from omac.domain.git.config import parse, render
-from omac.domain.git.grammar import Place
 from omac.domain.git.index import index_problem
+from omac.domain.git.place import Place
 
 _ELSEWHERE = "core.worktree, to a folder that is not the repository's own"
 _REPOSITORIES = (

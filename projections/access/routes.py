@@ -5,7 +5,8 @@ A composition of read models, not one of its own: the token index, directories a
 
 import msgspec
 
-from omac.domain.directories.directory import Directory, Route, reload_command
+from omac.domain.directories.directory import Directory, reload_command
+from omac.domain.directories.events import Route
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import TokenDigest
 from omac.domain.kernel.refusal import Refusal

@@ -5,7 +5,7 @@ It is keyed by the digest of the token, so it is rebuilt from the journal withou
 
 from typing import ClassVar
 
-from omac.domain.directories.directory import (
+from omac.domain.directories.events import (
     ActivationFailed,
     ActivationRequested,
     DeactivationRequested,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.credentials import credential
-from omac.domain.directories.directory import ActivationRequested, RouteStubbed
+from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import GLOBAL, key_of

@@ -13,7 +13,8 @@ import trio
 
 from omac.domain.credentials.credential import ConfigRemoved, ConfigWritten, SecretRemoved, SecretWritten
 from omac.domain.directories import directory
-from omac.domain.directories.directory import ActivationRequested, Directory, Plan
+from omac.domain.directories.directory import Directory, Plan
+from omac.domain.directories.events import ActivationRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Recorded
 from omac.domain.kernel.exhaustion import raise_exhaustion

@@ -15,11 +15,11 @@ import trio
 from omac.domain.access import control
 from omac.domain.access.control import Action, ControlCalled, ControlRefused, Listener
 from omac.domain.directories import directory
-from omac.domain.directories.directory import (
+from omac.domain.directories.directory import Directory
+from omac.domain.directories.events import (
     ActivationFailed,
     ActivationRequested,
     DeactivationRequested,
-    Directory,
     SessionAdmitted,
     SessionEnded,
 )

@@ -16,7 +16,7 @@ import trio
 from eventsourcing.persistence import StoredEvent
 
 from omac.domain.access.control import ControlCalled
-from omac.domain.directories.directory import SessionAdmitted
+from omac.domain.directories.events import SessionAdmitted
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest

@@ -9,7 +9,7 @@ from contract.journals import LOG, admitted, called, commit_now, journal_at, tex
 from contract.recorder import everything, group, insert, log
 from eventsourcing.persistence import StoredEvent
 
-from omac.domain.directories.directory import SessionAdmitted
+from omac.domain.directories.events import SessionAdmitted
 from omac.domain.kernel.event import Cause, Draft, Entry, Event, Recorded, Spooled
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal

@@ -23,7 +23,7 @@ from valued_skill import with_vault
 
 from omac.domain.access.access import AccessRequested
 from omac.domain.credentials.credential import SecretWritten
-from omac.domain.directories.directory import ActivationRequested, SessionAdmitted
+from omac.domain.directories.events import ActivationRequested, SessionAdmitted
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.run import RunStarted

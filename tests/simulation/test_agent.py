@@ -26,7 +26,7 @@ from tiers import some
 from valued_skill import with_vault
 
 from omac.adapters.skills.reading import read_tree
-from omac.domain.directories.directory import SkillVanished
+from omac.domain.directories.events import SkillVanished
 from omac.domain.skills.registration import Approved
 from omac.projections.evidence.accesses import audit_rows
 from omac.tools.cli.audit import told

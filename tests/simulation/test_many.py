@@ -4,7 +4,7 @@ import pytest
 import trio
 from simulation.world import world
 
-from omac.domain.directories.directory import Activated, ActivationRequested
+from omac.domain.directories.events import Activated, ActivationRequested
 from omac.journal.reader import ReadJournal
 
 CALLERS = 200

@@ -13,7 +13,7 @@ import pytest
 from real_omac import CURL, Omac, Serving, eventually, omac_in, parse_answer
 from streaming_skill import META, PROGRAM
 
-from omac.domain.directories.directory import Deactivated
+from omac.domain.directories.events import Deactivated
 from omac.domain.kernel.run import RunStopped
 
 MUTE = "name: mute\nsidecar:\n  command: [sleep, '600']\n  mount: mute\n  health: {timeout_ms: 120000}\n"

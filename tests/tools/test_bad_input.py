@@ -17,7 +17,7 @@ from real_omac import Done, Omac, Serving, curl, eventually, omac_in
 from tiers import some
 
 from omac.domain.access.control import ControlCalled, ControlRefused
-from omac.domain.directories.directory import ActivationRequested, RouteStubbed
+from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.run import RunStarted, RunStopped
 from omac.domain.sidecars.sidecar import Exited, GaveUp, Unhealthy

@@ -19,7 +19,7 @@ from real_omac import Omac, curl, eventually
 from started import BARE, SHOW, WAIT, started, told
 
 from omac.domain.access.control import ControlRefused
-from omac.domain.directories.directory import ActivationRequested, Deactivated
+from omac.domain.directories.events import ActivationRequested, Deactivated
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
 from omac.domain.sidecars.sidecar import SpawnRequested
 

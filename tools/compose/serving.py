@@ -229,9 +229,8 @@ class Server:
         self.state.write_token(endpoints.control_token_file, token)
         directories = self._directories(folders, endpoints)
         app = LateApp(directories, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
-        gate = AccessGate(self.engine, self._refusals)
+        gate, status = AccessGate(self.engine, self._refusals), 0
         facade = Facade(gate, FacadeLimits())
-        status = 0
         async with trio.open_nursery() as surfaces:
             try:
                 await surfaces.start(facade.serve, listening.data_plane())

@@ -8,7 +8,7 @@ import threading
 import pytest
 from real_omac import Omac, Serving, curl, eventually
 
-from omac.domain.directories.directory import ActivationRequested
+from omac.domain.directories.events import ActivationRequested
 
 
 def connect(server: Serving) -> socket.socket:

@@ -32,7 +32,7 @@ from omac.domain.credentials.credential import (
     Stored,
     TakeValues,
 )
-from omac.domain.directories.directory import Activated
+from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.hidden import Hidden

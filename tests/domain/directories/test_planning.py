@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from omac.domain.credentials.credential import Credential, Stored
-from omac.domain.directories.directory import MAX_BODY_BYTES, Plan, RouteStubbed, Skill
+from omac.domain.directories.directory import Plan
+from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
 from omac.domain.directories.planning import Known, Policy, Unapproved, approve_command, plan
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Variable, environment

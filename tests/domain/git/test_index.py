@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tiers import everything
 
-from omac.domain.git.grammar import SHA1_BYTES, SHA256_BYTES
 from omac.domain.git.index import index_problem
+from omac.domain.git.place import SHA1_BYTES, SHA256_BYTES
 
 OID = b"\x11" * SHA1_BYTES
 

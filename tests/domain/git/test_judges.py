@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from omac.domain.git.grammar import Place
 from omac.domain.git.judges import JUDGES, MENDERS
+from omac.domain.git.place import Place
 
 KIBIBYTES = 64
 WITHIN_S = 20  # a judge that backtracks would take years

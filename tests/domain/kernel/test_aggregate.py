@@ -6,7 +6,7 @@ import pytest
 
 from omac.domain.access import control
 from omac.domain.access.control import ControlCalled
-from omac.domain.directories.directory import Activated
+from omac.domain.directories.events import Activated
 from omac.domain.kernel.aggregate import Aggregate, log
 from omac.domain.kernel.aggregates import AGGREGATES
 from omac.domain.kernel.event import Event

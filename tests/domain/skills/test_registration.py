@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.domain.directories.directory import Activated
+from omac.domain.directories.events import Activated
 from omac.domain.kernel.event import Event
 from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.skills import registration

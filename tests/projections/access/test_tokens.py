@@ -2,7 +2,7 @@
 
 import pytest
 
-from omac.domain.directories.directory import (
+from omac.domain.directories.events import (
     ActivationFailed,
     ActivationRequested,
     DeactivationRequested,

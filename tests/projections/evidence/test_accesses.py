@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
-from omac.domain.directories.directory import Activated
+from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId

@@ -6,7 +6,7 @@ import pytest
 
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.credentials import credential
-from omac.domain.directories.directory import Activated, ActivationRequested, RouteStubbed
+from omac.domain.directories.events import Activated, ActivationRequested, RouteStubbed
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from omac.domain.access.control import ControlCalled, ControlRefused
-from omac.domain.directories.directory import DeactivationRequested
+from omac.domain.directories.events import DeactivationRequested
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.skill import FoundSkill

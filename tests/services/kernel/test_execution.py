@@ -11,7 +11,7 @@ from contract.journals import decide_now
 from omac.domain.access import control
 from omac.domain.access.control import ControlCalled
 from omac.domain.directories import directory
-from omac.domain.directories.directory import Activated
+from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.event import Cause, Entry, Event, Recorded, Spooled

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from omac.domain.access.access import AccessRequested
-from omac.domain.directories.directory import ActivationRequested
+from omac.domain.directories.events import ActivationRequested
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.projections.status import (

@@ -1,0 +1,47 @@
+"""The house is one in which a newcomer finds the way: few kinds of rooms, short modules, short functions."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ("domain", "journal", "projections", "services", "adapters", "tools")
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+CONTEXTS = {
+    "access", "credentials", "directories", "evidence", "guard", "harness", "kernel", "legacy", "sandbox", "settings",
+    "sidecars", "skills",
+}  # fmt: skip
+ROOMS = {
+    "domain": CONTEXTS | {"git"},
+    "journal": set(),
+    "projections": CONTEXTS,
+    "services": CONTEXTS,
+    "adapters": CONTEXTS | {"caches", "control", "facade", "files", "git", "http", "linux"},
+    "tools": {"cli", "compose", "hotpath", "terminal"},
+}
+MODULES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_rooms_have_the_names_of_contexts(layer: str) -> None:
+    rooms = {path.parent.relative_to(ROOT / layer).as_posix() for path in (ROOT / layer).rglob("*.py")}
+    assert rooms - {"."} <= ROOMS[layer]
+
+
+def test_no_module_is_longer_than_a_reader_takes_in() -> None:
+    lengths = {path.relative_to(ROOT).as_posix(): path.read_text().count("\n") for path in MODULES}
+    assert len(lengths) > 300
+    assert not {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    functions = {
+        f"{path.relative_to(ROOT)}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert len(functions) > 2_000
+    assert not {name: lines for name, lines in functions.items() if lines > FUNCTION_LINES_MAX}
