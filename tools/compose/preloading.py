@@ -15,15 +15,13 @@ from omac.domain.kernel.paths import below
 OF_A_CALL = ("omac.adapters.control.app", "encodings.idna")
 OF_ALL = (
     "cryptography.exceptions",
+    "cryptography.hazmat.backends.openssl",
     "cryptography.hazmat.primitives.ciphers.aead",
-    "cryptography.hazmat.primitives.padding",
     "difflib",
     "omac.adapters.credentials.library_keychain",
     "omac.adapters.credentials.secret_service",
     "re2",
     "ruamel.yaml",
-    "secretstorage.dhcrypto",
-    "secretstorage.util",
     "tomlkit",
 )
 
