@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-MOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,127}")  # that omac sets
-HOST_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")  # that it finds, as in http_proxy
-SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MOUNT = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
+VARIABLE = re.compile(r"\A[A-Z_][A-Z0-9_]{0,127}\Z")  # that omac sets
+HOST_VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")  # that it finds, as in http_proxy
+SKILL_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 ConfigType = Literal["string", "bool", "int", "enum"]
 SkillScope = Literal["workdir", "global"]
@@ -88,6 +88,13 @@ class SidecarMeta(msgspec.Struct, frozen=True):
         return (*self.secrets, *self.config)
 
 
+class UnknownKey(msgspec.Struct, frozen=True):
+    """A key of omac.yaml that omac ignores: `where` is the dotted path of its section, `key` None for one not text."""
+
+    where: str
+    key: str | None
+
+
 class Meta(msgspec.Struct, frozen=True):
     """A whole omac.yaml."""
 
@@ -95,6 +102,7 @@ class Meta(msgspec.Struct, frozen=True):
     version: str = ""
     description: str = ""
     sidecar: SidecarMeta | None = None
+    unknown_keys: tuple[UnknownKey, ...] = ()
 
 
 class Guide(msgspec.Struct, frozen=True):

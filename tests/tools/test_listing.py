@@ -151,6 +151,24 @@ def test_approvals(omac: Omac, shop: Path) -> None:
     assert [row["scope"] for row in approved(omac)] == [str(market)]
 
 
+def test_unknown_keys_are_noted(omac: Omac, shop: Path) -> None:
+    """A key that omac ignores is named wherever a person looks at the skill, which works all the same."""
+    meta = shop / ".agents" / "skills" / "slack" / "omac.yaml"
+    many = "".join(f"  key{number}: 1\n" for number in range(10))
+    meta.write_text(meta.read_text() + f"  install_script: {{linux: x}}\n{many}")
+    noted = (
+        "note: slack: omac.yaml has an unknown key 'install_script' in sidecar, which is ignored; "
+        "did you mean sidecar.install_scripts?"
+    )
+    for command in ("list", "approve slack", "register slack --no-secrets --no-fields"):
+        done = omac.run(*command.split(), "--workdir", str(shop), "--json")
+        assert done.status == 0, done
+        assert noted in done.err.splitlines()
+        assert done.err.count("note: slack: omac.yaml has an unknown key") == 10
+        assert "note: slack: omac.yaml has 1 more unknown key, which is ignored" in done.err
+        assert "install_script'" not in done.out
+
+
 def test_approving_and_revoking(omac: Omac, shop: Path) -> None:
     """Each is recorded once, and can be read by programs; a SKILL.md that breaks its contract is told of."""
     source = shop / ".agents" / "skills" / "slack"

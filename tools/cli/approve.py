@@ -15,9 +15,10 @@ from omac.domain.skills.scope import Place
 from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry
-from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import say
 
 Answer = TypeVar("Answer")
@@ -53,6 +54,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     missing = unmet(sidecar_of(candidate), given, environment)
     _tell(asked, Told(candidate, approved, before if changed else None, changed, gets, list(missing)))
     note_guide(candidate.skill)
+    note_unknown_keys(candidate.skill)
     return 0
 
 
@@ -103,13 +105,6 @@ def granted(sidecar: SidecarMeta) -> list[str]:
     return sorted(
         {*sidecar.env_passthrough, *(field.default_from_env for field in sidecar.fields if field.default_from_env)}
     )
-
-
-def note_guide(skill: FoundSkill) -> None:
-    """What is wrong with its SKILL.md, by which agents know it."""
-    problem = "it has no SKILL.md, by which agents would know it" if skill.guide is None else skill.guide.problem
-    if problem is not None:
-        say(f"note: {skill.name}: {problem}", current().stderr)
 
 
 def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:

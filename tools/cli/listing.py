@@ -11,6 +11,7 @@ from omac.domain.skills.registration import Registration
 from omac.domain.skills.scope import Place
 from omac.services.skills.resolution import Candidate, Search, every
 from omac.tools.cli.scope_options import Where, at_once, search_of
+from omac.tools.cli.skill_notes import note_unknown_keys
 from omac.tools.compose.registered_skills import Known, Registry, columns
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import say
@@ -80,6 +81,8 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
         _show(rows, search.workdir)
     else:
         say(f"no skills in {search.workdir}, and none that all projects share", current().stderr)
+    for one in found:
+        note_unknown_keys(one.skill)
     _tell_stale(registry.known if whole else registry.within(where))
     return 0
 

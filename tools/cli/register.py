@@ -16,10 +16,11 @@ from omac.domain.skills.registration import Code
 from omac.domain.skills.skill import Secret
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.cli.approve import digest_of, granted, note_guide, recorded, require_meant, show_code, sidecar_of
+from omac.tools.cli.approve import digest_of, granted, recorded, require_meant, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.cli.skill_argument import tell_besides
+from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import Collected, Collecting, Ways, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
@@ -110,6 +111,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
         _show(asked, done, environment)
     tell_besides(candidate, values, whoever, problems)
     note_guide(candidate.skill)
+    note_unknown_keys(candidate.skill)
     return 0
 
 

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.skills.contract import parse_meta
-from omac.domain.skills.skill import Config, Health, Limits, Meta, MetaError, Secret, SidecarMeta
+from omac.domain.skills.skill import Config, Health, Limits, Meta, MetaError, Secret, SidecarMeta, UnknownKey
+
+SECTIONS = ("command", "env_passthrough", "secrets", "config", "health", "limits", "install_scripts", "protocols")
 
 
 def document(**sidecar: Any) -> dict[str, Any]:
@@ -34,13 +36,14 @@ def test_guidance_only(sidecar: dict[str, Any]) -> None:
 
 
 def test_a_whole_contract() -> None:
-    """Every field arrives where it belongs, and unknown keys on every level are ignored."""
+    """Every field arrives where it belongs; unknown keys on every level are ignored and listed."""
     meta = parse_meta(
         {
             "name": "Echo.Rest",
             "version": "1.2",
             "description": "says it again",
-            "author": {"later": True},
+            "author": {"known": "and not read"},
+            "later": {"author": True},
             7: "not even text",
             "sidecar": {
                 "command": ["python3", "-m", "echo", "--port=${SIDECAR_PORT}"],
@@ -82,6 +85,12 @@ def test_a_whole_contract() -> None:
             limits=Limits(max_body_bytes=0, idle_timeout_secs=60),
             install_scripts={"linux": "scripts/install.sh"},
             protocols=("http", "ws"),
+        ),
+        unknown_keys=(
+            UnknownKey("", "later"),
+            UnknownKey("", None),
+            UnknownKey("sidecar.secrets[0]", "later"),
+            UnknownKey("sidecar.install_scripts", "beos"),
         ),
     )
 
@@ -135,6 +144,8 @@ def test_a_version_may_be_a_number(version: object, text: str) -> None:
         ({"name": "x", "version": [1]}, "version"),
         ({"name": "x", "sidecar": []}, "sidecar"),
         ({"name": "x", "sidecar": True}, "sidecar"),
+        ("\ud800", ""),
+        ({"name": "x", "sidecar": "\ud800", "author": "\ud801", "version": {"\x1b": "\ud802"}}, "sidecar"),
         ({"name": "x", "sidecar": {}}, "sidecar.command"),
         ({"name": "Upper", "sidecar": {"command": ["run"]}}, "sidecar.mount"),
     ],
@@ -156,6 +167,10 @@ def test_documents_that_are_no_skill(bad: object, field: str) -> None:
         ({"command": ["run", "a\0b"]}, "sidecar.command[1]"),
         ({"command": ["sleep", 5]}, "sidecar.command[1]"),
         ({"command": [["run"]]}, "sidecar.command[0]"),
+        *(({section: "\ud800"}, f"sidecar.{section}") for section in SECTIONS),
+        ({"secrets": ["\ud800"]}, "sidecar.secrets[0]"),
+        ({"secrets": [{"name": "A", "required": "\ud800"}]}, "sidecar.secrets[0].required"),
+        ({"health": {"timeout_ms": "\ud800"}}, "sidecar.health.timeout_ms"),
         ({"mount": ""}, "sidecar.mount"),
         ({"mount": "__global__"}, "sidecar.mount"),
         ({"mount": "Echo"}, "sidecar.mount"),
@@ -272,7 +287,9 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=4),
     max_leaves=12,
 )
-words = st.sampled_from(["echo", "A", "B", "OMAC_X", "int", "enum", "string", "/status", "1", "true", "(", "[a-z]"])
+words = st.sampled_from(
+    ["echo", "A", "B", "OMAC_X", "int", "enum", "string", "/status", "1", "true", "(", "[a-z]", "\ud800"]
+)
 
 
 def shaped(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -1,0 +1,84 @@
+"""domain/skills/unknown_keys.py: keys that omac ignores, and what their author probably meant."""
+
+from typing import Any
+
+import pytest
+
+from omac.domain.skills.contract import parse_meta
+from omac.domain.skills.skill import UnknownKey
+from omac.domain.skills.unknown_keys import explain
+
+SIDECAR_KEYS = "command, mount, env_passthrough, secrets, config, health, limits, install_scripts, protocols"
+
+
+def explained(document: dict[str, Any]) -> list[str]:
+    return [explain(key) for key in parse_meta({"name": "x"} | document).unknown_keys]
+
+
+def in_sidecar(**sidecar: Any) -> dict[str, Any]:
+    return {"sidecar": {"command": ["run"], **sidecar}}
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        # with a near name
+        ({"descripton": "x"}, "'descripton' at the top level, which is ignored; did you mean description?"),
+        (in_sidecar(secerts=[]), "'secerts' in sidecar, which is ignored; did you mean sidecar.secrets?"),
+        (in_sidecar(Mount="x"), "'Mount' in sidecar, which is ignored; did you mean sidecar.mount?"),
+        (
+            in_sidecar(secrets=[{"name": "A"}, {"name": "B", "requird": False}]),
+            "'requird' in sidecar.secrets[1], which is ignored; did you mean sidecar.secrets[1].required?",
+        ),
+        (
+            in_sidecar(health={"timeout": 5}),
+            "'timeout' in sidecar.health, which is ignored; did you mean sidecar.health.timeout_ms?",
+        ),
+        # the name of a key of another section
+        ({"secrets": []}, "'secrets' at the top level, which is ignored; did you mean sidecar.secrets?"),
+        (
+            in_sidecar(limits={"pattern": "x"}),
+            "'pattern' in sidecar.limits, which is ignored; did you mean sidecar.secrets.pattern or "
+            "sidecar.config.pattern?",
+        ),
+        # without a near name
+        (in_sidecar(x=1), f"'x' in sidecar, which is ignored; the keys there are {SIDECAR_KEYS}"),
+        (
+            in_sidecar(install_scripts={"beos": 5}),
+            "'beos' in sidecar.install_scripts, which is ignored; the keys there are macos, linux, wsl",
+        ),
+        # nothing that a terminal would obey, nothing long
+        (
+            in_sidecar(limits={"a\x1b[2J": 1}),
+            "'a\\x1b[2J' in sidecar.limits, which is ignored; the keys there are max_body_bytes, idle_timeout_secs",
+        ),
+        (
+            in_sidecar(limits={"\ud800" * 99: 1}),
+            "'" + "\\ud800" * 77 + "...' in sidecar.limits, which is ignored; the keys there are max_body_bytes, "
+            "idle_timeout_secs",
+        ),
+    ],
+)
+def test_what_was_probably_meant(document: dict[str, Any], text: str) -> None:
+    """The key with its section; the nearest name there, or the section that has such a key, or what keys there are."""
+    assert explained(document) == [f"omac.yaml has an unknown key {text}"]
+
+
+@pytest.mark.parametrize("key", [7, 1.5, True, None])
+def test_a_key_that_is_not_text(key: object) -> None:
+    """It has no name to compare."""
+    assert explained(in_sidecar(limits={key: 1})) == [
+        "omac.yaml has a key in sidecar.limits that is not text; it is ignored"
+    ]
+
+
+def test_keys_of_the_contract_that_omac_does_not_read() -> None:
+    """Skills written for the ecosystem's contract are complete, and not told otherwise."""
+    assert explained({"type": "sidecar", "author": {"name": "me"}, "dependencies": [1], "version": None}) == []
+
+
+def test_what_no_section_holds_is_not_searched() -> None:
+    """A value that omac does not read may hold any keys."""
+    assert parse_meta({"name": "x", "author": {"nmae": 1}, "later": {"sidecar": {}}}).unknown_keys == (
+        UnknownKey("", "later"),
+    )

@@ -1,0 +1,29 @@
+"""Notes on a skill that may run, but whose author probably meant something else. They go to stderr."""
+
+from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.unknown_keys import explain
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.render import say
+
+UNKNOWN_KEYS_SHOWN = 10
+
+
+def note_guide(skill: FoundSkill) -> None:
+    """Print what is wrong with its SKILL.md, by which agents know it."""
+    problem = "it has no SKILL.md, by which agents would know it" if skill.guide is None else skill.guide.problem
+    if problem is not None:
+        _note(skill, problem)
+
+
+def note_unknown_keys(skill: FoundSkill) -> None:
+    """Print which keys of its omac.yaml are ignored because omac does not know them."""
+    unknown = skill.meta.unknown_keys if skill.meta else ()
+    for key in unknown[:UNKNOWN_KEYS_SHOWN]:
+        _note(skill, explain(key))
+    more = len(unknown) - UNKNOWN_KEYS_SHOWN
+    if more > 0:
+        _note(skill, f"omac.yaml has {more} more unknown {'key, which is' if more == 1 else 'keys, which are'} ignored")
+
+
+def _note(skill: FoundSkill, text: str) -> None:
+    say(f"note: {skill.name}: {text}", current().stderr)
