@@ -17,10 +17,8 @@ def explain(unknown: UnknownKey) -> str:
     if unknown.key is None:
         return f"omac.yaml has a key {place} that is not text; it is ignored"
     known = SECTIONS[without_indices(unknown.where)].__struct_fields__
-    elsewhere = [path for path, form in SECTIONS.items() if path and unknown.key in form.__struct_fields__]
-    nearest = [] if elsewhere else _nearest(unknown.key, known)
-    meant = [below(path, unknown.key) for path in elsewhere] + [below(unknown.where, key) for key in nearest]
-    hint = f"did you mean {' or '.join(meant)}?" if meant else f"the keys there are {', '.join(known)}"
+    meant = _in_another_section(unknown.key) or _nearest(unknown, known)
+    hint = f"did you mean {meant}?" if meant else f"the keys there are {', '.join(known)}"
     return f"omac.yaml has an unknown key {shown(unknown.key)} {place}, which is ignored; {hint}"
 
 
@@ -45,7 +43,15 @@ def _below(value: object, where: str, section: str, unknown: list[UnknownKey]) -
     return _known(value, where, section, unknown)
 
 
-def _nearest(key: str, known: tuple[str, ...]) -> list[str]:
+def _in_another_section(key: str) -> str:
+    """Return the path of a key that exactly one section has."""
+    sections = [section for section, form in SECTIONS.items() if key in form.__struct_fields__]
+    if len(sections) != 1:
+        return ""
+    return below(sections[0], key) if sections[0] else f"{key} at the top level"
+
+
+def _nearest(unknown: UnknownKey, known: tuple[str, ...]) -> str:
     from difflib import get_close_matches  # here, for few files have such a key
 
-    return get_close_matches(key, known, n=1)
+    return "".join(below(unknown.where, key) for key in get_close_matches(unknown.key or "", known, n=1))

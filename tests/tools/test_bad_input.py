@@ -46,6 +46,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {  # folder: (omac.yaml, what th
     "syntax": ("name: [\n", "omac.yaml, line"),
     "binary": (b"name: \xff\xfe\n", "not UTF-8"),
     "control": ('name: "a\\u001b[31m"\nsidecar: {command: [a]}\n', "name"),
+    "surrogate": ('name: surrogate\nsidecar: "\\ud800"\n', "incomplete surrogate pair"),
     "large": ("# " + "x" * 300_000, "larger than 256 KiB"),
     "bomb": (BOMB, "aliases"),
     "tag": ("name: !!python/object/apply:os.system [id]\n", "tag"),

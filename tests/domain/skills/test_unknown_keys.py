@@ -34,14 +34,15 @@ def in_sidecar(**sidecar: Any) -> dict[str, Any]:
             in_sidecar(health={"timeout": 5}),
             "'timeout' in sidecar.health, which is ignored; did you mean sidecar.health.timeout_ms?",
         ),
-        # the name of a key of another section
+        # a key of one other section
         ({"secrets": []}, "'secrets' at the top level, which is ignored; did you mean sidecar.secrets?"),
+        (in_sidecar(version="1"), "'version' in sidecar, which is ignored; did you mean version at the top level?"),
         (
-            in_sidecar(limits={"pattern": "x"}),
-            "'pattern' in sidecar.limits, which is ignored; did you mean sidecar.secrets.pattern or "
-            "sidecar.config.pattern?",
+            in_sidecar(timeout_ms=5),
+            "'timeout_ms' in sidecar, which is ignored; did you mean sidecar.health.timeout_ms?",
         ),
         # without a near name
+        (in_sidecar(name="x"), f"'name' in sidecar, which is ignored; the keys there are {SIDECAR_KEYS}"),
         (in_sidecar(x=1), f"'x' in sidecar, which is ignored; the keys there are {SIDECAR_KEYS}"),
         (
             in_sidecar(install_scripts={"beos": 5}),
