@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.linux.resolve_symlinks import trail
-from omac.domain.harness.harness import HARNESSES
+from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
 
@@ -47,7 +47,7 @@ _SOCKETS = """
     /run/user /tmp/.X11-unix /var/run/docker.sock
 """
 SOCKETS = tuple(_SOCKETS.split())
-_AGENTS = (*(place.rstrip("/") for one in HARNESSES for place in one.folders), ".config/opencode")
+_AGENTS = tuple(place.rstrip("/") for one in HARNESSES for place in (*one.folders, *one.protected))
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
     ".config/autostart",
     ".config/environment.d",

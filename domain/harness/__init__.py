@@ -1,1 +1,1 @@
-"""Harnesses: the coding agents that omac knows."""
+"""Harnesses: the coding agents that omac knows, each in a module of its name, and a line for it in `names.py`."""

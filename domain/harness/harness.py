@@ -1,223 +1,175 @@
-"""The harness table: the coding agents omac knows, where each keeps its skills, and what it needs of a home.
+"""A harness: a coding agent that omac knows, as data. All about one stands in the module of its name in this folder.
 
 Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations
 
-from omac.domain.kernel.refusal import Refusal, quoted
-
 SHARED_BASE = "agents"  # .agents/skills is read by every harness
+
+
+class GuardTools:
+    """The tools of an agent whose calls the write guard reads; names are in lower case.
+
+    `files` write the file that an argument names, `patches` apply a patch, `shells` run a command, which may hold a
+    patch. `paths` are arguments that name a file, beside those that `domain/guard/guard.py` takes for one in any call;
+    `folders` are arguments of a patch or a command that name the folder it starts from. Patch and command are read
+    from every text of a call, whichever argument holds it.
+    """
+
+    __slots__ = ("files", "folders", "patches", "paths", "shells")
+
+    def __init__(
+        self,
+        *,
+        files: tuple[str, ...] = (),
+        patches: tuple[str, ...] = (),
+        shells: tuple[str, ...] = (),
+        paths: tuple[str, ...] = (),
+        folders: tuple[str, ...] = (),
+    ) -> None:
+        self.files = files
+        self.patches = patches
+        self.shells = shells
+        self.paths = paths
+        self.folders = folders
+
+
+class Hook:
+    """How an agent calls the write guard. The settings have the form that `adapters/guard/calls.py` reads.
+
+    `file` is the settings file, in a folder of the home or of a project. `matcher` is a regular expression for the
+    names of the tools that the hook is called for. `off_switch` is the setting that turns all hooks off, and `notice`
+    what a person must do after the hook is installed; both may be empty. `project_variable` names the variable that
+    tells a hook its project; `begins_in_project`: the hook runs in the folder where its session began.
+    """
+
+    __slots__ = ("begins_in_project", "file", "matcher", "notice", "off_switch", "project_variable", "tools")
+
+    def __init__(
+        self,
+        file: str,
+        matcher: str,
+        tools: GuardTools,
+        *,
+        off_switch: str = "",
+        notice: str = "",
+        project_variable: str = "",
+        begins_in_project: bool = False,
+    ) -> None:
+        self.file = file
+        self.matcher = matcher
+        self.tools = tools
+        self.off_switch = off_switch
+        self.notice = notice
+        self.project_variable = project_variable
+        self.begins_in_project = begins_in_project
+
+
+class ServerPort:
+    """The TCP port on which the long-lived form of an agent listens: `flag` states it, else it is `default`."""
+
+    __slots__ = ("default", "flag")
+
+    def __init__(self, flag: str, default: str) -> None:
+        self.flag = flag
+        self.default = default
 
 
 class Harness:
     """A coding agent: `base` is its dot folder's name without the dot, `serve` the argv of its long-lived form.
 
+    `install` is a command that installs it; `server_port` is where its long-lived form listens, if it does.
+
     Paths are relative to the home directory; those of folders end in "/". `folders` is what it keeps there: logins,
-    settings, sessions. `pinned` is the part of it that runs code, or tells later sessions what to do: a session may
-    read it and not change it. `added_to` are such folders to which it adds something at every start: what is there is
-    pinned, what is added is gone with the session. `apart` are folders whose content the agent runs again itself,
-    scripts and repositories: each session has its own, which begins empty and is gone with it. `settings` are files
-    with commands that it runs: what they name in its own folders is pinned, too. `home_variable` names another place
-    for the first of `folders`; `auth_variables` say who it is to its model's server, and which server that is.
+    settings, sessions; `protected` are further places that a broad grant does not include. `pinned` is the part
+    that runs code, or tells later sessions what to do: a session may read it and not change it. `added_to` are such
+    folders to which it adds something at every start: what is there is pinned, what is added is gone with the session.
+    `apart` are folders whose content the agent runs again itself, scripts and repositories: each session has its own,
+    which begins empty and is gone with it. `settings` are files with commands that it runs: what they name in its own
+    folders is pinned, too.
+
+    `autorun_files` are the files of a project that it obeys, as patterns of `domain/sandbox/autorun_files.py`.
+
+    `home_variable` names another place for the first of `folders`. `credentials` are variables that hold one;
+    `variables` are the others that say who it is to its model's server, and which server that is.
+
+    `hook` is how it calls the write guard; None: omac has no hook for it.
     """
 
     __slots__ = (
         "added_to",
         "aliases",
         "apart",
-        "auth_variables",
+        "autorun_files",
         "base",
+        "credentials",
         "folders",
         "home_variable",
+        "hook",
+        "install",
         "name",
         "pinned",
+        "protected",
         "serve",
+        "server_port",
         "settings",
+        "variables",
     )
 
     def __init__(
         self,
         name: str,
-        aliases: tuple[str, ...],
+        *,
         base: str,
         serve: tuple[str, ...],
-        *,
+        install: str,
+        aliases: tuple[str, ...] = (),
+        server_port: ServerPort | None = None,
         folders: tuple[str, ...] = (),
+        protected: tuple[str, ...] = (),
         pinned: tuple[str, ...] = (),
         added_to: tuple[str, ...] = (),
         apart: tuple[str, ...] = (),
         settings: tuple[str, ...] = (),
+        autorun_files: tuple[str, ...] = (),
         home_variable: str = "",
-        auth_variables: tuple[str, ...] = (),
+        credentials: tuple[str, ...] = (),
+        variables: tuple[str, ...] = (),
+        hook: Hook | None = None,
     ) -> None:
         self.name = name
-        self.aliases = aliases
         self.base = base
         self.serve = serve
+        self.install = install
+        self.aliases = aliases
+        self.server_port = server_port
         self.folders = folders
+        self.protected = protected
         self.pinned = pinned
         self.added_to = added_to
         self.apart = apart
         self.settings = settings
+        self.autorun_files = autorun_files
         self.home_variable = home_variable
-        self.auth_variables = auth_variables
+        self.credentials = credentials
+        self.variables = variables
+        self.hook = hook
 
     def __repr__(self) -> str:
         return f"Harness({self.name!r})"
+
+    @property
+    def program(self) -> str:
+        """The name of its program."""
+        return self.serve[0]
 
     @property
     def bases(self) -> tuple[str, ...]:
         """Base folders whose `skills` this harness sees, in order of precedence: its own, then the shared one."""
         return (self.base, SHARED_BASE)
 
-
-HARNESSES = (
-    Harness(
-        "opencode",
-        ("oc",),
-        "opencode",
-        ("opencode", "serve"),
-        folders=(".local/share/opencode/", ".local/state/opencode/"),
-        pinned=(
-            ".config/opencode/",
-            ".config/opencode/.gitignore",  # it writes one on its way up, and fails where it cannot
-            ".local/share/opencode/bin/",
-            ".opencode/",
-            ".opencode/.gitignore",
-        ),
-        apart=(".local/share/opencode/snapshot/",),  # repositories, whose settings the host's git would obey
-        settings=(
-            ".config/opencode/config.json",
-            ".config/opencode/opencode.json",
-            ".config/opencode/opencode.jsonc",
-        ),
-        auth_variables=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_SERVER_USERNAME"),
-    ),
-    Harness(
-        "claude",
-        ("claude-code", "cc"),
-        "claude",
-        ("claude",),
-        folders=(".claude/", ".claude.json"),
-        pinned=(
-            ".claude/CLAUDE.md",
-            ".claude/agents/",
-            ".claude/commands/",
-            ".claude/hooks/",
-            ".claude/ide/",
-            ".claude/local/",
-            ".claude/output-styles/",
-            ".claude/plugins/",
-            ".claude/rules/",
-            ".claude/settings.json",
-            ".claude/settings.local.json",
-            ".claude/skills/",
-            ".local/share/claude/",
-        ),
-        apart=(".claude/session-env/", ".claude/shell-snapshots/"),  # read by the shell before each command
-        settings=(".claude/settings.json", ".claude/settings.local.json", ".claude.json"),
-        home_variable="CLAUDE_CONFIG_DIR",
-        auth_variables=(
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-            "ANTHROPIC_BASE_URL",
-            "ANTHROPIC_MODEL",
-            "CLAUDE_CODE_OAUTH_TOKEN",
-        ),
-    ),
-    Harness(
-        "codex",
-        ("cx",),
-        "codex",
-        ("codex",),
-        folders=(".codex/",),
-        pinned=(
-            ".codex/.env",
-            ".codex/AGENTS.md",
-            ".codex/AGENTS.override.md",
-            ".codex/agents/",
-            ".codex/config.toml",
-            ".codex/hooks.json",
-            ".codex/hooks/",
-            ".codex/packages/",
-            ".codex/plugins/",
-            ".codex/prompts/",
-            ".codex/rules/",
-        ),
-        added_to=(".codex/skills/",),
-        apart=(".codex/shell_snapshots/", ".codex/tmp/"),  # the latter is in the PATH of what it runs
-        settings=(".codex/config.toml", ".codex/hooks.json"),
-        home_variable="CODEX_HOME",
-        auth_variables=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    ),
-    Harness(
-        "copilot",
-        ("co",),
-        "copilot",
-        ("copilot",),
-        folders=(".copilot/",),
-        pinned=(
-            ".copilot/agents/",
-            ".copilot/copilot-instructions.md",
-            ".copilot/hooks/",
-            ".copilot/lsp-config.json",
-            ".copilot/mcp-config.json",
-            ".copilot/pkg/",
-            ".copilot/skills/",
-        ),
-        settings=(
-            ".copilot/config.json",
-            ".copilot/lsp-config.json",
-            ".copilot/mcp-config.json",
-            ".copilot/settings.json",
-        ),
-        home_variable="COPILOT_HOME",
-        auth_variables=(
-            "COPILOT_CUSTOM_INSTRUCTIONS_DIRS",
-            "COPILOT_GITHUB_TOKEN",
-            "COPILOT_MODEL",
-            "COPILOT_PROVIDER_API_KEY",
-            "COPILOT_PROVIDER_BASE_URL",
-            "COPILOT_PROVIDER_TYPE",
-            "COPILOT_PROVIDER_WIRE_API",
-            "GH_TOKEN",
-            "GITHUB_TOKEN",
-        ),
-    ),
-    Harness(
-        "pi",
-        (),
-        "pi",
-        ("pi",),
-        folders=(".pi/agent/",),
-        pinned=(
-            ".pi/agent/AGENTS.md",
-            ".pi/agent/APPEND_SYSTEM.md",
-            ".pi/agent/SYSTEM.md",
-            ".pi/agent/bin/",
-            ".pi/agent/extensions/",
-            ".pi/agent/git/",
-            ".pi/agent/hooks/",
-            ".pi/agent/models.json",
-            ".pi/agent/npm/",
-            ".pi/agent/prompts/",
-            ".pi/agent/settings.json",
-            ".pi/agent/skills/",
-            ".pi/agent/tools/",
-        ),
-        settings=(".pi/agent/models.json", ".pi/agent/settings.json"),
-        home_variable="PI_CODING_AGENT_DIR",
-    ),
-)
-DEFAULT_HARNESS = HARNESSES[0]
-
-
-def harness_named(name: str) -> Harness:
-    """The harness of that name or alias. Raises Refusal (misuse) that lists them all."""
-    for harness in HARNESSES:
-        if name == harness.name or name in harness.aliases:
-            return harness
-    known = ", ".join(" or ".join((h.name, *h.aliases)) for h in HARNESSES)
-    fix = ["omac start claude", f"omac start -- {quoted(name)}  # to run a command of that name"]
-    raise Refusal("misuse", f"unknown harness {name!r}; known are: {known}", fix=fix)
+    @property
+    def auth_variables(self) -> tuple[str, ...]:
+        """The variables that it gets in a sandbox, credentials among them."""
+        return (*self.credentials, *self.variables)

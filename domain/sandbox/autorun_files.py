@@ -8,12 +8,20 @@ Loaded by programs whose whole start is a few milliseconds, so it imports nothin
 
 from __future__ import annotations
 
+from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.refusal import quoted
 
 FINDING_CHARS_MAX = 300
 OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__"))
 
 NOBODY = ""
+_AGENTS = """
+    .agents/ .aider.conf.yml .aider.conf.yaml .amazonq/ .augment/ .clinerules .clinerules/ .continue/ .crush.json
+    .cursor/ .cursorrules .factory/ .gemini/ .goose/ .goosehints .junie/ .kilocode/ .kiro/ .qwen/ .roo/ .roomodes
+    .roorules* .rules .trae/ .windsurf/ .windsurfrules AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md crush.json
+    mcp.json
+"""  # of agents that are no harness, and of any
+_OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {
     NOBODY: ".env.dist .env.example .env.sample .env.template",
     "direnv, or what else loads an environment,": """
@@ -21,15 +29,7 @@ OBEYED = {
         .tool-versions mise.toml mise.*.toml mise/config.toml devbox.json devenv.nix devenv.yaml flake.nix default.nix
         shell.nix
     """,
-    "an agent": """
-        .agents/ .aider.conf.yml .aider.conf.yaml .amazonq/ .augment/ .claude/CLAUDE.md .claude/agents/
-        .claude/commands/ .claude/hooks/ .claude/output-styles/ .claude/plugins/ .claude/rules/ .claude/settings*
-        .claude/skills/ .clinerules .clinerules/ .codex/ .continue/ .copilot/ .crush.json .cursor/ .cursorrules
-        .factory/ .gemini/ .goose/ .goosehints .junie/ .kilocode/ .kiro/ .mcp.json .opencode/ .pi/ .qwen/ .roo/
-        .roomodes .roorules* .rules .trae/ .windsurf/ .windsurfrules .github/agents/ .github/chatmodes/
-        .github/copilot-instructions.md .github/instructions/ .github/prompts/ AGENT.md AGENTS.md AGENTS.override.md
-        CLAUDE.md CLAUDE.local.md CONVENTIONS.md GEMINI.md QWEN.md crush.json mcp.json opencode.json opencode.jsonc
-    """,
+    "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
         *.code-workspace *.sublime-project .ccls .clangd .dir-locals.el .dir-locals-2.el .exrc .fleet/ .helix/ .idea/
         .kakrc.local .lazy.lua .local.vimrc .luarc.json .lvimrc .metals/ .nova/ .nvim.lua .nvim/ .nvimrc

@@ -4,7 +4,7 @@ import shlex
 
 import msgspec
 
-from omac.domain.harness.harness import DEFAULT_HARNESS
+from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import msgspec
 
-from omac.domain.harness.harness import DEFAULT_HARNESS, HARNESSES, SHARED_BASE, Harness
+from omac.domain.harness.harness import SHARED_BASE, Harness
+from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import Place

@@ -16,7 +16,7 @@ from contract.journals import decide_now
 from omac.domain.access.control import Listener
 from omac.domain.directories.directory import Directory
 from omac.domain.directories.planning import Policy
-from omac.domain.harness.harness import DEFAULT_HARNESS
+from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Recorded
 from omac.domain.kernel.hidden import Hidden

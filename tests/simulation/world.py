@@ -18,7 +18,7 @@ import trio
 from omac.adapters.sidecars.interpreters import HostInterpreters
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.domain.harness.harness import DEFAULT_HARNESS
+from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.sidecars.sidecar import RestartPolicy
 from omac.journal.opening import open_journal
 from omac.services.credentials.values import Credentials

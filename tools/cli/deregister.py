@@ -10,7 +10,7 @@ import trio
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import DEFAULTS, Credential
-from omac.domain.harness.harness import DEFAULT_HARNESS, harness_named
+from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.scope import Place

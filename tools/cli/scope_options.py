@@ -4,7 +4,7 @@ import os
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from omac.domain.harness.harness import DEFAULT_HARNESS, HARNESSES, harness_named
+from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.skills.skill import SkillScope

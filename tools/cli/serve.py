@@ -7,7 +7,7 @@ from typing import NamedTuple
 import trio
 
 from omac.adapters.linux.listen import loopback
-from omac.domain.harness.harness import DEFAULT_HARNESS, harness_named
+from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.serve_options import Address, ServeOptions

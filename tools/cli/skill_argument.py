@@ -10,7 +10,7 @@ import trio
 from omac.domain.credentials.credential import Credential
 from omac.domain.credentials.values import ValueRefused
 from omac.domain.directories import planning
-from omac.domain.harness.harness import DEFAULT_HARNESS
+from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.scope import Place
 from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta

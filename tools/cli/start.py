@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import trio
 
-from omac.domain.harness.harness import DEFAULT_HARNESS, harness_named
+from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.agent_launch import directory, launch_of, warn_unsandboxed

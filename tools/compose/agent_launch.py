@@ -18,7 +18,8 @@ import msgspec
 
 import omac
 from omac.adapters.linux.home import home_of
-from omac.domain.harness.harness import DEFAULT_HARNESS, Harness
+from omac.domain.harness.harness import Harness
+from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.sandbox_choices import choices_of
@@ -37,15 +38,6 @@ SANDBOX = (
     "sandbox",
     "run",
 )
-INSTALL = {
-    "opencode": "npm install -g opencode-ai",
-    "claude": "npm install -g @anthropic-ai/claude-code",
-    "codex": "npm install -g @openai/codex",
-    "copilot": "npm install -g @github/copilot",
-    "pi": "npm install -g @mariozechner/pi-coding-agent",
-}
-OPENCODE_PORT = "4096"  # where it serves when it is told nothing else
-PORT_FLAG = "--port"
 OPEN_PORT = "--open-port"
 
 
@@ -133,19 +125,19 @@ def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[s
     """`argv` with its program found on PATH. Raises Refusal (prerequisite-missing)."""
     found = shutil.which(argv[0], path=environment.get("PATH"))
     if found is None:
-        install = INSTALL.get(os.path.basename(argv[0]))
-        fix = [*([install] if install else []), f"command -v {shlex.quote(argv[0])}"]
+        installs = [harness.install for harness in HARNESSES if harness.program == os.path.basename(argv[0])]
+        fix = [*installs, f"command -v {shlex.quote(argv[0])}"]
         raise Refusal("prerequisite-missing", f"{argv[0]} is not installed, or not on PATH", fix=fix)
     return (os.path.abspath(found), *argv[1:])
 
 
 def _served_port(argv: Sequence[str], agent: Harness | None) -> tuple[str, ...]:
     """The port that the agent's own server will listen on has to be open."""
-    if agent is not DEFAULT_HARNESS or argv[1:2] != ("serve",):
+    if agent is None or agent.server_port is None or tuple(argv[1 : len(agent.serve)]) != agent.serve[1:]:
         return ()
-    port = OPENCODE_PORT
+    port = agent.server_port.default
     for word, following in zip(argv, (*argv[1:], ""), strict=True):
         name, equals, value = word.partition("=")
-        if name == PORT_FLAG:
+        if name == agent.server_port.flag:
             port = value if equals else following
     return (OPEN_PORT, port) if port.isascii() and port.isdigit() and port.strip("0") else ()

@@ -8,7 +8,7 @@ import msgspec
 
 from omac.adapters.files.state import StateDir
 from omac.domain.credentials.credential import Credential
-from omac.domain.harness.harness import harness_named
+from omac.domain.harness.table import harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import HostId, StreamId

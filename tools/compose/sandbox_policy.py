@@ -16,7 +16,7 @@ from omac.adapters.linux.home import home_of
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox import baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
-from omac.domain.harness.harness import harness_named
+from omac.domain.harness.table import harness_named
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Reason, Refusal, look_at

@@ -9,7 +9,8 @@ import pytest
 from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox.baseline import exposed, harness_entries, placed, readable, system_entries, uncovered
-from omac.domain.harness.harness import HARNESSES, Harness, harness_named
+from omac.domain.harness.harness import Harness
+from omac.domain.harness.table import HARNESSES, harness_named
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
 

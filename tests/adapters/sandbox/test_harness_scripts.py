@@ -10,7 +10,7 @@ from real_sandbox import FEWER_USERS, Box, box
 
 from omac.adapters.sandbox.baseline import harness_entries
 from omac.adapters.sandbox.harness_scripts import SETTINGS_BYTES_MAX
-from omac.domain.harness.harness import harness_named
+from omac.domain.harness.table import harness_named
 from omac.domain.sandbox.confinement import READ
 
 

@@ -8,7 +8,7 @@ import pytest
 from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox.protected import NAMES, SOCKETS, contains_protected, protected_entries
-from omac.domain.harness.harness import HARNESSES
+from omac.domain.harness.table import HARNESSES
 from omac.domain.sandbox.confinement import DENY, PRIVATE, READ, WRITE, Entry, governing, ordered
 
 

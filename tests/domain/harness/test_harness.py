@@ -1,47 +1,64 @@
-"""domain/harness/harness.py: the coding agents omac knows."""
+"""domain/harness/harness.py: what the modules of the harnesses say holds together."""
 
 import posixpath
 
 import pytest
 
-from omac.domain.harness.harness import DEFAULT_HARNESS, HARNESSES, Harness, harness_named
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.harness.harness import Harness
+from omac.domain.harness.table import HARNESSES, harness_named
+
+each = pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
 
 
-@pytest.mark.parametrize("harness", HARNESSES)
-def test_every_name_and_alias_leads_to_its_harness(harness: Harness) -> None:
-    """And to no other: names are unique."""
-    for name in (harness.name, *harness.aliases):
-        assert harness_named(name) is harness
-    names = [name for one in HARNESSES for name in (one.name, *one.aliases)]
-    assert len(names) == len(set(names))
-
-
-@pytest.mark.parametrize("harness", HARNESSES)
+@each
 def test_its_own_skills_come_before_the_shared_ones(harness: Harness) -> None:
     """A skill in the agent's own folder hides one of that name in .agents."""
     assert harness.bases == (harness.base, "agents")
     assert harness.serve
 
 
-@pytest.mark.parametrize("name", ["", "emacs", "OpenCode"])
-def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
-    """The message lists them all, with their aliases."""
-    with pytest.raises(Refusal, match="opencode or oc, claude or claude-code or cc") as caught:
-        harness_named(name)
-    assert caught.value.reason == "misuse"
-    assert DEFAULT_HARNESS.name == "opencode"
+@each
+def test_a_missing_program_can_be_installed(harness: Harness) -> None:
+    """The hint is a command to paste; the program is the one that is launched."""
+    assert harness.install.isprintable()
+    assert len(harness.install.split()) > 1
+    assert harness.program == harness.serve[0]
 
 
-@pytest.mark.parametrize("harness", HARNESSES)
+@each
 def test_what_is_pinned_cannot_also_be_its_own(harness: Harness) -> None:
     """A place is kept or pinned, not both; all are in the home, written once and without a way out of it."""
     places = (*harness.folders, *harness.pinned, *harness.added_to, *harness.apart)
     assert len({place.rstrip("/") for place in places}) == len(places)
     assert harness.folders
-    assert all(place == posixpath.normpath(place) + "/" * place.endswith("/") for place in places)
-    assert not any(place.startswith(("/", "..", "~")) for place in places)
+    for place in (*places, *harness.protected, *harness.settings):
+        assert place == posixpath.normpath(place) + "/" * place.endswith("/")
+        assert not place.startswith(("/", "..", "~"))
     assert all(place.endswith("/") for place in (*harness.added_to, *harness.apart))
+
+
+@each
+def test_a_variable_is_a_credential_or_not(harness: Harness) -> None:
+    """No name stands in both lists, or twice; a sandbox passes all of them."""
+    assert len(set(harness.auth_variables)) == len(harness.credentials) + len(harness.variables)
+    assert all(name == name.upper() and name.isidentifier() for name in harness.auth_variables)
+    secret = ("_KEY", "_TOKEN", "_PASSWORD")
+    assert not [name for name in harness.variables if name.endswith(secret)]
+
+
+@each
+def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -> None:
+    """The guard knows a tool by its name in lower case; what is installed lies in a folder, and is pinned."""
+    if harness.hook is None:
+        return
+    tools = harness.hook.tools
+    known = (*tools.files, *tools.patches, *tools.shells)
+    assert len(set(known)) == len(known)
+    assert all(name == name.lower() for name in known)
+    assert {name.lower() for name in harness.hook.matcher.split("|")} & set(known)
+    assert harness.hook.file in harness.pinned
+    assert posixpath.dirname(harness.hook.file) + "/" == harness.folders[0]
+    assert harness.hook.project_variable or harness.hook.begins_in_project
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import failing
 
-from omac.domain.harness.harness import harness_named
+from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.environment import BLOCKED, CERTIFICATES, DEFAULT_PATH, ORDINARY, PROXIES, filtered, told
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.domain.harness.harness import HARNESSES
+from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel import ids
 from omac.domain.skills.scope import Place
 

@@ -7,7 +7,8 @@ import pytest
 import trio
 
 from omac.domain.credentials.credential import DEFAULTS, DefaultAdopted
-from omac.domain.harness.harness import HARNESSES, Harness, harness_named
+from omac.domain.harness.harness import Harness
+from omac.domain.harness.table import HARNESSES, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import HostId

@@ -1,0 +1,46 @@
+"""Codex."""
+
+from __future__ import annotations
+
+from omac.domain.harness.harness import GuardTools, Harness, Hook
+
+HARNESS = Harness(
+    "codex",
+    aliases=("cx",),
+    base="codex",
+    serve=("codex",),
+    install="npm install -g @openai/codex",
+    folders=(".codex/",),
+    pinned=(
+        ".codex/.env",
+        ".codex/AGENTS.md",
+        ".codex/AGENTS.override.md",
+        ".codex/agents/",
+        ".codex/config.toml",
+        ".codex/hooks.json",
+        ".codex/hooks/",
+        ".codex/packages/",
+        ".codex/plugins/",
+        ".codex/prompts/",
+        ".codex/rules/",
+    ),
+    added_to=(".codex/skills/",),
+    apart=(".codex/shell_snapshots/", ".codex/tmp/"),  # the latter is in the PATH of what it runs
+    settings=(".codex/config.toml", ".codex/hooks.json"),
+    autorun_files=(".codex/", "AGENTS.md", "AGENTS.override.md"),
+    home_variable="CODEX_HOME",
+    credentials=("CODEX_API_KEY", "OPENAI_API_KEY"),
+    variables=("OPENAI_BASE_URL",),
+    hook=Hook(
+        ".codex/hooks.json",
+        "apply_patch|Edit|Write|Bash",  # it takes the names that Claude Code has for its tools, too
+        GuardTools(
+            patches=("apply_patch", "applypatch"),
+            shells=("bash", "shell", "local_shell", "shell_command", "exec_command", "unified_exec", "container.exec"),
+            paths=("file_path", "notebook_path"),
+            folders=("workdir", "cwd", "working_directory"),
+        ),
+        notice="codex runs a hook only once you trusted it: start codex, and look at /hooks",
+        begins_in_project=True,
+    ),
+)

@@ -1,0 +1,47 @@
+"""GitHub Copilot CLI."""
+
+from __future__ import annotations
+
+from omac.domain.harness.harness import Harness
+
+HARNESS = Harness(
+    "copilot",
+    aliases=("co",),
+    base="copilot",
+    serve=("copilot",),
+    install="npm install -g @github/copilot",
+    folders=(".copilot/",),
+    pinned=(
+        ".copilot/agents/",
+        ".copilot/copilot-instructions.md",
+        ".copilot/hooks/",
+        ".copilot/lsp-config.json",
+        ".copilot/mcp-config.json",
+        ".copilot/pkg/",
+        ".copilot/skills/",
+    ),
+    settings=(
+        ".copilot/config.json",
+        ".copilot/lsp-config.json",
+        ".copilot/mcp-config.json",
+        ".copilot/settings.json",
+    ),
+    autorun_files=(
+        ".copilot/",
+        ".github/agents/",
+        ".github/chatmodes/",
+        ".github/copilot-instructions.md",
+        ".github/instructions/",
+        ".github/prompts/",
+        "AGENTS.md",
+    ),
+    home_variable="COPILOT_HOME",
+    credentials=("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY", "GH_TOKEN", "GITHUB_TOKEN"),
+    variables=(
+        "COPILOT_CUSTOM_INSTRUCTIONS_DIRS",
+        "COPILOT_MODEL",
+        "COPILOT_PROVIDER_BASE_URL",
+        "COPILOT_PROVIDER_TYPE",
+        "COPILOT_PROVIDER_WIRE_API",
+    ),
+)

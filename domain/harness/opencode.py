@@ -1,0 +1,32 @@
+"""OpenCode."""
+
+from __future__ import annotations
+
+from omac.domain.harness.harness import Harness, ServerPort
+
+HARNESS = Harness(
+    "opencode",
+    aliases=("oc",),
+    base="opencode",
+    serve=("opencode", "serve"),
+    server_port=ServerPort("--port", "4096"),
+    install="npm install -g opencode-ai",
+    folders=(".local/share/opencode/", ".local/state/opencode/"),
+    protected=(".config/opencode/",),
+    pinned=(
+        ".config/opencode/",
+        ".config/opencode/.gitignore",  # it writes one on its way up, and fails where it cannot
+        ".local/share/opencode/bin/",
+        ".opencode/",
+        ".opencode/.gitignore",
+    ),
+    apart=(".local/share/opencode/snapshot/",),  # repositories, whose settings the host's git would obey
+    settings=(
+        ".config/opencode/config.json",
+        ".config/opencode/opencode.json",
+        ".config/opencode/opencode.jsonc",
+    ),
+    autorun_files=(".opencode/", "AGENTS.md", "opencode.json", "opencode.jsonc"),
+    credentials=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD"),  # the former may hold keys of providers
+    variables=("OPENCODE_SERVER_USERNAME",),
+)

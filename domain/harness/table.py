@@ -1,0 +1,26 @@
+"""The harness table: every coding agent omac knows.
+
+Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
+"""
+
+from __future__ import annotations
+
+from omac.domain.harness.names import EXAMPLE, NAMES, load
+from omac.domain.kernel.refusal import Refusal, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.domain.harness.harness import Harness
+
+HARNESSES: tuple[Harness, ...] = tuple(map(load, NAMES))
+DEFAULT_HARNESS: Harness = HARNESSES[0]
+
+
+def harness_named(name: str) -> Harness:
+    """Return the harness of that name or alias. Raises Refusal (misuse) that lists them all."""
+    for harness in HARNESSES:
+        if name == harness.name or name in harness.aliases:
+            return harness
+    known = ", ".join(" or ".join((h.name, *h.aliases)) for h in HARNESSES)
+    fix = [f"omac start {EXAMPLE}", f"omac start -- {quoted(name)}  # to run a command of that name"]
+    raise Refusal("misuse", f"unknown harness {name!r}; known are: {known}", fix=fix)
