@@ -2,9 +2,9 @@
 
 Rules
 
-1. A file tool names its file; Codex's patch tool names files in the patch's text, as does a shell call that is
-   `apply_patch` (`domain/guard/shell.py`). Other shell commands are not understood, and pass: what they write is the
-   sandbox's business.
+1. A file tool names its file; a patch tool names files in the patch's text, as does a shell call that applies a patch
+   (`domain/guard/shell.py`). Other shell commands are not understood, and pass: what they write is the sandbox's
+   business. The module of each harness names these tools.
 2. A path can be read in several ways (trimmed or not, `..` before links or after them, ...). Each must stay inside.
 3. What cannot be understood is denied.
 4. Where the person declared a scratch folder, that counts. The folders for everybody's temporary files do not count
@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from posixpath import join, normpath
 
+from omac.domain.harness.names import hooked
+
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from omac.domain.harness.harness import GuardTools, Harness, Hook
+
 HOOK_EVENT = "PreToolUse"
-FILE_TOOLS = ("write", "edit", "multiedit", "notebookedit")
-PATCH_TOOLS = ("apply_patch", "applypatch")
-SHELL_TOOLS = ("bash", "shell", "local_shell", "shell_command", "exec_command", "unified_exec", "container.exec")
 SCRATCH = (b"/tmp", b"/private/tmp")  # and what the person declares
 
-PATH_KEYS = ("filepath", "notebookpath", "path", "filename", "file", "targetfile", "absolutepath", "relativepath")
-FOLDER_KEYS = ("workdir", "cwd", "workingdirectory")
+PATH_ARGUMENTS = ("path", "filename", "file", "target_file", "absolute_path", "relative_path")  # of any tool
 PATCH_BEGINS = "*** begin patch"
 PATCH_PATHS = ("*** add file:", "*** update file:", "*** delete file:", "*** move to:", "*** move file to:")
 PATCH_OTHERS = (PATCH_BEGINS, "*** end patch", "*** end of file", "*** environment id:")
@@ -44,12 +44,20 @@ class Unclear(Exception):
 class Call:
     """A tool call that writes files. `bases` are the folders its relative paths may start from, relative to `cwd`."""
 
-    __slots__ = ("bases", "cwd", "harness", "paths", "session", "tool")
+    __slots__ = ("bases", "cwd", "harness", "hook", "paths", "session", "tool")
 
     def __init__(
-        self, harness: str, tool: str, session: str, cwd: str, bases: tuple[str, ...], paths: tuple[str, ...]
+        self,
+        harness: str,
+        hook: Hook,
+        tool: str,
+        session: str,
+        cwd: str,
+        bases: tuple[str, ...],
+        paths: tuple[str, ...],
     ) -> None:
-        self.harness = harness  # "claude" or "codex"
+        self.harness = harness  # the name of the first that has this tool
+        self.hook = hook
         self.tool = tool
         self.session = session
         self.cwd = cwd  # "" where the payload has none
@@ -120,30 +128,20 @@ def call_of(payload: object) -> Call | None:
     if not isinstance(tool, str) or not tool.strip():
         raise Unclear("the hook's input names no tool")
     kind = tool.strip().lower()
-    given = payload.get("tool_input")
-    bases: tuple[str, ...] = ("",)
-    if kind in FILE_TOOLS:
-        paths = list(_named(given))
-    elif kind in PATCH_TOOLS:
-        paths = [*_named(given), *_patched(_texts(given), strict=True)]
-        bases = (_folder(given),)
-    elif kind in SHELL_TOOLS:
-        texts = tuple(_texts(given))
-        if not _is_patch_command(texts):
-            return None
-        paths = list(_patched(("\n".join(texts),), strict=False))
-        if not paths:
-            return None  # it speaks of patches, and holds none
-        bases = _bases(texts, paths, _folder(given))
-    else:
+    owner = _owner(kind)
+    if owner is None:
         return None
+    harness, hook = owner
+    written = _written(kind, payload.get("tool_input"), hook.tools)
+    if written is None:
+        return None
+    paths, bases = written
     if not paths:
         raise Unclear(f"the input of {shown(tool)} names no file")
     cwd, session = payload.get("cwd", ""), payload.get("session_id", "")
     if not isinstance(cwd, str):
         raise Unclear("the hook's input has a cwd that is no text")
-    harness = "claude" if kind in FILE_TOOLS else "codex"
-    return Call(harness, tool, session if isinstance(session, str) else "", cwd, bases, tuple(paths))
+    return Call(harness.name, hook, tool, session if isinstance(session, str) else "", cwd, bases, tuple(paths))
 
 
 def readings(path: str, folder: str, home: str) -> tuple[bytes, ...]:
@@ -190,10 +188,36 @@ def _recordable(text: str) -> str:
     return text[:SHOWN_CHARS_MAX].encode("utf-8", "backslashreplace").decode()
 
 
-def _named(value: object) -> Iterator[str]:
-    """The paths under keys that say so, at any depth."""
+def _owner(tool: str) -> tuple[Harness, Hook] | None:
+    """Return the first harness with a tool of that name in lower case, and its hook; None: no tool that is read."""
+    for harness, hook in hooked():
+        tools = hook.tools
+        if tool in tools.files or tool in tools.patches or tool in tools.shells:
+            return harness, hook
+    return None
+
+
+def _written(tool: str, given: object, tools: GuardTools) -> tuple[list[str], tuple[str, ...]] | None:
+    """Return the paths that a tool's input names and their bases; None if it writes no files. Raises Unclear."""
+    if tool in tools.files:
+        return list(_named(given, tools.paths)), ("",)
+    if tool in tools.patches:
+        paths = [*_named(given, tools.paths), *_patched(_texts(given), strict=True)]
+        return paths, (_folder(given, tools.folders),)
+    texts = tuple(_texts(given))
+    if not _is_patch_command(texts, tools.patches):
+        return None
+    paths = list(_patched(("\n".join(texts),), strict=False))
+    if not paths:
+        return None  # it speaks of patches, and holds none
+    return paths, _bases(texts, paths, _folder(given, tools.folders), tools.patches)
+
+
+def _named(value: object, arguments: tuple[str, ...]) -> Iterator[str]:
+    """The paths under keys that say so, at any depth; `arguments` are such keys beside PATH_ARGUMENTS."""
+    keys = [_key(name) for name in (*PATH_ARGUMENTS, *arguments)]
     for key, found in _members(value, 0):
-        if key not in PATH_KEYS:
+        if key not in keys:
             continue
         for path in found if isinstance(found, list) else [found]:
             if not isinstance(path, str):
@@ -201,25 +225,31 @@ def _named(value: object) -> Iterator[str]:
             yield path
 
 
-def _folder(value: object) -> str:
-    """The folder that a tool's input says it runs in, or nothing."""
-    folders = [found for key, found in _members(value, 0) if key in FOLDER_KEYS]
+def _folder(value: object, arguments: tuple[str, ...]) -> str:
+    """The folder that a tool's input says it runs in, under one of the keys `arguments`, or nothing."""
+    keys = [_key(name) for name in arguments]
+    folders = [found for key, found in _members(value, 0) if key in keys]
     if len(folders) > 1 or not all(isinstance(folder, str) for folder in folders):
         raise Unclear("the folder to run in is not one text")
     return str(folders[0]) if folders else "."
 
 
 def _members(value: object, depth: int) -> Iterator[tuple[str, object]]:
-    """Every key in a value with what is under it; keys are without case, `_` and `-`."""
+    """Every key in a value with what is under it; keys are as `_key` makes them."""
     if depth > DEPTH_MAX:
         raise Unclear("the input is nested too deep")
     if isinstance(value, dict):
         for key, found in value.items():
-            yield str(key).lower().replace("_", "").replace("-", ""), found
+            yield _key(str(key)), found
             yield from _members(found, depth + 1)
     elif isinstance(value, list):
         for found in value:
             yield from _members(found, depth + 1)
+
+
+def _key(name: str) -> str:
+    """A key without case, `_` and `-`."""
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _texts(value: object, depth: int = 0) -> Iterator[str]:
@@ -248,20 +278,20 @@ def _patched(texts: Iterable[str], *, strict: bool) -> Iterator[str]:
                 raise Unclear(f"the patch has a header that is not known: {shown(header[:80])}")
 
 
-def _is_patch_command(texts: tuple[str, ...]) -> bool:
-    """Whether a shell command has both a patch and the tool that applies one."""
+def _is_patch_command(texts: tuple[str, ...], tools: tuple[str, ...]) -> bool:
+    """Whether a shell command has both a patch and one of the `tools` that apply one."""
     whole = "\n".join(texts).lower()
-    return PATCH_BEGINS in whole and any(tool in whole for tool in PATCH_TOOLS)
+    return PATCH_BEGINS in whole and any(tool in whole for tool in tools)
 
 
-def _bases(texts: tuple[str, ...], paths: Iterable[str], folder: str) -> tuple[str, ...]:
+def _bases(texts: tuple[str, ...], paths: Iterable[str], folder: str, tools: tuple[str, ...]) -> tuple[str, ...]:
     """The folders that the paths of a shell command's patches may start from. Raises Unclear."""
     from omac.domain.guard.shell import EXPANDED, is_expanded, patch_bases  # few commands hold a patch
 
     whole = "\n".join(texts)
     if any(char in path for path in paths for char in EXPANDED) and is_expanded(whole, texts):
         raise Unclear("the shell would expand a path of the patch; quote the delimiter, as in <<'EOF'")
-    bases = patch_bases(whole, folder)
+    bases = patch_bases(whole, folder, tools)
     if not bases and not all(path.strip().startswith("/") for path in paths):
         raise Unclear("cannot determine the patch's base folder; use absolute paths")
     return bases or ("",)

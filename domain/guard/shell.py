@@ -16,7 +16,6 @@ from posixpath import join
 
 PATCH_BEGINS = "*** begin patch"
 PATCH_ENDS = "*** end patch"
-PATCH_TOOLS = ("apply_patch", "applypatch")
 
 EXPANDED = "$`\\"  # what a shell makes something else of, unless it is in single quotes
 MOVING = frozenset(("cd", "chdir", "popd", "pushd"))
@@ -26,11 +25,14 @@ SEPARATORS = ("&&", "||", ";", "\n", "|", "&")
 _TO_SPACES = dict.fromkeys(map(ord, "(){}'\"!=<>"), " ")
 
 
-def patch_bases(text: str, base: str) -> tuple[str, ...]:
-    """Return the folders that the patches' relative paths may start from; none: that cannot be said."""
+def patch_bases(text: str, base: str, tools: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders that the patches' relative paths may start from; none: that cannot be said.
+
+    `tools` are the programs that apply a patch, in lower case.
+    """
     found: dict[str, None] = {}
     bases: tuple[str, ...] = (base,)
-    for stretch in _between(text):
+    for stretch in _between(text, tools):
         bases = () if stretch is None else _moved(bases, stretch)
         if not bases:
             return ()
@@ -57,13 +59,13 @@ def is_expanded(text: str, arguments: tuple[str, ...]) -> bool:
     return False
 
 
-def _between(text: str) -> list[str | None]:
+def _between(text: str, tools: tuple[str, ...]) -> list[str | None]:
     """Return what stands before each patch, after the one before it; None: where that ends cannot be said."""
     lower = text.lower()
     found: list[str | None] = []
     begins, end = lower.find(PATCH_BEGINS), 0
     while begins >= 0:
-        tool = max(lower.rfind(tool, end, begins) for tool in PATCH_TOOLS)
+        tool = max(lower.rfind(tool, end, begins) for tool in tools)
         found.append(text[end : tool if tool >= 0 else begins])
         following = lower.find(PATCH_BEGINS, begins + 1)
         ends = lower.find(PATCH_ENDS, begins)

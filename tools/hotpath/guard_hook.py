@@ -1,9 +1,9 @@
 """`omac hook pre-tool-use`: lets a tool call of an agent pass, or denies it.
 
 The agents take exit status 2 for a denial, with the reason on stderr, and every other failure for consent. So whatever
-goes wrong here denies. The worktree is the top level of $OMAC_WORKDIR, which the launcher sets, else of
-$CLAUDE_PROJECT_DIR; Codex, which sets neither, runs its hooks where its session began. Never is it the payload's `cwd`,
-which drifts with the agent's `cd`.
+goes wrong here denies. The worktree is the top level of $OMAC_WORKDIR, which the launcher sets, else of the variable
+that tells an agent's hooks their project; an agent that sets neither runs its hooks where its session began
+(`domain/harness/harness.py: Hook`). Never is it the payload's `cwd`, which drifts with the agent's `cd`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 import time
 
 from omac.adapters.guard.write_target import GIT, checkouts, common_folder, landing, top_level
-from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, call_of, readings, shown
+from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, below, call_of, readings, shown
+from omac.domain.harness.names import hooked
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
 
@@ -153,12 +154,17 @@ class _Guarded:
 
 
 def _workdir(call: Call, environment: Environment) -> bytes:
-    workdir = environment.get(b"OMAC_WORKDIR") or environment.get(b"CLAUDE_PROJECT_DIR")
-    if workdir:
+    if workdir := environment.get(b"OMAC_WORKDIR"):
         return workdir
-    if call.harness == "codex":
+    variables = []
+    for _, hook in hooked():  # whichever agent calls: the tools of two may have the same name
+        if hook.project_variable:
+            if workdir := environment.get(os.fsencode(hook.project_variable)):
+                return workdir
+            variables.append(hook.project_variable)
+    if call.hook.begins_in_project:
         return os.getcwdb()
-    raise Unclear("neither OMAC_WORKDIR nor CLAUDE_PROJECT_DIR says which worktree this session is for")
+    raise Unclear(f"neither {' nor '.join(('OMAC_WORKDIR', *variables))} says which worktree this session is for")
 
 
 def _state(environment: Environment) -> bytes:
