@@ -1,6 +1,6 @@
 """What an agent's settings say of omac's hook: to find it there, to add it, and to take it out again.
 
-Claude Code and Codex keep hooks in the same form: `hooks.PreToolUse` is a list of groups, each with a `matcher` for the
+All agents with a hook keep it in the same form: `hooks.PreToolUse` is a list of groups, each with a `matcher` for the
 names of tools and a list of handlers, which are commands.
 """
 
@@ -53,10 +53,10 @@ def without_calls(text: str) -> str:
         text = call.removed()
 
 
-def are_off(text: str) -> bool:
-    """Whether the settings turn all hooks off (Claude Code)."""
+def are_off(text: str, off_switch: str) -> bool:
+    """Return whether the settings turn all hooks off, by the member `off_switch`."""
     settings = json.loads(text)
-    return bool(settings.get("disableAllHooks"))
+    return bool(off_switch and settings.get(off_switch))
 
 
 class _Call:

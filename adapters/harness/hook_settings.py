@@ -12,28 +12,14 @@ from typing import NamedTuple
 from omac.adapters.files import atomic, bounded
 from omac.adapters.files.lock import hold_folder
 from omac.adapters.linux.home import home_of
+from omac.domain.harness.harness import Harness, Hook
+from omac.domain.harness.names import EXAMPLE, HOOKED_NAMES, hooked, listed
 from omac.domain.kernel.refusal import Refusal
 
 BYTES_MAX = 4 * 1024 * 1024
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class Agent(NamedTuple):
-    """An agent with hooks: `folder` is in a project or the home, `variable` names another place for the latter."""
-
-    name: str
-    folder: str
-    file: str
-    variable: str
-    matcher: str  # a regular expression for the tools that write files
-
-
-AGENTS = (
-    Agent("claude", ".claude", "settings.json", "CLAUDE_CONFIG_DIR", "Write|Edit|MultiEdit|NotebookEdit"),
-    Agent("codex", ".codex", "hooks.json", "CODEX_HOME", "apply_patch|Edit|Write|Bash"),
-)
 
 
 class SettingsFile(NamedTuple):
@@ -49,20 +35,20 @@ class SettingsFile(NamedTuple):
         return os.path.join(self.folder, self.name)
 
 
-def agent_named(name: str) -> Agent:
-    """Raises Refusal (misuse)."""
-    for agent in AGENTS:
-        if agent.name == name:
-            return agent
-    known = " and ".join(agent.name for agent in AGENTS)
-    message = f"omac has no hook for {name!r}; it has them for {known}"
-    raise Refusal("misuse", message, fix=[f"omac hook install {AGENTS[0].name}"])
+def harness_with_hook(name: str) -> tuple[Harness, Hook]:
+    """Return the harness of that name and its hook. Raises Refusal (misuse)."""
+    for harness, hook in hooked():
+        if harness.name == name:
+            return harness, hook
+    message = f"omac has no hook for {name!r}; it has them for {listed(HOOKED_NAMES, 'and')}"
+    raise Refusal("misuse", message, fix=[f"omac hook install {EXAMPLE}"])
 
 
-def of_user(agent: Agent, environment: Mapping[str, str]) -> SettingsFile:
-    """The user's own; where it is a link, what that leads to. Raises Refusal (settings-invalid)."""
-    folder = environment.get(agent.variable) or os.path.join(home_of(environment), agent.folder)
-    named = os.path.join(folder, agent.file)
+def of_user(harness: Harness, hook: Hook, environment: Mapping[str, str]) -> SettingsFile:
+    """Return the user's own; where it is a link, what that leads to. Raises Refusal (settings-invalid)."""
+    folder, name = os.path.split(hook.file)
+    moved = environment.get(harness.home_variable) if harness.home_variable else None
+    named = os.path.join(moved or os.path.join(home_of(environment), folder), name)
     path = os.path.realpath(named)
     if os.path.lexists(named) and not os.path.lexists(path):
         message = f"{named} is a link to {path}, where nothing is"
@@ -70,9 +56,10 @@ def of_user(agent: Agent, environment: Mapping[str, str]) -> SettingsFile:
     return SettingsFile(os.path.dirname(path), os.path.basename(path), of_project=False)
 
 
-def of_project(agent: Agent, project: str) -> SettingsFile:
-    """That of the project whose top folder is `project`."""
-    return SettingsFile(os.path.join(os.path.realpath(project), agent.folder), agent.file, of_project=True)
+def of_project(hook: Hook, project: str) -> SettingsFile:
+    """Return that of the project whose top folder is `project`."""
+    folder, name = os.path.split(hook.file)
+    return SettingsFile(os.path.join(os.path.realpath(project), folder), name, of_project=True)
 
 
 def change(file: SettingsFile, edit: Callable[[str], str], *, create: bool) -> bool:

@@ -9,6 +9,7 @@ from omac.adapters.guard import calls
 from omac.adapters.guard.write_target import top_level
 from omac.adapters.harness import hook_settings
 from omac.domain.guard.guard import Unclear
+from omac.domain.harness.harness import Harness, Hook
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.terminal.invocation import current, print_data
 from omac.tools.terminal.render import say
@@ -32,23 +33,23 @@ another tree, where `git add` in yours does not find it.
 
 def install(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent ask the write guard. Raises Refusal."""
-    wanted = hook_settings.agent_named(agent)
-    file = _file("install", wanted, project, user, environment)
+    harness, hook = hook_settings.harness_with_hook(agent)
+    file = _file("install", harness, hook, project, user, environment)
     said = calls.command(_program())
     hooks_off = False
 
     def edit(text: str) -> str:
         nonlocal hooks_off
-        after = calls.with_call(text, wanted.matcher, said)
-        hooks_off = calls.are_off(after)
+        after = calls.with_call(text, hook.matcher, said)
+        hooks_off = calls.are_off(after, hook.off_switch)
         return after
 
     changed = hook_settings.change(file, edit, create=True)
     say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     if hooks_off:
-        say(f"omac: {file.path} says disableAllHooks: no hook runs until that is gone", current().stderr)
-    if wanted.name == "codex":
-        say("codex runs a hook only once you trusted it: start codex, and look at /hooks", current().stderr)
+        say(f"omac: {file.path} says {hook.off_switch}: no hook runs until that is gone", current().stderr)
+    if hook.notice:
+        say(hook.notice, current().stderr)
     if project:
         say("an agent can change its project's file; only your own (--user) holds against it", current().stderr)
     return 0
@@ -56,7 +57,8 @@ def install(agent: str, project: bool, user: bool, environment: Mapping[str, str
 
 def uninstall(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent no longer ask the write guard. Raises Refusal."""
-    file = _file("uninstall", hook_settings.agent_named(agent), project, user, environment)
+    harness, hook = hook_settings.harness_with_hook(agent)
+    file = _file("uninstall", harness, hook, project, user, environment)
     changed = hook_settings.change(file, calls.without_calls, create=False)
     say(f"{file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
@@ -69,15 +71,15 @@ def role() -> int:
 
 
 def _file(
-    verb: str, agent: hook_settings.Agent, project: bool, user: bool, environment: Mapping[str, str]
+    verb: str, harness: Harness, hook: Hook, project: bool, user: bool, environment: Mapping[str, str]
 ) -> hook_settings.SettingsFile:
     if project and user:
-        fix = [f"omac hook {verb} {agent.name} --user"]
+        fix = [f"omac hook {verb} {harness.name} --user"]
         raise Refusal("misuse", "--project and --user name two files; one is changed at a time", fix=fix)
     if not project:
-        return hook_settings.of_user(agent, environment)
+        return hook_settings.of_user(harness, hook, environment)
     try:
-        return hook_settings.of_project(agent, os.fsdecode(top_level(os.getcwdb())))
+        return hook_settings.of_project(hook, os.fsdecode(top_level(os.getcwdb())))
     except Unclear as problem:
         raise Refusal("directory-missing", f"the current directory: {problem}", fix=["pwd"]) from None
 

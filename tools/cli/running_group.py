@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omac.domain.harness.names import NAMES, listed
 from omac.tools.cli.plain_typer import Command
 from omac.tools.terminal.invocation import current
 
@@ -14,7 +15,7 @@ WORDS = "omac.words"  # in the context: what stands after --, None where nothing
 
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
-Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help="opencode, claude, codex, copilot or pi.")]
+Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
 Unapproved = Annotated[str | None, typer.Option(help="Skills nobody approved: refuse, confine or allow.")]
 AcceptChanges = Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from omac.domain.harness.names import HOOKED_NAMES, listed
 from omac.tools.cli.plain_typer import Commands
 from omac.tools.hotpath import guard_hook, sandbox_run
 from omac.tools.terminal.invocation import current
@@ -40,13 +41,13 @@ def doctor(json: Json = False) -> int:
 
 @hook_app.command("pre-tool-use", context_settings=PASSED_ON, add_help_option=False)
 def pre_tool_use(context: typer.Context) -> int:
-    """Judge a file tool's call, given on stdin by Claude Code or Codex; 2 denies it."""
+    """Judge a file tool's call, given on stdin by an agent; 2 denies it."""
     return guard_hook.main(context.args)
 
 
 Project = Annotated[bool, typer.Option("--project", help="The project's file; an agent can change that one.")]
 User = Annotated[bool, typer.Option("--user", help="Your own file; this is what holds where neither is said.")]
-Agent = Annotated[str, typer.Argument(help="claude or codex.")]
+Agent = Annotated[str, typer.Argument(help=f"{listed(HOOKED_NAMES, 'or')}.")]
 
 
 @hook_app.command()

@@ -47,14 +47,14 @@ Run a command that may change its working directory and nothing else of yours.
 
 Examples:
   omac sandbox run -- npm test
-  omac sandbox run --harness claude -- claude
+  omac sandbox run --harness {example} -- {example}
   omac sandbox run --network none --limit memory=4G,pids=500 -- make
   omac sandbox run --explain -- make              every path, its access and the reason; runs nothing
 
 Options:
   --workdir DIR        the directory it works in and may change (default: the current one)
   --root DIR           one more directory of projects that it may change; repeat for more
-  --harness NAME       opencode, claude, codex, copilot or pi: that agent's own folders and credentials
+  --harness NAME       {names}: that agent's own folders and credentials
   --allow PATH         may read and change it; repeat for more
   --read PATH          may read it
   --deny PATH          may do neither, whatever else says so; the path must be there already
@@ -98,6 +98,13 @@ class Asked:
         self.weaker_git = self.allow_env_files = self.ephemeral_cache = self.ssh_agent = self.explain = self.json = (
             self.help
         ) = False
+
+
+def help_text() -> str:
+    """Return HELP with the names of the harnesses."""
+    from omac.domain.harness.names import EXAMPLE, NAMES, listed  # few command lines ask for help
+
+    return HELP.format(example=EXAMPLE, names=listed(NAMES, "or"))
 
 
 def parse(words: Sequence[str]) -> Asked:

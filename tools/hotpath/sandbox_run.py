@@ -17,7 +17,7 @@ from omac.adapters.git.program import ConfigList
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.hotpath import code_cache
-from omac.tools.hotpath.sandbox_options import HELP, parse
+from omac.tools.hotpath.sandbox_options import help_text, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
     try:
         asked = parse(words)
         if asked.help:
-            return _told(lambda: print(HELP, end=""))
+            return _told(lambda: print(help_text(), end=""))
         return _run(asked)
     except Refusal as refusal:
         return _refused(refusal)

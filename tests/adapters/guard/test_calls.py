@@ -111,9 +111,10 @@ def test_another_form(text: str) -> None:
 
 
 def test_off() -> None:
-    """Claude Code can have all hooks off."""
-    assert are_off('{"disableAllHooks": true}')
-    assert not are_off("{}")
+    """An agent can have all hooks off, if it has a setting for that."""
+    assert are_off('{"disableAllHooks": true}', "disableAllHooks")
+    assert not are_off("{}", "disableAllHooks")
+    assert not are_off('{"": true, "disableAllHooks": true}', "")
 
 
 @pytest.mark.parametrize("program", ["true", "false", "kill", "missing", "sleepy"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.harness.hook_settings import BYTES_MAX, SettingsFile, agent_named, change, of_project, of_user
+from omac.adapters.harness.hook_settings import BYTES_MAX, SettingsFile, change, harness_with_hook, of_project, of_user
 from omac.domain.kernel.refusal import Refusal
 
-CLAUDE, CODEX = agent_named("claude"), agent_named("codex")
+CLAUDE, CODEX = harness_with_hook("claude"), harness_with_hook("codex")
 
 
 def add(text: str) -> str:
@@ -33,19 +33,19 @@ def leftovers(folder: Path) -> list[str]:
 def test_places(tmp_path: Path) -> None:
     """Where Claude Code and Codex look, and where their variables send them."""
     home = {"HOME": str(tmp_path)}
-    assert of_user(CLAUDE, home).path == f"{tmp_path}/.claude/settings.json"
-    assert of_user(CODEX, home).path == f"{tmp_path}/.codex/hooks.json"
-    assert of_user(CLAUDE, {**home, "CLAUDE_CONFIG_DIR": f"{tmp_path}/c"}).path == f"{tmp_path}/c/settings.json"
-    assert of_user(CODEX, {**home, "CODEX_HOME": f"{tmp_path}/c"}).path == f"{tmp_path}/c/hooks.json"
-    assert of_project(CODEX, str(tmp_path)).path == f"{tmp_path}/.codex/hooks.json"
+    assert of_user(*CLAUDE, home).path == f"{tmp_path}/.claude/settings.json"
+    assert of_user(*CODEX, home).path == f"{tmp_path}/.codex/hooks.json"
+    assert of_user(*CLAUDE, {**home, "CLAUDE_CONFIG_DIR": f"{tmp_path}/c"}).path == f"{tmp_path}/c/settings.json"
+    assert of_user(*CODEX, {**home, "CODEX_HOME": f"{tmp_path}/c"}).path == f"{tmp_path}/c/hooks.json"
+    assert of_project(CODEX[1], str(tmp_path)).path == f"{tmp_path}/.codex/hooks.json"
     with pytest.raises(Refusal, match="claude and codex"):
-        agent_named("pi")
+        harness_with_hook("pi")
 
 
 @pytest.mark.parametrize("project", [True, False])
 def test_new(tmp_path: Path, project: bool) -> None:
     """A file that is not there is made, the user's own for nobody else; nothing else stays beside it."""
-    file = of_project(CLAUDE, str(tmp_path)) if project else of_user(CLAUDE, {"HOME": str(tmp_path / "home")})
+    file = of_project(CLAUDE[1], str(tmp_path)) if project else of_user(*CLAUDE, {"HOME": str(tmp_path / "home")})
     assert not change(file, add, create=False)
     assert not os.path.exists(file.folder)
     assert change(file, add, create=True)
@@ -59,7 +59,7 @@ def test_new(tmp_path: Path, project: bool) -> None:
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o400])
 def test_there_already(tmp_path: Path, mode: int) -> None:
     """It is replaced, and keeps its mode; where the edit changes nothing it is not touched."""
-    file = of_project(CLAUDE, str(tmp_path))
+    file = of_project(CLAUDE[1], str(tmp_path))
     path = Path(file.path)
     path.parent.mkdir()
     path.write_text('{"mine": 1}')
@@ -76,7 +76,7 @@ def test_there_already(tmp_path: Path, mode: int) -> None:
 
 def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
     """It counts as an empty object."""
-    file = of_project(CLAUDE, str(tmp_path))
+    file = of_project(CLAUDE[1], str(tmp_path))
     Path(file.folder).mkdir()
     Path(file.path).write_text(" \n")
     assert change(file, add, create=True)
@@ -96,7 +96,7 @@ def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
 )
 def test_malformed(tmp_path: Path, content: bytes, says: str) -> None:
     """It is left as it is, and the refusal says where it is wrong."""
-    file = of_project(CLAUDE, str(tmp_path))
+    file = of_project(CLAUDE[1], str(tmp_path))
     Path(file.folder).mkdir()
     Path(file.path).write_bytes(content)
 
@@ -122,12 +122,12 @@ def test_a_link_of_the_user(tmp_path: Path) -> None:
     named = tmp_path / ".claude" / "settings.json"
     named.parent.mkdir()
     named.symlink_to("../dotfiles/claude.json")
-    assert change(of_user(CLAUDE, {"HOME": str(tmp_path)}), add, create=True)
+    assert change(of_user(*CLAUDE, {"HOME": str(tmp_path)}), add, create=True)
     assert named.is_symlink()
     assert json.loads(real.read_text()) == {"added": 1}
     real.unlink()
     with pytest.raises(Refusal, match="where nothing is"):
-        of_user(CLAUDE, {"HOME": str(tmp_path)})
+        of_user(*CLAUDE, {"HOME": str(tmp_path)})
 
 
 def test_links_of_a_project(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_links_of_a_project(tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / ".claude").mkdir(parents=True)
     (project / ".claude" / "settings.json").symlink_to(outside / "settings.json")
-    file = of_project(CLAUDE, str(project))
+    file = of_project(CLAUDE[1], str(project))
     assert "is a link" in refusal(file).message
     (project / ".claude" / "settings.json").unlink()
     (project / ".claude").rmdir()
@@ -149,7 +149,7 @@ def test_links_of_a_project(tmp_path: Path) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     """A pipe is not waited for, a folder not read."""
-    file = of_project(CLAUDE, str(tmp_path))
+    file = of_project(CLAUDE[1], str(tmp_path))
     Path(file.folder).mkdir()
     os.mkfifo(file.path)
     assert "no ordinary file" in refusal(file).message
@@ -163,7 +163,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_somebody_elses(tmp_path: Path) -> None:
     """A file of another user is not replaced by one of ours."""
-    file = of_user(CLAUDE, {"HOME": str(tmp_path)})
+    file = of_user(*CLAUDE, {"HOME": str(tmp_path)})
     Path(file.folder).mkdir()
     Path(file.path).write_text("{}")
     os.chown(file.path, 65534, 65534)
@@ -174,7 +174,7 @@ def test_somebody_elses(tmp_path: Path) -> None:
 
 def test_changed_meanwhile(tmp_path: Path) -> None:
     """What the agent writes between our reading and our replacing is not lost."""
-    file = of_project(CLAUDE, str(tmp_path))
+    file = of_project(CLAUDE[1], str(tmp_path))
     Path(file.folder).mkdir()
     Path(file.path).write_text("{}")
 
@@ -193,7 +193,7 @@ def test_changed_meanwhile(tmp_path: Path) -> None:
 def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another omac that is at it is waited for, not for ever."""
     monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
-    file = of_project(CLAUDE, str(tmp_path))
+    file = of_project(CLAUDE[1], str(tmp_path))
     Path(file.folder).mkdir()
     held = os.open(file.folder, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -205,6 +205,6 @@ def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """It is said which."""
     (tmp_path / "home").touch()
-    found = refusal(of_user(CLAUDE, {"HOME": str(tmp_path / "home")}))
+    found = refusal(of_user(*CLAUDE, {"HOME": str(tmp_path / "home")}))
     assert found.reason == "state-unusable"
     assert f"{tmp_path}/home/.claude" in found.message
