@@ -25,6 +25,7 @@ from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
+from omac.domain.harness.table import install_hints
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, look_at, quoted
 from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, governing
@@ -185,7 +186,8 @@ class _Needs:
         if path is None or not os.path.exists(path):
             what = f"{self.reason.partition(' runs')[0]} needs {name}, which" if depth else f"{name}"
             where = "does not exist" if "/" in name else "is in no folder of PATH"
-            raise Refusal("command-not-found", f"{what} {where}", fix=[f"command -v {quoted(name)}"])
+            fix = [*install_hints(os.path.basename(name)), f"command -v {quoted(name)}"]
+            raise Refusal("command-not-found", f"{what} {where}", fix=fix)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
             raise Refusal("command-not-executable", f"{path} is not a program", fix=[look_at(path)])
         return path

@@ -24,3 +24,8 @@ def harness_named(name: str) -> Harness:
     known = ", ".join(" or ".join((h.name, *h.aliases)) for h in HARNESSES)
     fix = [f"omac start {EXAMPLE}", f"omac start -- {quoted(name)}  # to run a command of that name"]
     raise Refusal("misuse", f"unknown harness {name!r}; known are: {known}", fix=fix)
+
+
+def install_hints(program: str) -> list[str]:
+    """Return the commands that install a program, known by its name; none where it is no harness's."""
+    return [harness.install for harness in HARNESSES if harness.program == program]

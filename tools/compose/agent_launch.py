@@ -19,7 +19,7 @@ import msgspec
 import omac
 from omac.adapters.linux.home import home_of
 from omac.domain.harness.harness import Harness
-from omac.domain.harness.table import HARNESSES
+from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.sandbox_choices import choices_of
@@ -125,8 +125,7 @@ def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[s
     """`argv` with its program found on PATH. Raises Refusal (prerequisite-missing)."""
     found = shutil.which(argv[0], path=environment.get("PATH"))
     if found is None:
-        installs = [harness.install for harness in HARNESSES if harness.program == os.path.basename(argv[0])]
-        fix = [*installs, f"command -v {shlex.quote(argv[0])}"]
+        fix = [*install_hints(os.path.basename(argv[0])), f"command -v {shlex.quote(argv[0])}"]
         raise Refusal("prerequisite-missing", f"{argv[0]} is not installed, or not on PATH", fix=fix)
     return (os.path.abspath(found), *argv[1:])
 

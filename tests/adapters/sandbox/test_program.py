@@ -10,6 +10,8 @@ import pytest
 from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox.program import own_installation, resolve
+from omac.domain.harness.harness import Harness
+from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import LINK, READ
@@ -261,6 +263,18 @@ def test_what_cannot_be_started_is_said_as_a_shell_does(world: Box, command: lis
         done = world.host(*world.omac("sandbox", "run", "--", *command))
         assert done.status == status
         assert says in done.err
+
+
+@pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
+def test_a_missing_agent_can_be_installed(harness: Harness, tmp_path: Path) -> None:
+    """The first command that the refusal shows installs it; any other program has none."""
+    nowhere = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    with pytest.raises(Refusal) as caught:
+        resolve([harness.program], nowhere, str(tmp_path))
+    assert list(caught.value.fix) == [harness.install, f"command -v {harness.program}"]
+    with pytest.raises(Refusal) as caught:
+        resolve(["no-such-tool"], nowhere, str(tmp_path))
+    assert list(caught.value.fix) == ["command -v no-such-tool"]
 
 
 def test_scripts_in_circles_end(world: Box) -> None:
