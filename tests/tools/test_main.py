@@ -17,7 +17,14 @@ from omac.tools.main import main
 
 TOOLS = Path(omac.tools.__path__[0])
 # The invocation itself, and what runs before anything is loaded or becomes another program.
-OF_THE_PROCESS = {"entry.py", "invocation.py", "hook.py", "sandbox_backends.py", "sandbox_explain.py", "sandbox_run.py"}
+OF_THE_PROCESS = {
+    "entry.py",
+    "invocation.py",
+    "guard_hook.py",
+    "sandbox_backends.py",
+    "sandbox_explain.py",
+    "sandbox_run.py",
+}
 
 
 class Unusable(io.TextIOBase):

@@ -12,7 +12,7 @@ import os
 import time
 
 from omac.adapters.guard.write_target import GIT, checkouts, common_folder, landing, top_level
-from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, below, call_of, readings, shown
+from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, call_of, readings, shown
 from omac.domain.harness.names import hooked
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
