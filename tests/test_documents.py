@@ -17,7 +17,12 @@ from omac.domain.sidecars import sidecar
 from omac.journal.event_kinds import KIND_OF, KINDS
 
 ROOT = Path(__file__).parents[1]
-ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
+}
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 120, "SECURITY.md": 150}  # each is read in one sitting
+COLUMNS_MAX = 120
 FOLDERS = "domain|journal|projections|services|adapters|tools|tests|examples"
 
 
@@ -37,8 +42,8 @@ def diagram(table: Mapping[tuple[str, type[Event]], str]) -> str:
     ids=["directory", "sidecar", "run", "sandbox"],
 )
 def test_state_diagrams_are_drawn_from_the_tables(table: Mapping[tuple[str, type[Event]], str]) -> None:
-    """A diagram in ARCHITECTURE.md is the transition table, line by line."""
-    assert diagram(table) in ARCHITECTURE, f"ARCHITECTURE.md should contain:\n{diagram(table)}"
+    """A diagram in docs/walks.md is the transition table, line by line."""
+    assert diagram(table) in DOCUMENTS["docs/walks.md"], f"docs/walks.md should contain:\n{diagram(table)}"
 
 
 @pytest.mark.parametrize("status", [directory.Status, sidecar.Status, run.Status, launch.Status])
@@ -48,44 +53,73 @@ def test_states_are_spelled_with_underscores(status: object) -> None:
 
 
 def test_every_file_that_is_named_exists() -> None:
-    """A path in ARCHITECTURE.md, README.md or SECURITY.md leads somewhere."""
-    for document in ("ARCHITECTURE.md", "README.md", "SECURITY.md"):
-        for path in re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", (ROOT / document).read_text()):
+    """A path in a document leads somewhere."""
+    for document, text in DOCUMENTS.items():
+        for path in re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", text):
             assert (ROOT / path).exists(), f"{document} names {path}"
 
 
-def test_every_function_on_the_walks_is_in_its_file() -> None:
-    """In ARCHITECTURE.md, `path.py: Name.method` means that this file defines that class and that method."""
-    walked = re.findall(rf"`((?:{FOLDERS})/[\w/]+\.py): ([\w.]+)`", ARCHITECTURE)
-    assert len(walked) > 20, "both walks are there"
-    for path, dotted in walked:
-        source = (ROOT / path).read_text()
-        for part in dotted.split("."):
-            defined = rf"(?m)^\s*(?:async )?(?:def|class) {part}\b|^{part}\b.*="
-            assert re.search(defined, source), f"{path} does not define {part}"
+def test_every_function_that_is_named_is_in_its_file() -> None:
+    """`path.py: Name.method` means that this file defines that class and that method."""
+    for document in DOCUMENTS:
+        for path, dotted in functions_in(document):
+            source = (ROOT / path).read_text()
+            for part in dotted.split("."):
+                defined = rf"(?m)^\s*(?:async )?(?:def|class) {part}\b|^{part}\b.*="
+                assert re.search(defined, source), f"{document}: {path} does not define {part}"
+
+
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/walks.md"])
+def test_walks_name_functions(document: str) -> None:
+    """A request is followed by names that can be searched for."""
+    assert len(functions_in(document)) > 20, "the walks are there"
+
+
+def functions_in(document: str) -> list[tuple[str, str]]:
+    """Each `path.py: Name.method` of a document."""
+    return re.findall(rf"`((?:{FOLDERS})/[\w/]+\.py): ([\w.]+)`", DOCUMENTS[document])
 
 
 def test_every_event_that_is_named_is_registered() -> None:
     """An event's name in the documents is the name of a kind."""
     aggregates = {kind.partition(".")[0] for kind in KINDS}
-    for document in ("ARCHITECTURE.md", "README.md", "SECURITY.md"):
-        for kind in re.findall(r"`([a-z]+\.[a-z]+(?:-[a-z]+)*)`", (ROOT / document).read_text()):
+    for document, text in DOCUMENTS.items():
+        for kind in re.findall(r"`([a-z]+\.[a-z]+(?:-[a-z]+)*)`", text):
             if kind.partition(".")[0] in aggregates and not kind.endswith((".py", ".md")) and kind not in SETTINGS:
                 assert kind in KINDS, f"{document} names {kind}"
 
 
-def test_every_reason_in_the_readme_exists() -> None:
-    """The table of reasons in the README lists reasons that omac gives, with the status it gives them."""
-    rows = re.findall(r"(?m)^\| (\d{3}) \| `([a-z-]+)` \|", (ROOT / "README.md").read_text())
+def test_every_link_leads_somewhere() -> None:
+    """A link to another document names a file of the repository and, behind #, a heading of it."""
+    for document, text in DOCUMENTS.items():
+        for path, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
+            target = (ROOT / document).parent / path if path else ROOT / document
+            assert target.exists(), f"{document} links to {path}"
+            headings = [line.lstrip("# ").lower().replace(" ", "-") for line in target.read_text().splitlines()]
+            assert not heading or heading in headings, f"{document} links to {path}#{heading}"
+
+
+def test_documents_are_short_enough_to_read() -> None:
+    """A line fits an editor, and the documents that everybody reads fit one sitting."""
+    for document, text in DOCUMENTS.items():
+        lines = text.splitlines()
+        assert len(lines) <= LINES_MAX.get(document, len(lines)), document
+        long = [number for number, line in enumerate(lines, 1) if len(line) > COLUMNS_MAX]
+        assert not long or document == "CHANGELOG.md", f"{document}: lines {long}"
+
+
+def test_every_reason_that_skills_can_meet_exists() -> None:
+    """The table of the facade's answers lists reasons that omac gives, with the status it gives them."""
+    rows = re.findall(r"(?m)^\| (\d{3}) \| `([a-z-]+)` \|", DOCUMENTS["docs/skills.md"])
     assert len(rows) >= 8
     for status, reason in rows:
         assert REASONS[reason].status == int(status), reason
 
 
-def test_every_setting_is_in_the_readme() -> None:
+def test_every_setting_is_in_the_reference() -> None:
     """With the words it takes, the default first; `confine` is told apart."""
-    readme = (ROOT / "README.md").read_text()
+    reference = DOCUMENTS["docs/reference.md"]
     for setting in SETTINGS.values():
         words = [word for word in (setting.default, *setting.words) if word != "confine"]
         shown = ", ".join(f"`{word}`" for word in dict.fromkeys(words)) if setting.words else "absolute paths"
-        assert f"| `{setting.name}` | {shown} |" in readme, setting.name
+        assert f"| `{setting.name}` | {shown} |" in reference, setting.name
