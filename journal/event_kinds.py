@@ -2,7 +2,7 @@
 
 A stored row names its kind; only kinds listed here are ever decoded, and nothing a row says is imported or run.
 Names are stable for ever. To change an event: append a field with a default, or raise the version and add an
-upcaster from the previous one; stored bytes are never rewritten. A new kind or version raises `schema.SCHEMA` and is
+upcaster from the previous one; stored bytes are never rewritten. A new kind or version raises `file.SCHEMA` and is
 listed in `SINCE`, so that an omac that would misread it is not surprised by it (`journal/format.py`).
 """
 

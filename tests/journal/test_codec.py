@@ -15,9 +15,9 @@ from tiers import examples
 import omac.domain
 from omac.domain.access import access, control
 from omac.domain.credentials import credential
-from omac.domain.directories import directory
+from omac.domain.directories import events
 from omac.domain.guard import denial
-from omac.domain.kernel import run
+from omac.domain.kernel import run, set_aside
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import TokenDigest
 from omac.domain.kernel.refusal import Refusal
@@ -290,14 +290,14 @@ GOLDEN: list[tuple[str, Event, str]] = [
     ),
     (
         "directory.activation-requested",
-        directory.ActivationRequested("/w", "opencode", TokenDigest("ab" * 4)),
+        events.ActivationRequested("/w", "opencode", TokenDigest("ab" * 4)),
         "0193a22f77a86f70656e636f6465a86162616261626162",
     ),
-    ("directory.activated", directory.Activated(), "0190"),
-    ("route.mounted", directory.RouteMounted("echo", "echo"), "0193a46563686fa46563686fce00a00000"),
+    ("directory.activated", events.Activated(), "0190"),
+    ("route.mounted", events.RouteMounted("echo", "echo"), "0193a46563686fa46563686fce00a00000"),
     (
         "route.stubbed",
-        directory.RouteStubbed("echo", "echo", "skill-broken", "no file", ("TOKEN",), ("omac approve echo",)),
+        events.RouteStubbed("echo", "echo", "skill-broken", "no file", ("TOKEN",), ("omac approve echo",)),
         "0196a46563686fa46563686fac736b696c6c2d62726f6b656ea76e6f2066696c65"
         "91a5544f4b454e91b16f6d616320617070726f7665206563686f",
     ),
@@ -416,6 +416,74 @@ GOLDEN: list[tuple[str, Event, str]] = [
         inspection.Inspected(("00aa",), ("/w",), ("/w/.git/hooks/x: new",)),
         "019391a43030616191a22f7791b42f772f2e6769742f686f6f6b732f783a206e6577",
     ),
+    ("run.recovered", run.RunRecovered("0b5c3a1f9e77", 1, 2, 3), "0194ac306235633361316639653737010203"),
+    ("run.stopped", run.RunStopped("its agent ended"), "0191af697473206167656e7420656e646564"),
+    (
+        "directory.session-admitted",
+        events.SessionAdmitted("s1", TokenDigest("d" * 64)),
+        "0192a27331d94064646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464",
+    ),
+    (
+        "directory.session-ended",
+        events.SessionEnded("s1", TokenDigest("d" * 64)),
+        "0192a27331d94064646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464646464",
+    ),
+    ("directory.activated-partially", events.ActivatedPartially(), "0190"),
+    (
+        "directory.activation-failed",
+        events.ActivationFailed("the folder is gone"),
+        "0191b274686520666f6c64657220697320676f6e65",
+    ),
+    ("directory.reload-requested", events.ReloadRequested(), "0190"),
+    (
+        "directory.deactivation-requested",
+        events.DeactivationRequested("asked by SIGTERM"),
+        "0191b061736b6564206279205349475445524d",
+    ),
+    ("directory.deactivated", events.Deactivated(), "0190"),
+    (
+        "skill.appeared",
+        events.SkillAppeared("echo", "agents", "/w/.agents/skills/echo", "sha256:00", "echo"),
+        "0195a46563686fa66167656e7473b62f772f2e6167656e74732f736b696c6c732f6563686fa97368613235363a3030a46563686f",
+    ),
+    ("skill.vanished", events.SkillVanished("echo"), "0191a46563686f"),
+    ("route.unmounted", events.RouteUnmounted("echo"), "0191a46563686f"),
+    (
+        "skill.auto-registered",
+        registration.AutoRegistered("/w/.agents/skills/echo", "sha256:00", "/w", "sha256:11"),
+        "0194b62f772f2e6167656e74732f736b696c6c732f6563686fa97368613235363a3030a22f77a97368613235363a3131",
+    ),
+    (
+        "skill.registered",
+        registration.Registered("/w/.agents/skills/echo", "sha256:00", "/w", "sha256:11"),
+        "0194b62f772f2e6167656e74732f736b696c6c732f6563686fa97368613235363a3030a22f77a97368613235363a3131",
+    ),
+    (
+        "sidecar.started",
+        sidecar.Started(sidecar.Birth(4711, 123456, "boot", 40123, True, "echo")),
+        "019196cd1267ce0001e240a4626f6f74cd9cbbc3a46563686f",
+    ),
+    ("sidecar.healthy", sidecar.Healthy(), "0190"),
+    ("sidecar.unhealthy", sidecar.Unhealthy("no answer"), "0191a96e6f20616e73776572"),
+    ("sidecar.restart-scheduled", sidecar.RestartScheduled(2, 1000), "019202cd03e8"),
+    ("sidecar.stop-requested", sidecar.StopRequested("a reload"), "0191a8612072656c6f6164"),
+    ("sidecar.stopped", sidecar.Stopped(), "0190"),
+    (
+        "sidecar.gave-up",
+        sidecar.GaveUp("it ends at once", ("TOKEN",), ("omac secrets set echo TOKEN",)),
+        "0193af697420656e6473206174206f6e636591a5544f4b454e91bb6f6d6163207365637265747320736574206563686f20544f4b454e",
+    ),
+    (
+        "access.aborted",
+        access.AccessAborted(9, "client-gone", 200, 10, 20, 300),
+        "019609ab636c69656e742d676f6e65ccc80a14cd012c",
+    ),
+    (
+        "position.set-aside",
+        set_aside.PositionSetAside(7, "skill.appeared", "directory/h/w", "it cannot be decoded", "sha256:22"),
+        "019507ae736b696c6c2e6170706561726564ad6469726563746f72792f682f77b469742063616e6e6f74206265206465636f646564a97368613235363a3232",
+    ),
+    ("position.emptied", set_aside.PositionEmptied(), "0190"),
 ]
 
 # Bytes that earlier versions stored: fields were appended since.
@@ -449,6 +517,10 @@ EARLIER: list[tuple[str, str]] = [
         ),
     ),
 ]
+
+
+def test_the_stored_form_of_every_kind_is_known() -> None:
+    assert {kind for kind, _, _ in GOLDEN} == set(KINDS)
 
 
 @pytest.mark.parametrize(("kind", "event", "stored"), GOLDEN, ids=[kind for kind, _, _ in GOLDEN])

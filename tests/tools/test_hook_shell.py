@@ -38,7 +38,7 @@ def test_bash_applies_it_nowhere_else(tmp_path: Path) -> None:
             command = chance.choice(ODD if chance.random() < ODD_SHARE else PLAIN)
             before += f"{command} {chance.choice(SEPARATORS)} "
         whole = f"{before}apply_patch <<'EOF'\n{PATCH}\nEOF\n"
-        bases = patch_bases(whole, str(top))
+        bases = patch_bases(whole, str(top), ("apply_patch",))
         if not bases:
             continue
         subprocess.run(

@@ -4,11 +4,20 @@ import http.client
 import json
 import socket
 import threading
+from typing import Any
 
 import pytest
 from real_omac import Omac, Serving, curl, eventually
 
+from omac.adapters.control.app import control_app
+from omac.adapters.control.contract import CALLS, ROOT
 from omac.domain.directories.events import ActivationRequested
+
+
+def test_every_endpoint_is_a_call_that_refusals_name() -> None:
+    unused: Any = None
+    rules = control_app(unused, unused, unused, unused).url_map.iter_rules()
+    assert {rule.rule for rule in rules if rule.rule.startswith(ROOT)} == {ROOT + call for call in CALLS}
 
 
 def connect(server: Serving) -> socket.socket:
