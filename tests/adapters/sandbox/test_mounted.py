@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,9 @@ STRANGE = "a b\\n\tc"  # the kernel escapes each of these
 @pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A project of a user's, with a file to be pinned and one to be hidden."""
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(0o755)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.is_relative_to(tempfile.gettempdir()) and parent != Path(tempfile.gettempdir()):
+            parent.chmod(0o755)
     for name in ("sub/pinned", "sub/hidden", f"{STRANGE}/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
