@@ -245,6 +245,7 @@ for number in range(4000): os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRON
 """
 
 
+@pytest.mark.full
 def test_findings_without_end(ground: Ground) -> None:
     """Thousands of findings with paths of 50,000 characters: little memory, few lines, the rest in a file."""
     ground.renew("plain")

@@ -85,6 +85,7 @@ os.chdir(cache); os.chmod(".", 0)
 """
 
 
+@pytest.mark.full
 def test_a_hostile_cache(own_ground: Ground) -> None:
     """A tool cache full of traps can be listed, used again and cleared; nothing that it leads to is removed."""
     ground = own_ground

@@ -45,6 +45,7 @@ def flooded(sock: socket.socket, request: bytes) -> socket.socket:
     return sock
 
 
+@pytest.mark.full
 def test_clients_that_never_read_do_not_hold_up_the_end(omac: Omac) -> None:
     """By TCP with the token, by the private socket, and through the facade: omac ends in order all the same."""
     server, skill, _ = online(omac)

@@ -135,6 +135,7 @@ def test_two_skills_with_one_name(house: Omac, server: Serving, good: str) -> No
     assert curl(f"{skill['base']}/echo").json()["method"] == "GET"
 
 
+@pytest.mark.full
 def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> None:
     """One that never becomes healthy, one that ends at once, one on another port, one whose program is missing:
     each says what was seen, none keeps the good one from its work, all give up in the end."""
@@ -576,6 +577,7 @@ def test_a_folder_that_was_removed(omac: Omac) -> None:
     refused(omac.run("activate", within=("/bin/sh", "-c", command, "sh")), 2, "current directory was removed")
 
 
+@pytest.mark.full
 def test_a_server_that_hangs(omac: Omac) -> None:
     """`omac status` asks a server that does not answer for seconds, not for ever, and names its socket."""
     server = omac.serve()

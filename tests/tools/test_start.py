@@ -262,6 +262,7 @@ def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
     assert omac.serve().skill(shop)["state"] == "ready"
 
 
+@pytest.mark.full
 def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> None:
     """By the server and by a start: commands find both again, and a sidecar that ends is started again."""
     server = omac.serve()

@@ -128,6 +128,7 @@ def test_no_other_protocol_is_offered(server: Serving, bearer: str, refusals: li
     assert server.call("dirs").status == 200
 
 
+@pytest.mark.full
 def test_every_refusal_is_counted(house: Omac, server: Serving, refusals: list[str]) -> None:
     """However many there were of a kind, all are in the journal, in a few events."""
     for _ in range(3):
