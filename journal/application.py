@@ -16,21 +16,21 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment
 
-from omac.domain.kernel.event import Cause, Draft, Entry, Event, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Versioned
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
-from omac.journal.reader import PAGE, Row, recorded, records
+from omac.journal.reader import PAGE, StoredRow, recorded, records
 from omac.journal.recorder import SqlRecorder
 
 State = TypeVar("State")
 Evolve = Callable[[State, Event], State]
 
 
-class Group(NamedTuple):
+class CommitGroup(NamedTuple):
     """What one caller appends, all or nothing: events with the versions it expects, and what is recorded beside them.
 
     The time in the envelope is raised, if it must be, so that recorded time never runs back.
@@ -73,25 +73,25 @@ class Journal(Application[str]):
         """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
         return records(self.notification_log, self.store.path, self.codec, after, until)
 
-    def recorded(self, row: Row) -> Recorded:
+    def recorded(self, row: StoredRow) -> Recorded:
         """A stored row as the rest of omac sees it."""
         return recorded(self.store.path, self.codec, row)
 
-    def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Entry[State]:
+    def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Latest[State]:
         """The state of an aggregate and its version; the initial state and 0 when it has no events."""
 
-        def project(_: Any, events: Iterator[Versioned]) -> Entry[State] | None:
-            loaded: Entry[State] | None = None
+        def project(_: Any, events: Iterator[Versioned]) -> Latest[State] | None:
+            loaded: Latest[State] | None = None
             for versioned in events:
                 state = initial if loaded is None else loaded.state
                 emptied = type(versioned.data) is PositionEmptied  # it counts as a version, and changes nothing
-                loaded = Entry(state if emptied else evolve(state, versioned.data), versioned.originator_version)
+                loaded = Latest(state if emptied else evolve(state, versioned.data), versioned.originator_version)
             return loaded
 
         try:
-            found: Entry[State] = self.repository.get(stream, projector_func=project)  # type: ignore[arg-type]  # our states are plain
+            found: Latest[State] = self.repository.get(stream, projector_func=project)  # type: ignore[arg-type]  # our states are plain
         except AggregateNotFoundError:
-            return Entry(initial)
+            return Latest(initial)
         return found
 
     def envelope(self, cause: Cause, spooled: Spooled | None = None) -> Envelope:
@@ -99,7 +99,7 @@ class Journal(Application[str]):
         run, happened = (self.run, None) if spooled is None else (spooled.run, spooled.happened)
         return Envelope(self.clock(), run, cause.actor, cause.correlation, cause.causation, happened, spooled)
 
-    def group(self, drafts: Sequence[Draft], envelope: Envelope) -> Group:
+    def group(self, drafts: Sequence[Draft], envelope: Envelope) -> CommitGroup:
         """A group whose events are proven to be decodable. Raises Refusal (unfoldable) for one that is not."""
         for draft in drafts:
             try:
@@ -109,9 +109,9 @@ class Journal(Application[str]):
                 raise _unreadable(draft.event, str(problem)) from problem
             if not same:
                 raise _unreadable(draft.event, "it is not the same when it is read")
-        return Group(drafts, envelope)
+        return CommitGroup(drafts, envelope)
 
-    def commit(self, groups: Sequence[Group]) -> "list[Sequence[Recorded] | Conflict]":
+    def commit(self, groups: Sequence[CommitGroup]) -> "list[Sequence[Recorded] | Conflict]":
         """Append many callers' events in one durable transaction; a group in conflict gets that, and changes nothing.
 
         Whether a group may follow is judged inside the transaction. Raises Refusal when nothing was appended.

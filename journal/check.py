@@ -33,7 +33,7 @@ Remedy = Literal["empty", "fill", "retime", "remove", "head", "reindex", "none"]
 Fold = Callable[[Recorded], None]  # raises Refusal for a record that cannot follow
 
 
-class Finding(NamedTuple):
+class Damage(NamedTuple):
     """What is wrong at a position; 0: with the journal as a whole.
 
     `stream`, `version` and `kind` are what the row says, "" and None where it is missing. `remedy` is what a repair
@@ -66,7 +66,7 @@ class _Row(NamedTuple):
     happened: Any
 
 
-def check(path: str, fold: Fold) -> list[Finding]:
+def check(path: str, fold: Fold) -> list[Damage]:
     """Return what is wrong with the journal at `path`, in the order of positions; `fold` is that of a new system.
 
     Raises Refusal: there is no journal, it is of a later omac, or it cannot be read at all.
@@ -84,7 +84,7 @@ def check(path: str, fold: Fold) -> list[Finding]:
         raise beyond_repair(refusal, path) from refusal
 
 
-def examine(connection: sqlite3.Connection, fold: Fold) -> list[Finding]:
+def examine(connection: sqlite3.Connection, fold: Fold) -> list[Damage]:
     """Return what is wrong with the journal of a connection that is in a transaction. Raises sqlite3.Error."""
     connection.text_factory = _text  # a name that is no text is a finding, not the end of the check
     findings = list(_unsound(connection))
@@ -118,11 +118,11 @@ def _is_stream(text: str) -> bool:
     return True
 
 
-def _of_all(problem: str, remedy: Remedy) -> Finding:
-    return Finding(0, "", None, "", problem, remedy)
+def _of_all(problem: str, remedy: Remedy) -> Damage:
+    return Damage(0, "", None, "", problem, remedy)
 
 
-def _unsound(connection: sqlite3.Connection) -> Iterator[Finding]:
+def _unsound(connection: sqlite3.Connection) -> Iterator[Damage]:
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (VERSION_INDEX,)).fetchone():
         yield _of_all(f"the index {VERSION_INDEX} is missing", "reindex")
     for (text,) in connection.execute(f"PRAGMA integrity_check({SOUND_MAX})"):
@@ -141,7 +141,7 @@ class _Layout:
         self.claimed: dict[int, tuple[int, int]] = {}  # a missing position: stream (its number) and version
         self.unfit: dict[int, str] = {}  # positions whose version cannot be
         self.last = 0  # the position of the last row that stands where an event can be
-        self.findings: list[Finding] = []
+        self.findings: list[Damage] = []
         self._lasts: dict[Any, tuple[int, int]] = {}  # of a stream: version and position
 
     def read(self) -> None:
@@ -149,15 +149,15 @@ class _Layout:
             "SELECT position, stream, version FROM event ORDER BY position"
         ):
             if position < 1:
-                self.findings.append(Finding(position, "", None, "", "positions begin at 1", "remove"))
+                self.findings.append(Damage(position, "", None, "", "positions begin at 1", "remove"))
                 continue
             if position - self.last - 1 > FILL_MAX:
                 if self._is_stray(position):
                     problem = f"the event before it is at position {self.last}"
-                    self.findings.append(Finding(position, "", None, "", problem, "remove"))
+                    self.findings.append(Damage(position, "", None, "", problem, "remove"))
                     continue
                 problem = f"positions {self.last + 1} to {position - 1} are missing"
-                self.findings.append(Finding(self.last + 1, "", None, "", problem, "none"))
+                self.findings.append(Damage(self.last + 1, "", None, "", problem, "none"))
                 return
             self.missing.update(range(self.last + 1, position))
             if version is not None:
@@ -207,7 +207,7 @@ class _Contents:
         self._names: dict[Any, str] = {id_: text for id_, text in names if _is_text(text)}
         self._top_at = 0
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Damage]:
         missing = iter(sorted(self._layout.missing))
         gap = next(missing, None)
         for row in map(_Row._make, self._connection.execute(_ROWS, (self._layout.last,))):
@@ -219,13 +219,13 @@ class _Contents:
             yield self._missing(gap)
             gap = next(missing, None)
 
-    def _missing(self, position: int) -> Finding:
+    def _missing(self, position: int) -> Damage:
         claim = self._layout.claimed.get(position)
         keeps = (self._names.get(claim[0], ""), claim[1]) if claim else None
         kept = self._empty(position, keeps)
-        return Finding(position, "", None, "", "it is missing", "fill", kept, self._top_at)
+        return Damage(position, "", None, "", "it is missing", "fill", kept, self._top_at)
 
-    def _row(self, row: _Row) -> Iterator[Finding]:
+    def _row(self, row: _Row) -> Iterator[Damage]:
         stream, kind = self._names.get(row.stream), self._names.get(row.kind)
         after = self._top_at
         event = self._event(row, stream, kind)
@@ -238,10 +238,10 @@ class _Contents:
             )
             kept = self._empty(row.position, (stream or "", row.version) if sound else None)
             version = row.version if isinstance(row.version, int) else None
-            yield Finding(row.position, stream or "", version, kind or "", event, "empty", kept, after)
+            yield Damage(row.position, stream or "", version, kind or "", event, "empty", kept, after)
         elif row.at < self._top_at and not _told_later(kind or "", row.happened):
             problem = f"its recorded time lies {(self._top_at - row.at) / 1e9:.3f} s before that of an earlier position"
-            yield Finding(row.position, stream or "", row.version, kind or "", problem, "retime", None, after)
+            yield Damage(row.position, stream or "", row.version, kind or "", problem, "retime", None, after)
         elif not _told_later(kind or "", row.happened):
             self._top_at = row.at
 

@@ -73,7 +73,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "control.refused": (1, control.ControlRefused),
     "sandbox.launch-requested": (1, launch.LaunchRequested),
     "sandbox.launched": (1, launch.Launched),
-    "sandbox.exited": (1, launch.Exited),
+    "sandbox.exited": (1, launch.LaunchExited),
     "sandbox.denied": (1, launch.Denied),
     "guard.denied": (1, denial.GuardDenied),
     "sandbox.inspected": (1, inspection.Inspected),

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from omac.domain.kernel.event import Entry, Event, Recorded
+from omac.domain.kernel.event import Event, Latest, Recorded
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
@@ -23,7 +23,7 @@ PAGE = 1_000
 State = TypeVar("State")
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StoredRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An event as it is stored, names resolved: an eventsourcing Notification, and what is recorded beside it."""
 
     id: int
@@ -69,7 +69,7 @@ class Records(Protocol):
         """Return all records above position `after`, up to `until`, in order. Raises Refusal."""
         ...
 
-    def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Entry[State]:
+    def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
         """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
         ...
 
@@ -110,7 +110,7 @@ class Reader:
         topics: Sequence[str] = (),
         *,
         inclusive_of_start: bool = True,
-    ) -> Sequence[Row]:
+    ) -> Sequence[StoredRow]:
         """See NotificationLog."""
         first = (start or 0) if inclusive_of_start else (start or 0) + 1
         last = 2**63 - 1 if stop is None else stop
@@ -119,7 +119,7 @@ class Reader:
         query = f"{_SELECT} WHERE position >= ? AND position <= ?{kinds} ORDER BY position LIMIT ?"
         return self._named(self._all(query, first, last, *topics, limit))
 
-    def versions(self, stream: str) -> list[Row]:
+    def versions(self, stream: str) -> list[StoredRow]:
         """Return the events of an aggregate in the order of versions; a log has none."""
         where = "version IS NOT NULL AND stream = (SELECT id FROM name WHERE text = ?)"
         return self._named(self._all(f"{_SELECT} WHERE {where} ORDER BY version", stream))
@@ -129,18 +129,18 @@ class Reader:
         query = "SELECT text, count(*) AS n FROM event JOIN name ON name.id = kind GROUP BY text ORDER BY n DESC, text"
         return ((str(kind), int(number)) for kind, number in self._all(query))
 
-    def _named(self, found: Sequence[Any]) -> list[Row]:
+    def _named(self, found: Sequence[Any]) -> list[StoredRow]:
         self._learn({row[index] for row in found for index in _NAMED} - self._texts.keys())
         return [self._row(values) for values in found]
 
-    def _row(self, values: Sequence[Any]) -> Row:
+    def _row(self, values: Sequence[Any]) -> StoredRow:
         fields = list(values)
         for index in _NAMED:
             try:
                 fields[index] = self._texts[fields[index]]
             except KeyError:
                 raise damaged(self.path, f"something it refers to is missing ({fields[index]})") from None
-        return Row(*fields)
+        return StoredRow(*fields)
 
     def _learn(self, ids: set[int]) -> None:
         wanted = sorted(ids)
@@ -177,13 +177,13 @@ class ReadJournal:
         """Return all records above position `after`, up to `until`, in order. Raises Refusal."""
         return records(self.store, self.store.path, self._codec, after, until)
 
-    def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Entry[State]:
+    def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
         """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
-        entry = Entry(initial)
+        entry = Latest(initial)
         for row in self.store.versions(stream):
             event = recorded(self.store.path, self._codec, row).event
             emptied = type(event) is PositionEmptied  # it counts as a version, and changes nothing
-            entry = Entry(entry.state if emptied else evolve(entry.state, event), row.originator_version or 0)
+            entry = Latest(entry.state if emptied else evolve(entry.state, event), row.originator_version or 0)
         return entry
 
 
@@ -213,7 +213,7 @@ def wrong_type(at: object, happened: object, causation: object, correlation: obj
     return "" if type(body) is bytes else "the body is no bytes"
 
 
-def recorded(path: str, codec: Codec, row: Row) -> Recorded:
+def recorded(path: str, codec: Codec, row: StoredRow) -> Recorded:
     """Return a stored row as the rest of omac sees it. Raises Refusal (journal-newer, journal-damaged)."""
     if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.state):
         raise damaged(path, f"{wrong} at position {row.id}")

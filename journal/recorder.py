@@ -17,9 +17,9 @@ from omac.journal.file import damaged
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember
 from omac.journal.mark import Mark
-from omac.journal.reader import Row
+from omac.journal.reader import StoredRow
 from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, checkpoint, refusal_of
-from omac.journal.watch import Watch
+from omac.journal.watch import JournalWatch
 
 
 class SqlRecorder(ApplicationRecorder):
@@ -43,7 +43,7 @@ class SqlRecorder(ApplicationRecorder):
         self._is_living = is_living
         self._present = present  # the run that is listed until it closes the store
         self._statement = _insert_statement(writer) if writer else ""
-        self._watch = Watch(path, log=writer is not None)
+        self._watch = JournalWatch(path, log=writer is not None)
         self._mark = mark
         self._ids: dict[str, int] = {}  # interned names, as committed
         self._texts: dict[int, str] = {}
@@ -248,7 +248,7 @@ class SqlRecorder(ApplicationRecorder):
             found = connection.execute(query).all()
             name = self._name_lookup(connection, found)
             return [
-                Row(p, name(s), v, name(k), at, name(r), name(a), c, z, b, h)
+                StoredRow(p, name(s), v, name(k), at, name(r), name(a), c, z, b, h)
                 for p, s, v, k, at, r, a, c, z, b, h in found
             ]
 

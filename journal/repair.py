@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from omac.domain.kernel.ids import HostId, journal_stream
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
-from omac.journal.check import Finding, Fold, examine
+from omac.journal.check import Damage, Fold, examine
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged
 from omac.journal.format import IsLiving, in_use, living, raise_schema
@@ -59,7 +59,7 @@ class Repair:
         self._codec = Codec()
         self._last = 0  # the last position that stays
 
-    def plan(self, positions: Collection[int] = ()) -> list[Finding]:
+    def plan(self, positions: Collection[int] = ()) -> list[Damage]:
         """Return what `perform` would mend: all findings, or those at `positions` and what follows from them.
 
         Raises Refusal: journal-in-use (a run has it open), journal-damaged (it is beyond repair), misuse (a position
@@ -67,20 +67,20 @@ class Repair:
         """
         return self._settle(positions, commit=False)
 
-    def perform(self, positions: Collection[int] = ()) -> list[Finding]:
+    def perform(self, positions: Collection[int] = ()) -> list[Damage]:
         """Mend it, and return what was mended. Raises Refusal as `plan`; then nothing has changed."""
         return self._settle(positions, commit=True)
 
-    def _settle(self, positions: Collection[int], *, commit: bool) -> list[Finding]:
+    def _settle(self, positions: Collection[int], *, commit: bool) -> list[Damage]:
         try:
             return self._transact(positions, commit=commit)
         except Refusal as refusal:
             raise beyond_repair(refusal, self._path) from refusal
 
-    def _transact(self, positions: Collection[int], *, commit: bool) -> list[Finding]:
+    def _transact(self, positions: Collection[int], *, commit: bool) -> list[Damage]:
         connect_for_reading(self._path, lenient=True).close()  # where there is no journal, none is made
         engine = open_for_writing(self._path, "", lenient=True)
-        mended: list[Finding] = []
+        mended: list[Damage] = []
         try:
             with engine.begin() as connection:
                 self._require_unused(connection)
@@ -105,10 +105,10 @@ class Repair:
         for present in living(connection, self._is_living):
             raise in_use(self._path, present)
 
-    def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Finding]:
+    def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Damage]:
         raw = connection.connection.driver_connection
         assert isinstance(raw, sqlite3.Connection)
-        mended: list[Finding] = []
+        mended: list[Damage] = []
         for number in range(ROUNDS_MAX):
             findings = examine(raw, self._new_fold())
             chosen = _chosen(findings, positions, mended, first=number == 0)
@@ -126,7 +126,7 @@ class Repair:
             mended += chosen
         return mended
 
-    def _mend(self, raw: sqlite3.Connection, finding: Finding) -> None:
+    def _mend(self, raw: sqlite3.Connection, finding: Damage) -> None:
         match finding.remedy:
             case "empty" | "remove" | "retime":
                 self._set_aside(raw, finding)
@@ -143,7 +143,7 @@ class Repair:
                 message = f"the journal {self._path} is beyond repair: {finding.problem}; nothing was changed"
                 raise Refusal("journal-damaged", message)
 
-    def _set_aside(self, raw: sqlite3.Connection, finding: Finding) -> None:
+    def _set_aside(self, raw: sqlite3.Connection, finding: Damage) -> None:
         position = finding.position
         (body,) = raw.execute("SELECT body FROM event WHERE position = ?", (position,)).fetchone()
         record = self._say(raw, finding, _digest(body))
@@ -168,7 +168,7 @@ class Repair:
                 (*self._hole(raw, finding), position),
             )
 
-    def _hole(self, raw: sqlite3.Connection, finding: Finding) -> tuple[object, ...]:
+    def _hole(self, raw: sqlite3.Connection, finding: Damage) -> tuple[object, ...]:
         """The row that stands at an emptied position, in the order of its columns up to actor, then its body."""
         stream, version = finding.keeps or (journal_stream(self._host), None)
         kind, body = self._codec.encode(PositionEmptied())
@@ -177,7 +177,7 @@ class Repair:
             _name(raw, "omac"), body,
         )  # fmt: skip
 
-    def _say(self, raw: sqlite3.Connection, finding: Finding, digest: str) -> int:
+    def _say(self, raw: sqlite3.Connection, finding: Damage, digest: str) -> int:
         """Append the event that says so; return its position."""
         event = PositionSetAside(finding.position, finding.kind, finding.stream, finding.problem, digest)
         kind, body = self._codec.encode(event)
@@ -195,8 +195,8 @@ class Repair:
 
 
 def _chosen(
-    findings: Sequence[Finding], positions: Collection[int], mended: Sequence[Finding], *, first: bool
-) -> list[Finding]:
+    findings: Sequence[Damage], positions: Collection[int], mended: Sequence[Damage], *, first: bool
+) -> list[Damage]:
     """What is to be mended: all, or what stands at `positions` with the later findings of the same streams."""
     if not positions:
         return list(findings)
@@ -216,7 +216,7 @@ def _chosen(
     ]
 
 
-def _last_that_stays(raw: sqlite3.Connection, findings: Sequence[Finding]) -> int:
+def _last_that_stays(raw: sqlite3.Connection, findings: Sequence[Damage]) -> int:
     removed = {finding.position for finding in findings if finding.remedy == "remove"}
     rows = raw.execute("SELECT position FROM event ORDER BY position DESC")
     last = next((int(position) for (position,) in rows if position not in removed), 0)

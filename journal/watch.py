@@ -21,7 +21,7 @@ class _File(NamedTuple):
     size: int
 
 
-class Watch:
+class JournalWatch:
     """Watches the journal at `path`, and its log where it is written (`log`), from now on."""
 
     def __init__(self, path: str, *, log: bool) -> None:

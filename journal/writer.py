@@ -22,7 +22,7 @@ import trio
 
 from omac.domain.kernel.event import Cause, Draft, Recorded, Spooled
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.application import Group, Journal
+from omac.journal.application import CommitGroup, Journal
 from omac.journal.feed import Feed
 from omac.journal.judgement import Conflict
 
@@ -44,7 +44,7 @@ Late = Callable[[Sequence[Recorded]], None]
 class _Item(msgspec.Struct):
     """One caller's events. `kept`: nobody waits, and they must not be lost. `task` None: nobody waits any more."""
 
-    group: Group
+    group: CommitGroup
     task: trio.lowlevel.Task | None
     kept: bool = False
     late: Late | None = None
@@ -130,7 +130,7 @@ class Writer:
 
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
-        group = Group((), self._journal.envelope(Cause("omac")))
+        group = CommitGroup((), self._journal.envelope(Cause("omac")))
         await self._wait_for(_Item(group, trio.lowlevel.current_task()))
 
     async def _wait_for(self, item: _Item) -> Sequence[Recorded]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from omac.domain.kernel.event import Entry, Event, Recorded
+from omac.domain.kernel.event import Event, Latest, Recorded
 from omac.domain.kernel.ids import StreamId
 
 State = TypeVar("State")
@@ -27,13 +27,13 @@ class Aggregates(Generic[State]):
         evolve: Callable[[State, Event], State],
         ended: Callable[[State], bool] = lambda _: False,
     ) -> None:
-        self._none = Entry(initial)
+        self._none = Latest(initial)
         self._evolve = evolve
         self._has_ended = ended
         self._ended: deque[StreamId] = deque()
-        self.entries: dict[StreamId, Entry[State]] = {}
+        self.entries: dict[StreamId, Latest[State]] = {}
 
-    def __getitem__(self, stream: StreamId) -> Entry[State]:
+    def __getitem__(self, stream: StreamId) -> Latest[State]:
         return self.entries.get(stream, self._none)
 
     def apply(self, recorded: Recorded) -> None:
@@ -45,7 +45,7 @@ class Aggregates(Generic[State]):
         """Count a version whose event was set aside; the state stays. Raises KeyError when it cannot follow."""
         self._put(recorded, self._next(recorded).state)
 
-    def _next(self, recorded: Recorded) -> Entry[State]:
+    def _next(self, recorded: Recorded) -> Latest[State]:
         entry = self[recorded.stream]
         if recorded.version != entry.version + 1:
             raise KeyError(f"version {recorded.version} after {entry.version}")
@@ -53,7 +53,7 @@ class Aggregates(Generic[State]):
 
     def _put(self, recorded: Recorded, state: State) -> None:
         version = recorded.version or 0
-        self.entries[recorded.stream] = Entry(state, version, recorded.run, recorded.position, recorded.correlation)
+        self.entries[recorded.stream] = Latest(state, version, recorded.run, recorded.position, recorded.correlation)
         if self._has_ended(state):
             self._ended.append(recorded.stream)
             if len(self._ended) > ENDED_KEPT:
@@ -63,4 +63,4 @@ class Aggregates(Generic[State]):
         """Fold an event that an older omac kept in a log; the stream it would be in today keeps its version."""
         entry = self[stream]
         state = self._evolve(entry.state, recorded.event)
-        self.entries[stream] = Entry(state, entry.version, recorded.run, recorded.position, recorded.correlation)
+        self.entries[stream] = Latest(state, entry.version, recorded.run, recorded.position, recorded.correlation)

@@ -22,7 +22,7 @@ from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
 from omac.domain.sandbox import inspection, launch
 from omac.domain.sandbox.launch import Sandbox
 from omac.domain.settings import setting
-from omac.domain.settings.setting import Setting
+from omac.domain.settings.setting import SettingState
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Sidecar
 from omac.domain.skills import registration
@@ -74,7 +74,7 @@ class System:
         self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
         self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
         self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), launch.evolve, lambda state: state.ended)
-        self.settings: Aggregates[Setting] = Aggregates(Setting(), setting.evolve)
+        self.settings: Aggregates[SettingState] = Aggregates(SettingState(), setting.evolve)
         self.aggregates: dict[str, Aggregates[Any]] = {  # by the first word of their streams
             "run": self.runs,
             "directory": self.directories,

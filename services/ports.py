@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from omac.domain.directories.planning import Policy
+from omac.domain.directories.planning import SkillPolicy
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.sidecars.sidecar import Birth, Exit, SidecarSpec
@@ -86,7 +86,7 @@ class SkillFolders(Protocol):
 class Policies(Protocol):
     """How skills are treated."""
 
-    async def policy(self, workdir: str) -> Policy:
+    async def policy(self, workdir: str) -> SkillPolicy:
         """In this directory: what was asked of this run, and what the project narrows it to.
 
         The empty path means the skills that all directories share.

@@ -45,3 +45,13 @@ def test_no_function_is_longer_than_a_screen() -> None:
     }
     assert len(functions) > 2_000
     assert not {name: lines for name, lines in functions.items() if lines > FUNCTION_LINES_MAX}
+
+
+def test_a_public_class_name_means_one_thing() -> None:
+    modules: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert len(modules) > 300
+    assert not {name: places for name, places in modules.items() if len(places) > 1}

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from omac.adapters.caches.removal import Step, empty_trash, to_trash
 from omac.adapters.caches.size import Size, measured
-from omac.adapters.caches.tree import FOLDER_FLAGS, Root, hold, marked, open_root
+from omac.adapters.caches.tree import FOLDER_FLAGS, CacheRoot, hold, marked, open_root
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.cache_eviction import Cache
 from omac.domain.sandbox.tool_cache import is_cache_id
@@ -37,7 +37,7 @@ def opened(environment: Mapping[str, str], step: Step) -> Iterator["Caches | Non
 class Caches:
     """The caches below one root; `step` is told how many names were looked at or removed, now and then."""
 
-    def __init__(self, root: Root, step: Step) -> None:
+    def __init__(self, root: CacheRoot, step: Step) -> None:
         self._root = root
         self._step = step
 

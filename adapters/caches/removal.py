@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from omac.adapters.caches.tree import FOLDER_FLAGS, Root
+from omac.adapters.caches.tree import FOLDER_FLAGS, CacheRoot
 from omac.adapters.files import lock
 
 TRASH = ".trash"
@@ -21,7 +21,7 @@ BATCH = 1_000  # names that are dealt with between two calls of `step`
 Step = Callable[[int], None]
 
 
-def to_trash(root: Root, name: str, token: str) -> None:
+def to_trash(root: CacheRoot, name: str, token: str) -> None:
     """Take an entry of the root away, whatever it is; `token` makes its new name unique. Raises OSError."""
     trash = _trash(root)
     try:
@@ -35,7 +35,7 @@ def to_trash(root: Root, name: str, token: str) -> None:
         os.close(trash)
 
 
-def empty_trash(root: Root, step: Step) -> list[str]:
+def empty_trash(root: CacheRoot, step: Step) -> list[str]:
     """Remove all that is there; `step` is told how many names went. What would not go, and why. Raises OSError."""
     problems: list[str] = []
     trash = _trash(root)
@@ -58,7 +58,7 @@ def empty_trash(root: Root, step: Step) -> list[str]:
     return problems
 
 
-def _trash(root: Root) -> int:
+def _trash(root: CacheRoot) -> int:
     with suppress(FileExistsError):
         os.mkdir(TRASH, 0o700, dir_fd=root.folder)
     return os.open(TRASH, FOLDER_FLAGS, dir_fd=root.folder)

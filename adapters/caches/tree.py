@@ -129,7 +129,7 @@ def identity_of(workdir: str) -> str:
     return cache_id(sha256_hex(os.fsencode(workdir)))
 
 
-class Root:
+class CacheRoot:
     """The folder of all caches, open: `folder` is its descriptor, `locks` that of the folder of locks."""
 
     __slots__ = ("folder", "locks", "path")
@@ -145,7 +145,7 @@ class Root:
         os.close(self.folder)
 
 
-def open_root(environment: Mapping[str, str], make: bool) -> Root | None:
+def open_root(environment: Mapping[str, str], make: bool) -> CacheRoot | None:
     """The folder of all caches; None where it is missing and not to be made. Raises Refusal (cache-unsafe)."""
     above, home = _home(environment)
     path = os.path.join(above, home, "omac")
@@ -158,7 +158,7 @@ def open_root(environment: Mapping[str, str], make: bool) -> Root | None:
         passed.append(_enter(passed[0], home, os.path.join(above, home), make, own=False))
         passed.append(_enter(passed[1], "omac", path, make))
         passed.append(_enter(passed[2], LOCKS, os.path.join(path, LOCKS), make=True))
-        return Root(path, os.dup(passed[2]), os.dup(passed[3]))
+        return CacheRoot(path, os.dup(passed[2]), os.dup(passed[3]))
     except FileNotFoundError as error:
         if make:
             raise _unusable(path, error) from None
@@ -170,7 +170,7 @@ def open_root(environment: Mapping[str, str], make: bool) -> Root | None:
             os.close(descriptor)
 
 
-def hold(root: Root, identity: str, *, shared: bool = False) -> int:
+def hold(root: CacheRoot, identity: str, *, shared: bool = False) -> int:
     """Return the lock of a cache, open and acquired. Raises BlockingIOError if others hold it, OSError."""
     while True:
         flags = os.O_RDWR | os.O_CREAT | _FILE_FLAGS
@@ -216,7 +216,7 @@ def _home(environment: Mapping[str, str]) -> tuple[str, str]:
     return os.path.realpath(above), name
 
 
-def _pause(root: Root, identity: str, deadline: float) -> None:
+def _pause(root: CacheRoot, identity: str, deadline: float) -> None:
     """Wait for others. Raises Refusal (contention) when that has taken too long."""
     if time.monotonic() >= deadline:
         path = os.path.join(root.path, LOCKS, f"{identity}.lock")
@@ -225,7 +225,7 @@ def _pause(root: Root, identity: str, deadline: float) -> None:
     time.sleep(PAUSE_S)
 
 
-def _verified(root: Root, identity: str, workdir: str) -> bool:
+def _verified(root: CacheRoot, identity: str, workdir: str) -> bool:
     """Whether the cache is there; False if it was never finished. Raises Refusal (cache-unsafe), OSError."""
     path = os.path.join(root.path, identity)
     try:
@@ -258,7 +258,7 @@ def _require_tools(folder: int, path: str, workdir: str) -> None:
         os.chmod(TOOLS, 0o700, dir_fd=folder)
 
 
-def _make(root: Root, identity: str, workdir: str) -> None:
+def _make(root: CacheRoot, identity: str, workdir: str) -> None:
     """Make a cache, or finish what was begun; the marker is the last step. Raises Refusal (cache-unsafe), OSError."""
     path = os.path.join(root.path, identity)
     folder = _enter(root.folder, identity, path, make=True, workdir=workdir)

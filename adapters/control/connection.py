@@ -46,7 +46,7 @@ class Surface(msgspec.Struct, frozen=True):
     limits: ControlLimits
 
 
-class Connection:
+class ControlConnection:
     """Serves the requests that arrive on one wire, one after the other."""
 
     def __init__(self, surface: Surface, client: Wire, slot: Slot) -> None:

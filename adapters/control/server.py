@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 import trio
 
-from omac.adapters.control.connection import Connection, Surface, as_app
+from omac.adapters.control.connection import ControlConnection, Surface, as_app
 from omac.adapters.control.limits import ControlLimits
 from omac.adapters.http.accepting import accept_connections
 from omac.adapters.http.slots import Slot, SlotLimits
@@ -45,6 +45,6 @@ async def serve_control(
 
 def _serving(surface: Surface) -> Callable[[Wire, Slot], Awaitable[None]]:
     async def serve(wire: Wire, slot: Slot) -> None:
-        await Connection(surface, wire, slot).run()
+        await ControlConnection(surface, wire, slot).run()
 
     return serve

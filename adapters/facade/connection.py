@@ -26,7 +26,7 @@ OF_STRANGERS = frozenset(("bad-request", "unknown-mount"))  # refusals that show
 Result = TypeVar("Result")
 
 
-class Connection:
+class FacadeConnection:
     """Serves the requests that arrive on one wire, one after the other."""
 
     def __init__(self, client: Wire, slot: Slot, gate: Gate, limits: FacadeLimits, clock: Callable[[], float]) -> None:

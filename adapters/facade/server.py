@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from omac.adapters.facade.connection import Connection
+from omac.adapters.facade.connection import FacadeConnection
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.http.accepting import accept_connections
 from omac.adapters.http.slots import Slot, SlotLimits
@@ -42,4 +42,4 @@ class Facade:
             task_status.started()
 
     async def _serve_connection(self, wire: Wire, slot: Slot) -> None:
-        await Connection(wire, slot, self._gate, self._limits, self._clock).run()
+        await FacadeConnection(wire, slot, self._gate, self._limits, self._clock).run()

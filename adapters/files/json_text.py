@@ -8,7 +8,7 @@ WHITESPACE = " \t\r\n"
 UNIT = "  "  # of indentation, in a text that shows none
 
 
-class Node:
+class JsonNode:
     """A value in the text from `start` to before `end`. `children` are its members or items, `keys` those of members.
 
     A child's place includes its key: `begins` gives where that is.
@@ -19,7 +19,7 @@ class Node:
     def __init__(self, start: int) -> None:
         self.start = start
         self.end = start
-        self.children: list[Node] = []
+        self.children: list[JsonNode] = []
         self.begins: list[int] = []
         self.keys: list[str] = []
 
@@ -34,26 +34,26 @@ class JsonText:
         self.root = self._node(_skip(text, 0))
         self.unit = self._unit()
 
-    def value(self, node: Node) -> Any:
+    def value(self, node: JsonNode) -> Any:
         """The decoded value."""
         return json.loads(self.text[node.start : node.end])
 
-    def member(self, node: Node, key: str) -> Node | None:
+    def member(self, node: JsonNode, key: str) -> JsonNode | None:
         """The value under a key. Raises ValueError where the key is there twice."""
         found = [child for name, child in zip(node.keys, node.children, strict=True) if name == key]
         if len(found) > 1:
             raise ValueError(f"it says {key!r} twice in one object")
         return found[0] if found else None
 
-    def with_member(self, node: Node, key: str, value: object) -> str:
+    def with_member(self, node: JsonNode, key: str, value: object) -> str:
         """The text with a member at the end of an object that does not have it."""
         return self._with(node, f"{json.dumps(key)}: ", value)
 
-    def with_item(self, node: Node, value: object) -> str:
+    def with_item(self, node: JsonNode, value: object) -> str:
         """The text with an item at the end of an array."""
         return self._with(node, "", value)
 
-    def without(self, node: Node, index: int) -> str:
+    def without(self, node: JsonNode, index: int) -> str:
         """The text without one member or item."""
         if len(node.children) == 1:
             begin, end = node.start + 1, node.end - 1
@@ -63,7 +63,7 @@ class JsonText:
             begin, end = node.children[index - 1].end, node.children[index].end
         return self.text[:begin] + self.text[end:]
 
-    def _with(self, node: Node, prefix: str, value: object) -> str:
+    def _with(self, node: JsonNode, prefix: str, value: object) -> str:
         text = self.text
         if node.children:
             lead = text[node.start + 1 : node.begins[0]]
@@ -94,9 +94,9 @@ class JsonText:
         _, newline, indent = self.text[self.root.start + 1 : self.root.begins[0]].rpartition("\n")
         return indent if newline and indent else UNIT
 
-    def _node(self, start: int) -> Node:
+    def _node(self, start: int) -> JsonNode:
         """The value that begins there, in a text that is known to be valid."""
-        node = Node(start)
+        node = JsonNode(start)
         text = self.text
         opening = text[start]
         if opening not in "{[":

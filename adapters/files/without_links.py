@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from omac.adapters.linux.syscall import Answer, call, words
+from omac.adapters.linux.syscall import SyscallBuffer, call, words
 
 OPENAT2 = 437  # on every architecture
 RESOLVE_NO_SYMLINKS = 0x04
@@ -24,7 +24,7 @@ _HOW = words(_FLAGS, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
 
 def mount_of(descriptor: int) -> int | None:
     """Return the number of the mount that an open path lies in, as in /proc/PID/mountinfo; None before Linux 5.8."""
-    answer = Answer()
+    answer = SyscallBuffer()
     try:
         call(_STATX, descriptor, b"\0", AT_EMPTY_PATH, STATX_MNT_ID, answer)
     except OSError:

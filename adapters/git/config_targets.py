@@ -9,7 +9,7 @@ import os
 
 from omac.adapters.git import pointers
 from omac.domain.git import config
-from omac.domain.git.config_list import Setting, parsed
+from omac.domain.git.config_list import GitSetting, parsed
 from omac.domain.kernel.refusal import Refusal
 
 INCLUDES_MAX = 64  # files in all
@@ -47,7 +47,7 @@ COMMANDS = frozenset(
 )
 
 
-class Settings:
+class TargetSettings:
     """The settings of some files and of what they include: `pairs` of (general key, value, folder of the file)."""
 
     __slots__ = ("files", "pairs", "warnings")
@@ -85,13 +85,13 @@ class Settings:
             self.warnings.append(refusal.message)
 
 
-def users(listing: bytes, workdir: str, home: str) -> Settings:
+def users(listing: bytes, workdir: str, home: str) -> TargetSettings:
     """What git says that the machine, the user and their environment have set, by its `listing` in the workdir.
 
     Files that it includes under a condition that does not hold there, and files it names that are not there yet, are
     read too: for a repository below, or later, they may count. Raises Refusal (git-unsafe).
     """
-    settings = Settings()
+    settings = TargetSettings()
     listed = [one for one in _listed(listing, workdir) if one.scope not in OF_A_REPOSITORY]
     own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     named = [os.environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
@@ -106,9 +106,9 @@ def users(listing: bytes, workdir: str, home: str) -> Settings:
     return settings
 
 
-def of_repository(listing: bytes, workdir: str) -> Settings:
+def of_repository(listing: bytes, workdir: str) -> TargetSettings:
     """What git says that the repository of the workdir itself has set. Raises Refusal (git-unsafe)."""
-    settings = Settings()
+    settings = TargetSettings()
     for one in _listed(listing, workdir):
         if one.scope in OF_A_REPOSITORY:
             file = os.path.join(workdir, one.file)
@@ -123,14 +123,14 @@ def hooks_folder(listing: bytes, root: str, home: str) -> str:
     return expanded(values[-1], root, home) if values and values[-1] else ""
 
 
-def _listed(listing: bytes, workdir: str) -> list[Setting]:
+def _listed(listing: bytes, workdir: str) -> list[GitSetting]:
     try:
         return parsed(listing)
     except ValueError as error:
         raise pointers.unsafe(f"git -C {workdir} config --list: {error}") from None
 
 
-def targets(settings: Settings, root: str, home: str) -> list[tuple[str, str, str]]:
+def targets(settings: TargetSettings, root: str, home: str) -> list[tuple[str, str, str]]:
     """(path, FILE or FOLDER or "", key) of what the settings make git run or read for the worktree `root`.
 
     "" is for what is a file or a folder only if it is there.

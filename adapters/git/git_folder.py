@@ -13,7 +13,7 @@ from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.config import parse
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Node, Rule
+from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Rule, RuleNode
 from omac.domain.git.place import SHA1_BYTES, SHA256_BYTES
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ class GitFolder:
             self._entry(folder, entry, self._git, "", GRAMMAR[self._role], 0)
             self._is_config_judged = True
 
-    def judge(self, folder: int, entry: Entry, path: str, within: str, node: Node) -> None:
+    def judge(self, folder: int, entry: Entry, path: str, within: str, node: RuleNode) -> None:
         """Judge one entry of an open folder in the git folder, and nothing in it. Raises Exhausted, OSError."""
         if not self._only or not within or within.partition("/")[0] in self._only:
             self._entry(folder, entry, path, within, node, 0)
@@ -76,14 +76,14 @@ class GitFolder:
             return 0
         return SHA256_BYTES if pairs.get("extensions.objectformat", "").lower() == "sha256" else SHA1_BYTES
 
-    def _folder(self, folder: int, path: str, within: str, node: Node, depth: int) -> None:
+    def _folder(self, folder: int, path: str, within: str, node: RuleNode, depth: int) -> None:
         """Judge what is in an open folder: `within` is its path below the git folder, `node` its place."""
         with os.scandir(folder) as scan:
             for entry in scan:
                 self._inspection.budget.spend()
                 self._entry(folder, entry, path, within, node, depth)
 
-    def _entry(self, folder: int, entry: Entry, path: str, within: str, node: Node, depth: int) -> None:
+    def _entry(self, folder: int, entry: Entry, path: str, within: str, node: RuleNode, depth: int) -> None:
         name = entry.name
         here = f"{within}/{name}" if within else name
         if self._only and not within and name not in self._only:
@@ -105,7 +105,7 @@ class GitFolder:
         else:
             self._file(folder, entry, f"{path}/{name}", here, child.rule)
 
-    def _subfolder(self, folder: int, entry: Entry, path: str, here: str, child: Node | None, depth: int) -> None:
+    def _subfolder(self, folder: int, entry: Entry, path: str, here: str, child: RuleNode | None, depth: int) -> None:
         full = f"{path}/{entry.name}"
         if here == "worktrees" and self._role == WHOLE:
             self._each_below(folder, entry.name, full, self._admin)
@@ -118,7 +118,7 @@ class GitFolder:
         else:
             self._enter(folder, entry, path, here, child, depth)
 
-    def _enter(self, folder: int, entry: Entry, path: str, here: str, child: Node, depth: int) -> None:
+    def _enter(self, folder: int, entry: Entry, path: str, here: str, child: RuleNode, depth: int) -> None:
         full = f"{path}/{entry.name}"
         if here in _OPERATIONS:
             self._operation(full)

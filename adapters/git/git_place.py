@@ -10,12 +10,12 @@ from omac.adapters.git import pointers
 from omac.adapters.git.stamp import node_of
 from omac.domain.git.folder import ALL_MARKS, MARKS
 from omac.domain.git.grammar import INDEX_BYTES_MAX
-from omac.domain.git.place import Place
+from omac.domain.git.place import JudgedFolder
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 
 
-class GitPlace(Place):
+class GitPlace(JudgedFolder):
     """The git folder `git`, whose worktree is `worktree`, empty for none. What its files lead through in the projects
     is added to `traversed`: no checkout may put a link there. `was_straight`: at launch its settings led to its
     worktree past no link."""
@@ -29,16 +29,16 @@ class GitPlace(Place):
         self.was_straight = True
 
     def holds(self, path: str) -> bool:
-        """As in Place."""
+        """As in JudgedFolder."""
         real = os.path.realpath(os.path.join(self.git, path)) if "\0" not in path else "/"
         return self._is_ours(real)
 
     def reaches(self, path: str, *, beside: str) -> bool:
-        """As in Place."""
+        """As in JudgedFolder."""
         return self._is_ours(self._led_to(path, beside))
 
     def is_own_worktree(self, path: str) -> bool:
-        """As in Place."""
+        """As in JudgedFolder."""
         real = self._led_to(path)
         project = next((one for one in self.projects if below(real, one)), "")
         within = real[len(project) + 1 :].lower().split("/")
@@ -56,22 +56,22 @@ class GitPlace(Place):
             return False
 
     def leads_past_link(self, path: str) -> bool:
-        """As in Place."""
+        """As in JudgedFolder."""
         return self.was_straight and not self._led_to(path) and os.path.exists(os.path.join(self.git, path))
 
     def is_named_by(self, path: str) -> bool:
-        """As in Place: of a worktree that the host adds meanwhile, its own pointer says so."""
+        """As in JudgedFolder: of a worktree that the host adds meanwhile, its own pointer says so."""
         try:
             return not self.holds(path) and pointers.target(os.path.join(self.git, path)) == self.git
         except (Refusal, ValueError):
             return False
 
     def is_common(self, path: str) -> bool:
-        """As in Place."""
+        """As in JudgedFolder."""
         return self._led_to(path) == self.common
 
     def has_entries(self, paths: frozenset[bytes]) -> bool:
-        """As in Place."""
+        """As in JudgedFolder."""
         if not paths:
             return True
         from omac.domain.git.index import entries, index_problem
@@ -84,7 +84,7 @@ class GitPlace(Place):
         return paths <= found and all(not os.path.exists(path) or led_to(path) for path in files)
 
     def has(self, name: str) -> bool:
-        """As in Place."""
+        """As in JudgedFolder."""
         return os.path.lexists(f"{self.git}/{name}")
 
     def content(self, name: str) -> bytes:

@@ -239,7 +239,7 @@ def _add(
     folders: Folders,
     repository: Repository,
     choices: GitChoices,
-    users: config_targets.Settings,
+    users: config_targets.TargetSettings,
     home: str,
 ) -> list[str]:
     """The entries of one repository; returns warnings. Raises Refusal."""
@@ -257,7 +257,7 @@ def _add(
         folders.whole_folder(common, outside=not below(common, workdir))
     if repository.kind not in (PLAIN, BARE):
         folders.pin_pointer(repository.dot)
-    settings = config_targets.Settings()
+    settings = config_targets.TargetSettings()
     settings.add(f"{common}/config", home)
     settings.add(f"{git}/config.worktree", home)
     settings.pairs += users.pairs
@@ -272,7 +272,7 @@ def _add_nested(
     pins: Pins,
     root: str,
     choices: GitChoices,
-    users: config_targets.Settings,
+    users: config_targets.TargetSettings,
     home: str,
 ) -> list[str]:
     """The entries of a repository in the workdir, or a pin where what it says cannot be trusted; returns warnings."""
@@ -317,7 +317,7 @@ def _require_format(common: str) -> None:
         )
 
 
-def _pin_configured(folders: Folders, settings: config_targets.Settings, root: str, home: str) -> None:
+def _pin_configured(folders: Folders, settings: config_targets.TargetSettings, root: str, home: str) -> None:
     """Pin what settings make git run or read in the tree. Raises Refusal."""
     for path, made, why in config_targets.targets(settings, root, home):
         folders.in_tree(path, made, why)

@@ -56,7 +56,7 @@ OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them m
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
 
 
-class Watch:
+class GitWatch:
     """The watch of one launch, in a thread of its own. Where the kernel has none, there is none."""
 
     def __init__(self, record: Record, quarantine: Quarantine) -> None:

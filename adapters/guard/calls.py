@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from omac.adapters.files.json_text import JsonText, Node
+from omac.adapters.files.json_text import JsonNode, JsonText
 
 EVENT = "PreToolUse"
 WORDS = ("hook", "pre-tool-use")
@@ -62,7 +62,7 @@ def are_off(text: str, off_switch: str) -> bool:
 class _Call:
     """A handler that is omac's: the `index`th of a group, which is the `place`th of the groups of hooks."""
 
-    def __init__(self, whole: JsonText, hooks: Node, groups: Node, place: int, index: int) -> None:
+    def __init__(self, whole: JsonText, hooks: JsonNode, groups: JsonNode, place: int, index: int) -> None:
         self.whole = whole
         self.hooks = hooks
         self.groups = groups

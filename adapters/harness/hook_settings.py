@@ -22,7 +22,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class SettingsFile(NamedTuple):
+class HookFile(NamedTuple):
     """One settings file. A project's may be written by an agent: no link in it is followed."""
 
     folder: str
@@ -44,7 +44,7 @@ def harness_with_hook(name: str) -> tuple[Harness, Hook]:
     raise Refusal("misuse", message, fix=[f"omac hook install {EXAMPLE}"])
 
 
-def of_user(harness: Harness, hook: Hook, environment: Mapping[str, str]) -> SettingsFile:
+def of_user(harness: Harness, hook: Hook, environment: Mapping[str, str]) -> HookFile:
     """Return the user's own; where it is a link, what that leads to. Raises Refusal (settings-invalid)."""
     folder, name = os.path.split(hook.file)
     moved = environment.get(harness.home_variable) if harness.home_variable else None
@@ -53,16 +53,16 @@ def of_user(harness: Harness, hook: Hook, environment: Mapping[str, str]) -> Set
     if os.path.lexists(named) and not os.path.lexists(path):
         message = f"{named} is a link to {path}, where nothing is"
         raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(named)}"])
-    return SettingsFile(os.path.dirname(path), os.path.basename(path), of_project=False)
+    return HookFile(os.path.dirname(path), os.path.basename(path), of_project=False)
 
 
-def of_project(hook: Hook, project: str) -> SettingsFile:
+def of_project(hook: Hook, project: str) -> HookFile:
     """Return that of the project whose top folder is `project`."""
     folder, name = os.path.split(hook.file)
-    return SettingsFile(os.path.join(os.path.realpath(project), folder), name, of_project=True)
+    return HookFile(os.path.join(os.path.realpath(project), folder), name, of_project=True)
 
 
-def change(file: SettingsFile, edit: Callable[[str], str], *, create: bool) -> bool:
+def change(file: HookFile, edit: Callable[[str], str], *, create: bool) -> bool:
     """Replace the text with what `edit` makes of it, a ValueError being about the text; False if that is the same.
 
     `create` gives `edit` an empty object where there is no file. Raises Refusal: settings-invalid, state-unusable,
@@ -86,7 +86,7 @@ def change(file: SettingsFile, edit: Callable[[str], str], *, create: bool) -> b
     return True
 
 
-def _decoded(file: SettingsFile, content: bytes | None) -> str:
+def _decoded(file: HookFile, content: bytes | None) -> str:
     try:
         text = (content or b"").decode()
     except UnicodeDecodeError:
@@ -94,7 +94,7 @@ def _decoded(file: SettingsFile, content: bytes | None) -> str:
     return text if text.strip() else "{}\n"
 
 
-def _edited(file: SettingsFile, text: str, edit: Callable[[str], str]) -> str:
+def _edited(file: HookFile, text: str, edit: Callable[[str], str]) -> str:
     try:
         after = edit(text)
         json.loads(after)
@@ -107,7 +107,7 @@ def _edited(file: SettingsFile, text: str, edit: Callable[[str], str]) -> str:
     return after
 
 
-def _content(file: SettingsFile, folder: int) -> tuple[bytes | None, int]:
+def _content(file: HookFile, folder: int) -> tuple[bytes | None, int]:
     """What is in the file and its mode; None, and the mode for a new one, where there is none."""
     try:
         content, found = bounded.read_with_status(file.name, BYTES_MAX, dir_fd=folder)
@@ -126,7 +126,7 @@ def _content(file: SettingsFile, folder: int) -> tuple[bytes | None, int]:
     return content, stat.S_IMODE(found.st_mode)
 
 
-def _replace(file: SettingsFile, folder: int, before: bytes | None, after: bytes, mode: int) -> None:
+def _replace(file: HookFile, folder: int, before: bytes | None, after: bytes, mode: int) -> None:
     def confirm() -> None:
         if _content(file, folder)[0] != before:  # the agent itself does not know of our lock
             message = f"{file.path} was changed by someone else just now; it is left as it is"
@@ -136,7 +136,7 @@ def _replace(file: SettingsFile, folder: int, before: bytes | None, after: bytes
 
 
 @contextmanager
-def _locked(file: SettingsFile, create: bool) -> Iterator[int | None]:
+def _locked(file: HookFile, create: bool) -> Iterator[int | None]:
     """The open folder, with no other omac changing what is in it; None where there is none and none is to be made."""
     if create:
         if file.of_project:
@@ -162,5 +162,5 @@ def _locked(file: SettingsFile, create: bool) -> Iterator[int | None]:
         os.close(folder)
 
 
-def _invalid(file: SettingsFile, problem: str) -> Refusal:
+def _invalid(file: HookFile, problem: str) -> Refusal:
     return Refusal("settings-invalid", f"{file.path} {problem}", fix=[f"$EDITOR {shlex.quote(file.path)}"])

@@ -28,7 +28,7 @@ class _Byte(_ctypes._SimpleCData):  # type: ignore[type-arg]
     _type_ = "c"
 
 
-class Answer(_ctypes.Array):  # type: ignore[type-arg]
+class SyscallBuffer(_ctypes.Array):  # type: ignore[type-arg]
     """Room for what the kernel writes; read it by `bytes`."""
 
     _type_ = _Byte
@@ -44,7 +44,7 @@ _syscall = _Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "syscall"))  # type:
 _syscall.argtypes = (_Word,) * 7
 
 
-def call(number: int, *arguments: int | bytes | Answer | None) -> int:
+def call(number: int, *arguments: int | bytes | SyscallBuffer | None) -> int:
     """What the kernel answers. Raises OSError with its errno."""
     answer: int = _syscall(number, *arguments, *(0,) * (6 - len(arguments)))
     if answer == -1:

@@ -27,7 +27,7 @@ PERIOD_US = 100_000  # processors are dealt out in slices of it
 TAKEN_OVER = ("pids.max", "memory.max", "memory.high", "memory.swap.max", "cpu.max", "cpuset.cpus", "cpuset.mems")
 
 
-class Group:
+class ControlGroup:
     """A cgroup to be made in `folder`. `settings` are (file, text, whether it may be missing), as they are written."""
 
     __slots__ = ("folder", "settings", "version")
@@ -38,7 +38,7 @@ class Group:
         self.settings = settings
 
 
-class Place:
+class ControlGroupFolder:
     """A cgroup hierarchy: where a cgroup could be made, for which limits; `trouble` says why it cannot.
 
     `own` is omac's own cgroup where the new one is made beside it, else empty: it is made below.
@@ -53,17 +53,17 @@ class Place:
         self.own = own
         self.trouble = trouble
 
-    def group(self, names: Sequence[str], limits: Mapping[str, float]) -> Group:
+    def group(self, names: Sequence[str], limits: Mapping[str, float]) -> ControlGroup:
         """A cgroup here that enforces the limits with these names."""
         settings: list[tuple[str, str, bool]] = []
         if self.own:
             settings += _taken_over(self.own)
         for name in names:
             settings += _settings(self.version, name, limits[name], dict(row[:2] for row in settings))
-        return Group(self.version, self.folder, tuple(settings))
+        return ControlGroup(self.version, self.folder, tuple(settings))
 
 
-def places(proc: str) -> list[Place]:
+def places(proc: str) -> list[ControlGroupFolder]:
     """Where this process may have cgroups, version 2 first; `proc` is its folder in /proc.
 
     Where both versions are mounted, each controller belongs to one of them.
@@ -193,18 +193,18 @@ def _inside(path: str, root: str) -> str:
     return path[len(root) :].strip("/") if path == root or path.startswith(root + "/") else ".."
 
 
-def _beside(mount: str, inside: str) -> Place:
+def _beside(mount: str, inside: str) -> ControlGroupFolder:
     """Version 2: a cgroup with processes deals nothing out to those below it, so the new one stands beside omac's."""
     own = f"{mount}/{inside}" if inside else ""
     folder = own.rpartition("/")[0] or mount
     controllers = read(f"{folder}/cgroup.subtree_control").split()
-    return Place(2, controllers, folder, own, _trouble(folder, inside))
+    return ControlGroupFolder(2, controllers, folder, own, _trouble(folder, inside))
 
 
-def _under(mount: str, inside: str, controllers: Sequence[str]) -> Place:
+def _under(mount: str, inside: str, controllers: Sequence[str]) -> ControlGroupFolder:
     folder = f"{mount}/{inside}" if inside else mount
     usable = [name for name in controllers if name != "cpu" or os.path.exists(f"{folder}/cpu.cfs_quota_us")]
-    return Place(1, usable, folder, "", _trouble(folder, inside))
+    return ControlGroupFolder(1, usable, folder, "", _trouble(folder, inside))
 
 
 def _trouble(folder: str, inside: str) -> str:

@@ -37,7 +37,7 @@ class Failed(Exception):
     """bubblewrap ended, or said nothing, before the program began; what it said is on stderr."""
 
 
-class Run:
+class SandboxRun:
     """One program in its sandbox. `held` is called with the pid of its first process before its first instruction,
     `begun` as soon as it runs."""
 
@@ -239,7 +239,7 @@ class Streams:
                     os.close(descriptor)
 
 
-def _become(run: Run, line: list[str], streams: Streams, kept: list[int]) -> None:
+def _become(run: SandboxRun, line: list[str], streams: Streams, kept: list[int]) -> None:
     """In the child: give up what can be given up, then be bubblewrap. Does not return."""
     try:
         streams.take()
@@ -260,7 +260,7 @@ def _become(run: Run, line: list[str], streams: Streams, kept: list[int]) -> Non
         os._exit(126)
 
 
-def _confine(run: Run, enter: Callable[[], None], streams: Streams, gate: int) -> None:
+def _confine(run: SandboxRun, enter: Callable[[], None], streams: Streams, gate: int) -> None:
     """In the child: wait for the word, be confined, be the program. Does not return."""
     from omac.adapters.sandbox.orphans import die_with_parent
 

@@ -44,7 +44,7 @@ class Enforcement:
         self,
         limits: Mapping[str, float],
         by: Mapping[str, str],
-        groups: tuple[cgroups.Group, ...],
+        groups: tuple[cgroups.ControlGroup, ...],
         rlimits: Mapping[str, int],
     ) -> None:
         self.limits = limits
@@ -89,9 +89,9 @@ def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/
     return Enforcement(limits, by, groups, rlimits)
 
 
-def begin(enforcement: Enforcement, name: str) -> Held:
+def begin(enforcement: Enforcement, name: str) -> LaunchLimits:
     """Make the cgroups, each named after `name`, which no other launch has. Raises Refusal("limit-unenforceable")."""
-    held = Held(enforcement)
+    held = LaunchLimits(enforcement)
     try:
         for group in enforcement.groups:
             cgroups.remove_ownerless(group.folder)
@@ -105,7 +105,7 @@ def begin(enforcement: Enforcement, name: str) -> Held:
     return held
 
 
-class Held:
+class LaunchLimits:
     """The cgroups of one launch, while it lives."""
 
     __slots__ = ("enforcement", "folders")
@@ -142,7 +142,7 @@ class Held:
         return tuple(left)
 
 
-def mends(name: str, places: Sequence[cgroups.Place]) -> tuple[str, ...]:
+def mends(name: str, places: Sequence[cgroups.ControlGroupFolder]) -> tuple[str, ...]:
     """The commands with which a user, who may make no cgroup for a limit, gets one.
 
     A scope of the user's service manager lies in one that the user may divide, and the property turns on what is needed
@@ -170,7 +170,7 @@ def _by_size(namespaced: bool) -> str:
     return "the size of each folder that lives in memory"
 
 
-def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgroups.Place]) -> str:
+def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgroups.ControlGroupFolder]) -> str:
     """What the rlimit means, in words. Raises Refusal where none would hold."""
     if name == "files":
         return "RLIMIT_NOFILE, for each process"

@@ -83,7 +83,9 @@ class LinuxSidecarHost(SidecarHost):
             raise SpawnFailed(f"cannot open the log {log_path}: {problem}; remove what is in its place") from problem
         try:
             logfile.write_header(log, spec.skill, port, argv)
-            child, init = await self._start(isolated, launch.Program(argv, variables, folder, bool(spec.digest)), log)
+            child, init = await self._start(
+                isolated, launch.SidecarProgram(argv, variables, folder, bool(spec.digest)), log
+            )
         except (OSError, ValueError, launch.NoNamespace) as problem:
             raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {log_path}") from problem
         finally:
@@ -99,7 +101,7 @@ class LinuxSidecarHost(SidecarHost):
         return await orphan.end(birth)
 
     async def _start(
-        self, isolated: bool, program: launch.Program, log: int
+        self, isolated: bool, program: launch.SidecarProgram, log: int
     ) -> tuple[subprocess.Popen[bytes], process.Stat | None]:
         if isolated and self._bwrap:
             return await launch.start_in_namespace(self._bwrap, program, log)
@@ -135,7 +137,7 @@ class LinuxSidecarHost(SidecarHost):
         output = os.memfd_create("bwrap-output")
         try:
             with trio.fail_after(ISOLATION_PROBE_S):
-                true = launch.Program(["true"], {"PATH": host_programs.SEARCHED}, "/")
+                true = launch.SidecarProgram(["true"], {"PATH": host_programs.SEARCHED}, "/")
                 child, _ = await launch.start_in_namespace(self._bwrap, true, output)
                 try:
                     code = await launch.reap(child)

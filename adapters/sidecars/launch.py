@@ -38,7 +38,7 @@ _INFO_BYTES_MAX = 4096
 _PAUSE_S = 0.0005
 
 
-class Program(NamedTuple):
+class SidecarProgram(NamedTuple):
     """What is to be run where; `read_only` keeps it from changing `folder`, whoever it runs as."""
 
     argv: Sequence[str]
@@ -84,7 +84,9 @@ def start(
     )
 
 
-async def start_in_namespace(bwrap: str, program: Program, output: int) -> tuple[subprocess.Popen[bytes], process.Stat]:
+async def start_in_namespace(
+    bwrap: str, program: SidecarProgram, output: int
+) -> tuple[subprocess.Popen[bytes], process.Stat]:
     """Start it in a pid namespace of its own; return the outer process and the init.
 
     Raises OSError, ValueError, NoNamespace; then nothing of it is left, as after a cancellation.
@@ -162,7 +164,7 @@ async def _bound(init: process.Stat) -> None:
     raise NoNamespace("bubblewrap ended before the sidecar started")
 
 
-def _more_arguments(program: Program) -> bytes:
+def _more_arguments(program: SidecarProgram) -> bytes:
     """Arguments as bubblewrap reads them from a file: each ended by NUL."""
     words = ["--ro-bind", program.folder, program.folder] if program.read_only else []
     for name, value in program.environment.items():

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 
-from omac.adapters.skills.tree import Reader, read_link, walk
+from omac.adapters.skills.tree import BundleReader, read_link, walk
 from omac.domain.skills.bundle import PRUNED_FOLDERS, code_hash, considered, unhashed
 
 LINK = "\0link"  # no file name ends like this
@@ -25,7 +25,7 @@ def code_hash_from(digests: Iterator[tuple[str, bytes]]) -> str:
 
 
 def _digests(source: str, known: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    reader = Reader()
+    reader = BundleReader()
     for folder, below, entries in walk(source, PRUNED_FOLDERS):
         for entry in entries:
             relpath = below + entry.name

@@ -17,7 +17,7 @@ from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.contract import parse_meta
-from omac.domain.skills.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, SkillScope
+from omac.domain.skills.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, ScopeKind
 
 META_FILE = "omac.yaml"
 SKILLS_PER_BASE_MAX = 256
@@ -26,23 +26,23 @@ ENTRIES_PER_BASE_MAX = 10_000
 CodeHash = Callable[[str, Mapping[str, bytes]], str]  # `code_hash_of`, or what remembers it
 
 
-class Root(NamedTuple):
+class SkillsRoot(NamedTuple):
     """A folder of skills: `path`, which errors call `label`, and the folders that nothing in it may lead out of."""
 
     path: str
     base: str
     label: str
     within: tuple[str, ...]
-    scope: SkillScope
+    scope: ScopeKind
 
 
-def workdir_roots(workdir: str, bases: Sequence[str]) -> Iterator[Root]:
+def workdir_roots(workdir: str, bases: Sequence[str]) -> Iterator[SkillsRoot]:
     """The skills folders of a project, whose canonical path is `workdir`."""
     for base in bases:
-        yield Root(os.path.join(workdir, f".{base}", "skills"), base, f".{base}/skills", (workdir,), "workdir")
+        yield SkillsRoot(os.path.join(workdir, f".{base}", "skills"), base, f".{base}/skills", (workdir,), "workdir")
 
 
-def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterator[Root]:
+def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterator[SkillsRoot]:
     """The skills folders of a user: `$XDG_CONFIG_HOME/<base>/skills`, `~/.config/<base>/skills`, `~/.<base>/skills`.
 
     Only those that are there, each real folder once; none without HOME.
@@ -60,10 +60,10 @@ def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterat
             if path.startswith("/") and os.path.lexists(path) and real not in seen:
                 seen.add(real)
                 label = f"~{path[len(home.rstrip('/')) :]}" if below(path, home) else path
-                yield Root(path, base, label, within, "global")
+                yield SkillsRoot(path, base, label, within, "global")
 
 
-def discover(roots: Iterator[Root], code_hash: CodeHash, *, guidance: bool) -> list[FoundSkill]:
+def discover(roots: Iterator[SkillsRoot], code_hash: CodeHash, *, guidance: bool) -> list[FoundSkill]:
     """What is in these folders, first hit per name wins; with `guidance`, then also the skills without a sidecar."""
     found: dict[str, FoundSkill] = {}
     guides: dict[str, FoundSkill] = {}
@@ -94,7 +94,7 @@ def _unlike(skill: FoundSkill, first: FoundSkill) -> FoundSkill:
 class _SkillsFolder:
     """One folder of skills."""
 
-    def __init__(self, root: Root, code_hash: CodeHash, guidance: bool) -> None:
+    def __init__(self, root: SkillsRoot, code_hash: CodeHash, guidance: bool) -> None:
         self._root = root
         self._code_hash = code_hash
         self._guidance = guidance

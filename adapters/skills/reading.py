@@ -14,7 +14,7 @@ from omac.adapters.skills.code_hash import LINK, code_hash_from
 from omac.adapters.skills.external_references import OWN, named_places, require_unchangeable
 from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
-from omac.adapters.skills.tree import Reader, read_link, walk
+from omac.adapters.skills.tree import BundleReader, read_link, walk
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.bundle import (
     PRUNED_FOLDERS,
@@ -122,7 +122,7 @@ class _TreeReader:
         self._unspelt = UNSPELT.search(tree.source) is not None
 
     def read(self) -> None:
-        reader = Reader()
+        reader = BundleReader()
         for folder, below, entries in walk(self._tree.source, UNCOPIED_FOLDERS):
             if self._sink:
                 self._sink.enter(below)
@@ -141,7 +141,7 @@ class _TreeReader:
                     kind = _SPECIAL.get(stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode), "no regular file")
                     raise Uncopyable(path, f"is {kind}, and a copy has only files, folders and links", _removal(path))
 
-    def _file(self, reader: Reader, folder: int, name: str, relpath: str) -> None:
+    def _file(self, reader: BundleReader, folder: int, name: str, relpath: str) -> None:
         path = os.path.join(self._tree.source, relpath)
 
         def each(chunk: memoryview, first: bool) -> memoryview:

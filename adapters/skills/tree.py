@@ -19,7 +19,7 @@ BUNDLE_DEPTH_MAX = 64
 CHUNK_BYTES = 1024 * 1024
 
 
-class Folder(NamedTuple):
+class BundleFolder(NamedTuple):
     """A folder on the way: `fd` is open while it is looked at, `below` its path ("" for the top, else "a/b/")."""
 
     fd: int
@@ -27,7 +27,7 @@ class Folder(NamedTuple):
     entries: list[os.DirEntry[str]]
 
 
-def walk(source: str, skipped: Collection[str]) -> Iterator[Folder]:
+def walk(source: str, skipped: Collection[str]) -> Iterator[BundleFolder]:
     """Each folder of the canonical `source`, itself first; folders whose name is `skipped` are not there.
 
     Raises OSError, also beyond BUNDLE_ENTRIES_MAX and BUNDLE_DEPTH_MAX.
@@ -36,7 +36,7 @@ def walk(source: str, skipped: Collection[str]) -> Iterator[Folder]:
         yield from walk_open(top, source, skipped)
 
 
-def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[Folder]:
+def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[BundleFolder]:
     """The same for a folder that is open already and called `shown`: it stays this one, whatever is renamed."""
     entries_left = BUNDLE_ENTRIES_MAX
     waiting = [""]
@@ -59,7 +59,7 @@ def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[Folder
                     elif entry.name not in skipped:
                         entries.append(entry)
                         waiting.append(f"{below}{entry.name}/")
-            yield Folder(fd, below, entries)
+            yield BundleFolder(fd, below, entries)
         finally:
             os.close(fd)
 
@@ -75,7 +75,7 @@ def read_link(folder: int, name: str, shown: str) -> str:
 Each = Callable[[memoryview, bool], bytes | memoryview]
 
 
-class Reader:
+class BundleReader:
     """Reads files through one buffer, BUNDLE_BYTES_MAX in all."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.relocation import Relocation, beginning, extent
 from omac.adapters.skills.staging import FILE_MODE, FOLDER_MODE, PROGRAM_MODE, STAGING_PREFIX
 from omac.adapters.skills.stat_fingerprint import file_system_now_ns, stamps_of
-from omac.adapters.skills.tree import Reader, read_link, walk_open
+from omac.adapters.skills.tree import BundleReader, read_link, walk_open
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.bundle import (
     UNCOPIED_FOLDERS,
@@ -30,7 +30,7 @@ from omac.services.ports import CopyDamaged
 _OF_THE_COPY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EINVAL, errno.EFBIG)
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class CopyManifest(msgspec.Struct, frozen=True):
     """What a copy was when it was last read: its stamps in the boot `boot`, and a record of each entry.
 
     `trusted` says whether the stamps can tell every later change; `source` is that of a copy which mentions it.
@@ -90,7 +90,7 @@ def _check(path: str, source: str) -> None:
         os.close(top)
     trusted = boot != "" and stamps.settled_at(now_ns)
     mentioned = source if reading.relocated else None
-    _save(path, Manifest(boot, trusted, mentioned, encoded, msgspec.msgpack.encode(sorted(records.items()))))
+    _save(path, CopyManifest(boot, trusted, mentioned, encoded, msgspec.msgpack.encode(sorted(records.items()))))
 
 
 class _Reading:
@@ -99,7 +99,7 @@ class _Reading:
     def __init__(self, path: str, relocation: Relocation) -> None:
         self._path = path
         self._relocation = relocation
-        self._reader = Reader()
+        self._reader = BundleReader()
         self.relocated = False
 
     def entries(self, top: int) -> list[TreeEntry]:
@@ -164,7 +164,7 @@ def _record(entry: TreeEntry) -> bytes:
             return b"o" + os.fsencode(source)
 
 
-def _culprit(manifest: Manifest | None, records: dict[bytes, bytes]) -> tuple[str, str]:
+def _culprit(manifest: CopyManifest | None, records: dict[bytes, bytes]) -> tuple[str, str]:
     """The first entry that is not as it was, and what became of it, as well as can be told."""
     if manifest is not None:
         before = dict(msgspec.msgpack.decode(manifest.records, type=list[tuple[bytes, bytes]]))
@@ -188,7 +188,7 @@ def _boot() -> str:
         return ""  # then nothing is remembered
 
 
-def _load(path: str) -> Manifest | None:
+def _load(path: str) -> CopyManifest | None:
     """What is remembered of the copy; None if that is nothing, or cannot be used."""
     try:
         file = os.open(manifest_path(path), FILE_FLAGS)
@@ -196,12 +196,12 @@ def _load(path: str) -> Manifest | None:
             found = os.fstat(file)
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
                 return None
-            return msgspec.msgpack.decode(opened.read(), type=Manifest)
+            return msgspec.msgpack.decode(opened.read(), type=CopyManifest)
     except (OSError, ValueError):
         return None
 
 
-def _save(path: str, manifest: Manifest) -> None:
+def _save(path: str, manifest: CopyManifest) -> None:
     """Remember it, whole or not at all; a full disk costs only another reading."""
     with contextlib.suppress(OSError):
         atomic.replace(manifest_path(path), msgspec.msgpack.encode(manifest), prefix=STAGING_PREFIX)

@@ -96,7 +96,7 @@ TABLE: dict[tuple[Status, type[Event]], Status] = {
 }
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ActivationPlan(msgspec.Struct, frozen=True):
     """What discovery and judgement want: skills as found, sidecars to run with their limits, and stubs."""
 
     skills: dict[str, Skill] = {}
@@ -129,7 +129,7 @@ class RequestReload(msgspec.Struct, frozen=True):
 class AdoptPlan(msgspec.Struct, frozen=True):
     """Command: this is what was found."""
 
-    plan: Plan
+    plan: ActivationPlan
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ class Settle(msgspec.Struct, frozen=True):
     Without a plan it changes nothing while an activation is under way: a reload that came first has yet to look.
     """
 
-    plan: Plan | None
+    plan: ActivationPlan | None
     sidecars: dict[str, Sidecar]
 
 
@@ -216,7 +216,7 @@ def _admit(session: str, digest: TokenDigest, state: Directory) -> list[Event]:
     return [*(SessionEnded(holder, token) for holder, token in ended), SessionAdmitted(session, digest)]
 
 
-def _adopt(plan: Plan, state: Directory) -> list[Event]:
+def _adopt(plan: ActivationPlan, state: Directory) -> list[Event]:
     events: list[Event] = []
     for name in sorted(state.skills.keys() - plan.skills.keys()):
         events += [RouteUnmounted(name)] if name in state.routes else []
@@ -230,7 +230,7 @@ def _adopt(plan: Plan, state: Directory) -> list[Event]:
     return events
 
 
-def settle(plan: Plan | None, sidecars: dict[str, Sidecar], state: Directory) -> list[Event]:
+def settle(plan: ActivationPlan | None, sidecars: dict[str, Sidecar], state: Directory) -> list[Event]:
     """Routes that follow from how the sidecars fare and, once all are settled, the end of the activation."""
     events: list[Event] = []
     routes = dict(state.routes)

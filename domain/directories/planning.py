@@ -19,18 +19,18 @@ import msgspec
 
 from omac.domain.credentials.credential import Credential
 from omac.domain.credentials.values import ValueRefused, check_config, check_secret
-from omac.domain.directories.directory import Plan, reload_command
+from omac.domain.directories.directory import ActivationPlan, reload_command
 from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
 from omac.domain.sidecars.sidecar import SidecarSpec, Variable
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import MOUNT, Config, FoundSkill, Secret, SidecarMeta
 
 Unapproved = Literal["refuse", "allow"]
 Drift = Literal["refuse", "accept"]
 
 
-class Policy(msgspec.Struct, frozen=True):
+class SkillPolicy(msgspec.Struct, frozen=True):
     """How a run treats code that nobody approved, code that changed since, and skills it meets for the first time."""
 
     unapproved: Unapproved = "refuse"
@@ -38,7 +38,7 @@ class Policy(msgspec.Struct, frozen=True):
     auto_register: bool = True
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownSkill(msgspec.Struct, frozen=True):
     """What this host knows of a skill: its registration, and the values given to it here."""
 
     registration: Registration = Registration()
@@ -50,7 +50,7 @@ class _Judged(msgspec.Struct, frozen=True):
 
     skill: FoundSkill
     sidecar: SidecarMeta
-    place: Place
+    place: SkillScope
     code: Code | None
     given: Credential
     host: Mapping[str, str]
@@ -59,14 +59,14 @@ class _Judged(msgspec.Struct, frozen=True):
 
 def plan(
     found: Sequence[FoundSkill],
-    place: Place,
-    known: Mapping[str, Known],
-    policy: Policy,
+    place: SkillScope,
+    known: Mapping[str, KnownSkill],
+    policy: SkillPolicy,
     host: Mapping[str, str],
     run: str,
-) -> Plan:
+) -> ActivationPlan:
     """What an activation of `place` wants in this run. `known` by skill name; `host` is omac's own environment."""
-    result = Plan({}, {}, {}, {})
+    result = ActivationPlan({}, {}, {}, {})
     mounts: dict[str, str] = {}
     for skill in found:
         sidecar = skill.meta.sidecar if skill.meta else None
@@ -90,7 +90,7 @@ def plan(
     return result
 
 
-def approve_command(skill: FoundSkill, place: Place, found: Code | None = None) -> str:
+def approve_command(skill: FoundSkill, place: SkillScope, found: Code | None = None) -> str:
     """The command that approves this skill and this code: not one of another harness, nor what becomes of it later.
 
     `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out.
@@ -131,7 +131,7 @@ def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str])
     return None
 
 
-def _add(result: Plan, judged: _Judged) -> None:
+def _add(result: ActivationPlan, judged: _Judged) -> None:
     skill, sidecar = judged.skill, judged.sidecar
     host = judged.host if judged.code else {}
     missing = unmet(sidecar, judged.given, host)
@@ -166,7 +166,7 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 
-def _not_approved(skill: FoundSkill, mount: str, place: Place, registration: Registration) -> RouteStubbed:
+def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration: Registration) -> RouteStubbed:
     approved = registration.approved
     if registration.found is None:
         detail = "not registered: nobody has registered it on this machine, and finding it does not"

@@ -45,7 +45,7 @@ class Branches:
         self.now = now
 
 
-class Changes:
+class ConfigChanges:
     """`wanted` are (key, its values, none where it is removed) to set on the host, `refused` are (key, why not)."""
 
     __slots__ = ("refused", "wanted")
@@ -55,7 +55,7 @@ class Changes:
         self.refused: list[tuple[str, str]] = []
 
 
-def changes(before: bytes, after: bytes, branches: Branches) -> Changes:
+def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
     """Return what was changed between two configurations. Raises ValueError for one that git could not read."""
     old, new = _values(before), _values(after)
     remotes = remotes_of((key, "") for key in old)
@@ -64,7 +64,7 @@ def changes(before: bytes, after: bytes, branches: Branches) -> Changes:
     counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), places)]
     home = {key for key in counted if _comes_home(key, new.get(key, []), old.get(key, []), remotes, branches)}
     all_remotes = remotes | remotes_of((key, "") for key in home if key in new)
-    found = Changes()
+    found = ConfigChanges()
     for key in changed:
         values = new.get(key, [])
         if key in home and not any(lacks_remote(key, value, all_remotes) for value in values):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Setting:
+class GitSetting:
     """`key` as git prints it; `value` is "true" where there is none. `scope` is "system", "global", "local",
     "worktree" or "command"; `file` is the path of its file as git names it, empty for a setting of a command line."""
 
@@ -16,7 +16,7 @@ class Setting:
         self.value = value
 
 
-def parsed(listing: bytes) -> list[Setting]:
+def parsed(listing: bytes) -> list[GitSetting]:
     """Return the settings of a listing, in order. Raises ValueError for one that was cut off."""
     fields = listing.decode(errors="surrogateescape").split("\0")
     if len(fields) % 3 != 1 or fields[-1]:
@@ -26,5 +26,5 @@ def parsed(listing: bytes) -> list[Setting]:
         scope, origin, setting = fields[at : at + 3]
         key, has_value, value = setting.partition("\n")
         file = origin[5:] if origin.startswith("file:") else ""
-        found.append(Setting(scope, file, key, value if has_value else "true"))
+        found.append(GitSetting(scope, file, key, value if has_value else "true"))
     return found

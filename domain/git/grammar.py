@@ -195,16 +195,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 
 
-class Node:
+class RuleNode:
     """A place in a git folder: what it may be, and what may be in it."""
 
     __slots__ = ("below", "names", "patterns", "refused", "rule")
 
     def __init__(self) -> None:
         self.rule: Rule | None = None  # of a file; a folder has none of its own
-        self.names: dict[str, Node] = {}
+        self.names: dict[str, RuleNode] = {}
         self.patterns: list[_Pattern] = []
-        self.below: Node | None = None  # for every name, at any depth, but those
+        self.below: RuleNode | None = None  # for every name, at any depth, but those
         self.refused: frozenset[str] = frozenset()
 
     @property
@@ -217,7 +217,7 @@ class Node:
         """Whether a file may be here."""
         return self.rule is not None
 
-    def child(self, name: str) -> Node | None:
+    def child(self, name: str) -> RuleNode | None:
         """Return the place of a name in this folder; None: the grammar has none."""
         known = self.names.get(name)
         if known is not None:
@@ -307,7 +307,7 @@ class _Pattern:
         self.text = text
         self._start, _, self._end = text.partition(kind)
         self.matches_kind = _KINDS[kind]
-        self.node = Node()
+        self.node = RuleNode()
 
     def matches(self, name: str) -> bool:
         start, end = self._start, self._end
@@ -315,19 +315,19 @@ class _Pattern:
         return fits and self.matches_kind(name[len(start) : len(name) - len(end)])
 
 
-_LOCK = Node()
+_LOCK = RuleNode()
 _LOCK.rule = Rule("lock")
 
 
-def _compiled(rules: tuple[Rule, ...]) -> Node:
-    root = Node()
+def _compiled(rules: tuple[Rule, ...]) -> RuleNode:
+    root = RuleNode()
     for rule in rules:
         node = root
         parts = rule.path.split("/")
         for part in parts:
             if part.startswith("**"):
                 if node.below is None:
-                    node.below = Node()
+                    node.below = RuleNode()
                     node.below.below = node.below
                     node.below.refused = node.refused = frozenset(part[2:].strip("{}").split())
                 node = node.below
@@ -338,10 +338,10 @@ def _compiled(rules: tuple[Rule, ...]) -> Node:
     return root
 
 
-def _at(node: Node, part: str) -> Node:
+def _at(node: RuleNode, part: str) -> RuleNode:
     """The place of one part of a pattern, made where it is missing."""
     if part != "*" and "{" not in part:
-        return node.names.setdefault(part, Node())
+        return node.names.setdefault(part, RuleNode())
     for pattern in node.patterns:
         if pattern.text == part:
             return pattern.node
@@ -349,10 +349,10 @@ def _at(node: Node, part: str) -> Node:
     return node.patterns[-1].node
 
 
-class _Grammar(dict[str, Node]):
+class _Grammar(dict[str, RuleNode]):
     """The place that is the top of a git folder, by the folder's role; made when it is first asked for."""
 
-    def __missing__(self, role: str) -> Node:
+    def __missing__(self, role: str) -> RuleNode:
         self[role] = top = _compiled(RULES[role])
         return top
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from omac.domain.git import config_allowlist, multi_pack_index, operations, refs, refspecs
 from omac.domain.git.config import parse, render
 from omac.domain.git.index import index_problem
-from omac.domain.git.place import Place
+from omac.domain.git.place import JudgedFolder
 
 _ELSEWHERE = "core.worktree, to a folder that is not the repository's own"
 _REPOSITORIES = (
@@ -20,11 +20,11 @@ _REPOSITORIES = (
 )  # what one has; a later launch finds it pinned in its place
 _PLACES_MAX = 100  # that are looked up
 _PARTIAL = ", without which this clone lacks objects (git fetch --refetch brings them)"
-Judge = Callable[[bytes, bytes, Place], str]
-Mend = Callable[[bytes, bytes, Place], bytes]
+Judge = Callable[[bytes, bytes, JudgedFolder], str]
+Mend = Callable[[bytes, bytes, JudgedFolder], bytes]
 
 
-def config(content: bytes, before: bytes, place: Place) -> str:
+def config(content: bytes, before: bytes, place: JudgedFolder) -> str:
     """A configuration: settings by name, of those that name no program and no place."""
     try:
         keys = [key for key, _value, fine in _judged(content, before, place) if not fine]
@@ -37,7 +37,7 @@ def config(content: bytes, before: bytes, place: Place) -> str:
     return f"sets {', '.join(named[:5])}{_PARTIAL if is_partial else ''}"
 
 
-def _judged(content: bytes, before: bytes, place: Place) -> list[tuple[str, str, bool]]:
+def _judged(content: bytes, before: bytes, place: JudgedFolder) -> list[tuple[str, str, bool]]:
     """Each setting of a configuration, and whether it may stay. Raises ValueError for one that git could not read."""
     pairs = parse(content.decode(errors="surrogateescape"))
     had = set(parse(before.decode(errors="surrogateescape")))
@@ -58,13 +58,13 @@ def _lacks_remote(key: str, value: str, had: set[tuple[str, str]], remotes: Coll
     return (key, value) not in had and config_allowlist.lacks_remote(key, value, remotes)
 
 
-def _of_the_project(pairs: list[tuple[str, str]], place: Place) -> frozenset[str]:
+def _of_the_project(pairs: list[tuple[str, str]], place: JudgedFolder) -> frozenset[str]:
     """The places of remotes and submodules that are repositories of the project, among the first `_PLACES_MAX`."""
     places = dict.fromkeys(value for key, value in pairs if config_allowlist.leads_out(key, value, lambda _: False))
     return frozenset(url for url in list(places)[:_PLACES_MAX] if _is_of_the_project(url, place))
 
 
-def _is_of_the_project(url: str, place: Place) -> bool:
+def _is_of_the_project(url: str, place: JudgedFolder) -> bool:
     """Whether git takes an absolute path for a repository of the project, past no link, whatever suffix it tries."""
     path = url.removeprefix("file://").removesuffix("/.").rstrip("/")
     if not path.startswith("/") or (path != url and "%" in path) or not place.reaches(path, beside=""):
@@ -75,13 +75,13 @@ def _is_of_the_project(url: str, place: Place) -> bool:
     return is_one and all(place.holds(f"{path}{suffix}") for suffix in ("/.git", ".git", ".git/.git"))
 
 
-def _may_stay(worktree: str, before: bytes, place: Place) -> bool:
+def _may_stay(worktree: str, before: bytes, place: JudgedFolder) -> bool:
     """Whether `core.worktree` leads to the repository's own, or to where it led before, past no link."""
     was_there = worktree == config_allowlist.worktree_of(before) and not place.leads_past_link(worktree)
     return place.is_own_worktree(worktree) or was_there
 
 
-def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
+def without_problems(content: bytes, before: bytes, place: JudgedFolder) -> bytes:
     """Return the settings that are allowed, and those that were there."""
     try:
         kept = [(key, value) for key, value, fine in _judged(content, before, place) if fine]
@@ -90,37 +90,37 @@ def without_problems(content: bytes, before: bytes, place: Place) -> bytes:
         return before
 
 
-def index(content: bytes, _before: bytes, place: Place) -> str:
+def index(content: bytes, _before: bytes, place: JudgedFolder) -> str:
     """An index."""
     if not place.oid_bytes:
         return "cannot be read: the settings do not say how long an object id is"
     return index_problem(content, place.oid_bytes)
 
 
-def autostash(content: bytes, _before: bytes, place: Place) -> str:
+def autostash(content: bytes, _before: bytes, place: JudgedFolder) -> str:
     """`MERGE_AUTOSTASH`: changes that git applies when a merge is committed."""
     if not place.has("MERGE_HEAD"):
         return "would be applied by the next commit, without a merge"
     return refs.oid_problem(content)
 
 
-def empty(content: bytes, before: bytes, _place: Place) -> str:
+def empty(content: bytes, before: bytes, _place: JudgedFolder) -> str:
     """What only the host may write, and omac itself makes, without content, to pin it for another launch."""
     return "" if not content and not before else "is new or changed"
 
 
-def own_common(content: bytes, _before: bytes, _place: Place) -> str:
+def own_common(content: bytes, _before: bytes, _place: JudgedFolder) -> str:
     """`commondir` of a folder that is its own common folder."""
     return "" if content.strip() == b"." else "takes the settings from elsewhere"
 
 
-def commondir(content: bytes, _before: bytes, place: Place) -> str:
+def commondir(content: bytes, _before: bytes, place: JudgedFolder) -> str:
     """`commondir` of an admin folder."""
     path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
     return "" if "\n" not in path and place.is_common(path) else "takes the settings from elsewhere"
 
 
-def gitdir(content: bytes, before: bytes, place: Place) -> str:
+def gitdir(content: bytes, before: bytes, place: JudgedFolder) -> str:
     """`gitdir` of an admin folder: the worktree's `.git`."""
     path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
     fine = "\n" not in path and path.endswith("/.git") and (place.holds(path) or place.is_named_by(path))
@@ -128,7 +128,7 @@ def gitdir(content: bytes, before: bytes, place: Place) -> str:
     return "" if fine or content == before else said
 
 
-def alternates(content: bytes, before: bytes, place: Place) -> str:
+def alternates(content: bytes, before: bytes, place: JudgedFolder) -> str:
     """Other places for objects."""
     lines = [line for line in content.split(b"\n") if line and not line.startswith(b"#")]
     had = set(before.split(b"\n"))
@@ -141,7 +141,7 @@ def alternates(content: bytes, before: bytes, place: Place) -> str:
     return ""
 
 
-def conflicts(content: bytes, before: bytes, place: Place) -> str:
+def conflicts(content: bytes, before: bytes, place: JudgedFolder) -> str:
     """`MERGE_RR`: conflicts, and files of the worktree."""
     if problem := operations.conflicts_problem(content, before):
         return problem
@@ -149,7 +149,7 @@ def conflicts(content: bytes, before: bytes, place: Place) -> str:
     return "" if place.has_entries(frozenset(paths)) else "names a file that is not in the index"
 
 
-def todo_without_commands(content: bytes, before: bytes, _place: Place) -> bytes:
+def todo_without_commands(content: bytes, before: bytes, _place: JudgedFolder) -> bytes:
     """Return the steps without commands that were not there."""
     return operations.without_commands(content, before)
 

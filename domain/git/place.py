@@ -5,7 +5,7 @@ from __future__ import annotations
 SHA1_BYTES, SHA256_BYTES = 20, 32  # of object ids
 
 
-class Place:
+class JudgedFolder:
     """What a judge asks about the folder that a file lies in; paths as git reads them there."""
 
     oid_bytes = SHA1_BYTES  # 0: nobody knows

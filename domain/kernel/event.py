@@ -66,7 +66,7 @@ class Spooled(msgspec.Struct, frozen=True):
     present: frozenset[str] = frozenset()
 
 
-class Entry(msgspec.Struct, Generic[State], frozen=True):
+class Latest(msgspec.Struct, Generic[State], frozen=True):
     """An aggregate: its state, the version that state has, the run that appended last, and the position of that."""
 
     state: State

@@ -28,7 +28,7 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.skills.bundle import TreeFile, considered
 from omac.domain.skills.registration import Code, Registration
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import Config, FoundSkill, Secret
 
 BY_AGENT = "the project's own file, which an agent can write"
@@ -100,10 +100,10 @@ class Seen(msgspec.Struct, frozen=True):
     loose: dict[str, bytes]
 
 
-class Present(msgspec.Struct, frozen=True):
+class FoundHere(msgspec.Struct, frozen=True):
     """A skill that is found, and what this host knows of it."""
 
-    place: Place
+    place: SkillScope
     skill: FoundSkill
     registration: Registration = Registration()
     given: Credential = Credential()
@@ -125,7 +125,7 @@ class Present(msgspec.Struct, frozen=True):
         return self.registration.may_run(self.code, "") is not None
 
 
-class Held(msgspec.Struct, frozen=True):
+class KeychainSecret(msgspec.Struct, frozen=True):
     """A secret that a keychain holds under `service`."""
 
     service: str
@@ -147,7 +147,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     fix: tuple[str, ...] = ()
 
 
-class Group(msgspec.Struct, frozen=True):
+class ImportGroup(msgspec.Struct, frozen=True):
     """What happens for one skill; `scope` is "workdir", "global", "defaults" or, for what is not there, "missing"."""
 
     skill: str
@@ -166,7 +166,7 @@ def loose_of(files: Mapping[str, TreeFile], links: Mapping[str, str]) -> dict[st
     return found | {relpath: b"link " + target.encode(errors="surrogateescape") for relpath, target in links.items()}
 
 
-def keychain_services(place: Place, literal: str, skill: str) -> list[str]:
+def keychain_services(place: SkillScope, literal: str, skill: str) -> list[str]:
     """Where the old omac kept secrets of a skill, the first that has one counts; `literal` is the path it was given."""
     scopes = [place.scope, ids.workdir_id(literal)] if place.workdir else []
     return list(dict.fromkeys(credential.service(scope, skill) for scope in (*scopes, GLOBAL)))
@@ -177,13 +177,13 @@ def matching(old: Old, skill: FoundSkill) -> list[OldEntry]:
     return [entry for entry in old.entries if (entry.name, entry.source) == (skill.name, skill.source)]
 
 
-def vouched(old: Old, present: Present) -> OldApproval | None:
+def vouched(old: Old, present: FoundHere) -> OldApproval | None:
     """The approval that may hold for what is found; whether it does depends on what its hash leaves out."""
     skill, hashed = present.skill, _hashed(present.skill.bundle_hash)
     return next((one for one in old.approvals if one.bundle_hash == hashed and one.is_for(skill)), None)
 
 
-def judge_registration(present: Present, entry: OldEntry) -> Step:
+def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
     """Rule 2, its first half."""
     if present.skill.problem is not None:
         return Step("registration", "skip", entry.file, why=present.skill.problem)
@@ -194,7 +194,7 @@ def judge_registration(present: Present, entry: OldEntry) -> Step:
     return Step("registration", "there" if known else "take", entry.file)
 
 
-def judge_approval(present: Present, old: Old, seen: Seen | str | None, kept: Mapping[str, bytes]) -> Step:
+def judge_approval(present: FoundHere, old: Old, seen: Seen | str | None, kept: Mapping[str, bytes]) -> Step:
     """Rule 2, its second half. `kept` is what the old copy has of all that the hash leaves out.
 
     `seen` is the folder read as a whole, or why it could not be read; None where nobody vouched for it.
@@ -216,7 +216,9 @@ def judge_approval(present: Present, old: Old, seen: Seen | str | None, kept: Ma
     return Step("approval", "take", approval.file, value=skill.bundle_hash)
 
 
-def judge_secrets(present: Present, trusted: bool, names: Collection[str], held: Mapping[str, Held]) -> list[Step]:
+def judge_secrets(
+    present: FoundHere, trusted: bool, names: Collection[str], held: Mapping[str, KeychainSecret]
+) -> list[Step]:
     """Rules 3 and 4 for secrets: those declared now or then. What is in no keychain is not mentioned."""
     steps = []
     declared = {name: field for name, field in present.fields.items() if isinstance(field, Secret)}
@@ -242,7 +244,7 @@ def judge_secrets(present: Present, trusted: bool, names: Collection[str], held:
 
 
 def judge_settings(
-    present: Present, trusted: bool, sources: Sequence[OldValues], unheard: OldValues | None = None
+    present: FoundHere, trusted: bool, sources: Sequence[OldValues], unheard: OldValues | None = None
 ) -> list[Step]:
     """Rules 3 and 4 for settings; the first of `sources` that has one counts, and what is `unheard` does not.
 
@@ -261,7 +263,7 @@ def judge_settings(
     return steps
 
 
-def _judge_setting(present: Present, trusted: bool, source: OldValues, name: str, text: str) -> Step:
+def _judge_setting(present: FoundHere, trusted: bool, source: OldValues, name: str, text: str) -> Step:
     file, field = source.file, present.fields.get(name)
     what, value = f"omac config set {shlex.quote(present.skill.name)} {name}", shlex.quote(text)
     flags = present.place.flags
@@ -284,7 +286,7 @@ def _judge_setting(present: Present, trusted: bool, source: OldValues, name: str
 
 
 def judge_defaults(
-    present: Present, remembered: Mapping[str, Default], values: OldValues, held: Mapping[str, Held]
+    present: FoundHere, remembered: Mapping[str, Default], values: OldValues, held: Mapping[str, KeychainSecret]
 ) -> list[Step]:
     """Rules 4 and 5: what is to be remembered for a skill's name, as far as it declares it."""
     steps = []
@@ -309,20 +311,20 @@ def default_service(skill: str) -> str:
     return credential.service(DEFAULTS, skill)
 
 
-def judge_absent(old: Old, found: Collection[tuple[str, str]]) -> list[Group]:
+def judge_absent(old: Old, found: Collection[tuple[str, str]]) -> list[ImportGroup]:
     """What was registered and is not `found` (name and folder), and settings of a project for what it does not have."""
     groups = []
     for entry in old.entries:
         if (entry.name, entry.source) not in found:
             step = Step("registration", "skip", entry.file, why="no skill of this name is in this folder now")
-            groups.append(Group(entry.name, "missing", entry.source, (step,)))
+            groups.append(ImportGroup(entry.name, "missing", entry.source, (step,)))
     names = {name for name, _ in found}
     why = "no such skill is taken over here"
     for name in old.project.given.keys() - names:
-        groups.append(Group(name, "missing", "", (Step("setting", "skip", old.project.file, why=why),)))
+        groups.append(ImportGroup(name, "missing", "", (Step("setting", "skip", old.project.file, why=why),)))
     for name in old.project.remembered:
         told = "an agent can write this file, so nothing in it is remembered for other projects"
-        groups.append(Group(name, "defaults", "", (Step("default", "skip", old.project.file, why=told),)))
+        groups.append(ImportGroup(name, "defaults", "", (Step("default", "skip", old.project.file, why=told),)))
     return sorted(set(groups), key=lambda group: (group.skill, group.scope, group.source))
 
 
@@ -335,7 +337,7 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _unvouched(present: Present, old: Old) -> str:
+def _unvouched(present: FoundHere, old: Old) -> str:
     skill = present.skill
     named = [one for one in old.approvals if one.name == skill.name]
     elsewhere = [one.path for one in named if one.bundle_hash == _hashed(skill.bundle_hash)]
@@ -346,7 +348,7 @@ def _unvouched(present: Present, old: Old) -> str:
     return "nobody approved it: a project's own files do not count"
 
 
-def _settled(present: Present, name: str) -> tuple[Verdict, str] | None:
+def _settled(present: FoundHere, name: str) -> tuple[Verdict, str] | None:
     if name in present.given.secrets or name in present.given.config:
         return "there", "a value was given here already"
     if name in present.given.taken:

@@ -76,7 +76,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One finding. `name` stays the same from release to release; `fix` are commands that can be pasted."""
 
     name: str
@@ -85,10 +85,10 @@ class Finding:
     fix: tuple[str, ...] = ()
 
 
-def findings(machine: Machine) -> tuple[Finding, ...]:
+def findings(machine: Machine) -> tuple[Diagnosis, ...]:
     """All findings, in the order in which a person would mend them."""
     if machine.system != "Linux":
-        return (Finding("system", FAIL, f"omac runs nothing in a sandbox on {machine.system} yet"),)
+        return (Diagnosis("system", FAIL, f"omac runs nothing in a sandbox on {machine.system} yet"),)
     return (
         *_system(machine),
         _bubblewrap(machine),
@@ -101,12 +101,12 @@ def findings(machine: Machine) -> tuple[Finding, ...]:
     )
 
 
-def healthy(found: tuple[Finding, ...]) -> bool:
+def healthy(found: tuple[Diagnosis, ...]) -> bool:
     """Whether a sandbox as it is meant can be built."""
     return all(finding.level != FAIL for finding in found)
 
 
-def report(found: tuple[Finding, ...]) -> Iterator[str]:
+def report(found: tuple[Diagnosis, ...]) -> Iterator[str]:
     """The lines that a person reads."""
     for finding in found:
         yield f"[{finding.level}] {finding.name}: {finding.says}"
@@ -133,96 +133,98 @@ def install(package: str, distribution: tuple[str, ...], uid: int) -> str:
     return _as_root(f"{installer} {package}", uid)
 
 
-def _system(machine: Machine) -> Iterator[Finding]:
+def _system(machine: Machine) -> Iterator[Diagnosis]:
     if machine.wsl1:
         says = "this is version 1 of Windows' Linux, which has neither namespaces nor Landlock; version 2 has"
-        yield Finding("system", FAIL, says, ("wsl.exe --list --verbose", "wsl.exe --set-version DISTRIBUTION 2"))
+        yield Diagnosis("system", FAIL, says, ("wsl.exe --list --verbose", "wsl.exe --set-version DISTRIBUTION 2"))
     elif machine.container:
         says = f"Linux {machine.kernel} on {machine.architecture}, inside a container ({machine.container})"
-        yield Finding("system", OK, says)
+        yield Diagnosis("system", OK, says)
     else:
-        yield Finding("system", OK, f"Linux {machine.kernel} on {machine.architecture}")
+        yield Diagnosis("system", OK, f"Linux {machine.kernel} on {machine.architecture}")
 
 
-def _bubblewrap(machine: Machine) -> Finding:
+def _bubblewrap(machine: Machine) -> Diagnosis:
     get = install("bubblewrap", machine.distribution, machine.uid)
     if not machine.bwrap:
-        return Finding("bubblewrap", FAIL, f"bwrap is not in {machine.searched}", (get, *_instead(machine)))
+        return Diagnosis("bubblewrap", FAIL, f"bwrap is not in {machine.searched}", (get, *_instead(machine)))
     what = f"{machine.bwrap} is version {machine.bwrap_version or 'unknown'}"
     if machine.bwrap_lacks:
         says = f"{what}, without {', '.join(machine.bwrap_lacks)}; omac needs {BWRAP_MIN} or later"
-        return Finding("bubblewrap", FAIL, says, (get, *_instead(machine)))
-    return Finding("bubblewrap", OK, what)
+        return Diagnosis("bubblewrap", FAIL, says, (get, *_instead(machine)))
+    return Diagnosis("bubblewrap", OK, what)
 
 
-def _namespaces(machine: Machine) -> Finding:
+def _namespaces(machine: Machine) -> Diagnosis:
     if not machine.bwrap:
-        return Finding("namespaces", WARN, "not tried without bubblewrap")
+        return Diagnosis("namespaces", WARN, "not tried without bubblewrap")
     if machine.tried:
         cause, fix = _cause(_said(machine.tried), machine.sysctls, machine.uid, machine.bwrap, machine.container)
         without = [command for command in fix if command != LANDLOCK_ONLY]
-        return Finding("namespaces", FAIL, cause, (*without, *_instead(machine)))
+        return Diagnosis("namespaces", FAIL, cause, (*without, *_instead(machine)))
     if machine.settings_writable:
         says = (
             f"{machine.settings_writable} can be written inside: a program in the sandbox could take over the machine"
         )
-        return Finding("namespaces", FAIL, says, ("omac sandbox run --explain -- true",))
-    return Finding("namespaces", OK, f"a sandbox was built and left again, as {'root' if machine.uid == 0 else 'you'}")
+        return Diagnosis("namespaces", FAIL, says, ("omac sandbox run --explain -- true",))
+    return Diagnosis(
+        "namespaces", OK, f"a sandbox was built and left again, as {'root' if machine.uid == 0 else 'you'}"
+    )
 
 
-def _landlock(machine: Machine) -> Finding:
+def _landlock(machine: Machine) -> Diagnosis:
     known = machine.landlock
     if not known:
         older = machine.lsm and "landlock" not in machine.lsm.split(",")
         if older and _version(machine.kernel) >= (5, 13):
             says = f"it is switched off; lsm=landlock,{machine.lsm} on the kernel's command line switches it on"
-            return Finding("landlock", WARN, says, ("sudoedit /etc/default/grub && sudo update-grub",))
+            return Diagnosis("landlock", WARN, says, ("sudoedit /etc/default/grub && sudo update-grub",))
         says = (
             f"this kernel has none; Linux {LANDLOCK_LINUX[1]} is the first, {LANDLOCK_LINUX[LANDLOCK_SCOPES]} has all"
         )
-        return Finding("landlock", WARN, says)
+        return Diagnosis("landlock", WARN, says)
     if known < LANDLOCK_TCP:
         says = f"version {known}: neither ports nor abstract sockets are bounded; Linux {LANDLOCK_LINUX[6]} does both"
-        return Finding("landlock", WARN, says)
+        return Diagnosis("landlock", WARN, says)
     if known < LANDLOCK_SCOPES:
         says = f"version {known}: abstract sockets are not bounded, Linux {LANDLOCK_LINUX[LANDLOCK_SCOPES]} does that"
-        return Finding("landlock", WARN, f"{says}; --backend landlock needs it too")
-    return Finding("landlock", OK, f"version {known}: ports, abstract sockets and signals are bounded")
+        return Diagnosis("landlock", WARN, f"{says}; --backend landlock needs it too")
+    return Diagnosis("landlock", OK, f"version {known}: ports, abstract sockets and signals are bounded")
 
 
-def _seccomp(machine: Machine) -> Finding:
+def _seccomp(machine: Machine) -> Diagnosis:
     if machine.seccomp:
-        return Finding("seccomp", OK, f"system calls are filtered on {machine.architecture}")
+        return Diagnosis("seccomp", OK, f"system calls are filtered on {machine.architecture}")
     says = f"no filter of system calls can be loaded on this kernel for {machine.architecture}"
-    return Finding("seccomp", FAIL, says)
+    return Diagnosis("seccomp", FAIL, says)
 
 
-def _tiocsti(machine: Machine) -> Finding:
+def _tiocsti(machine: Machine) -> Diagnosis:
     if machine.sysctls.get(TIOCSTI) == "0":
-        return Finding("terminal", OK, "the kernel lets nobody type into a terminal for its user")
+        return Diagnosis("terminal", OK, "the kernel lets nobody type into a terminal for its user")
     if machine.seccomp:
         says = "the kernel would let programs type into their terminal (TIOCSTI); the filter does not let those inside"
-        return Finding("terminal", OK, says)
+        return Diagnosis("terminal", OK, says)
     fix = (_as_root(f"sysctl -w {TIOCSTI}=0", machine.uid),) if TIOCSTI in machine.sysctls else ()
-    return Finding("terminal", FAIL, "a program could type into the terminal it runs in (TIOCSTI)", fix)
+    return Diagnosis("terminal", FAIL, "a program could type into the terminal it runs in (TIOCSTI)", fix)
 
 
-def _limit(fact: LimitFact) -> Finding:
+def _limit(fact: LimitFact) -> Diagnosis:
     name = f"limit {fact.name}"
     if fact.trouble:
-        return Finding(name, WARN, f"would be refused: {fact.trouble}", fact.fix)
-    return Finding(name, WARN if fact.fix else OK, fact.by, fact.fix)
+        return Diagnosis(name, WARN, f"would be refused: {fact.trouble}", fact.fix)
+    return Diagnosis(name, WARN if fact.fix else OK, fact.by, fact.fix)
 
 
-def _git(machine: Machine) -> Finding:
+def _git(machine: Machine) -> Diagnosis:
     get = install("git", machine.distribution, machine.uid)
     if not machine.git_version:
-        return Finding("git", WARN, f"git is not in {machine.searched}", (get,))
+        return Diagnosis("git", WARN, f"git is not in {machine.searched}", (get,))
     if _version(machine.git_version) < GIT_REFTABLE_MIN:
         least = ".".join(map(str, GIT_REFTABLE_MIN))
         says = f"version {machine.git_version}; repositories with reftable are refused, they need {least}"
-        return Finding("git", OK, says)
-    return Finding("git", OK, f"version {machine.git_version}")
+        return Diagnosis("git", OK, says)
+    return Diagnosis("git", OK, f"version {machine.git_version}")
 
 
 def _cause(said: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str) -> tuple[str, tuple[str, ...]]:

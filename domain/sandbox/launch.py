@@ -44,7 +44,7 @@ class Launched(Event, frozen=True):
     pid: int
 
 
-class Exited(Event, frozen=True):
+class LaunchExited(Event, frozen=True):
     """It ended. `status` is 0 to 255 (128 and the number of a signal); None for one that was lost, which says why.
 
     `findings` are what was found afterwards and, where dangerous, disarmed: a short text for each.
@@ -65,7 +65,7 @@ class Denied(Event, frozen=True):
     message: str
 
 
-EVENTS: tuple[type[Event], ...] = (LaunchRequested, Launched, Exited, Denied)
+EVENTS: tuple[type[Event], ...] = (LaunchRequested, Launched, LaunchExited, Denied)
 
 Status = Literal["unknown", "requested", "launched", "exited", "denied"]
 
@@ -92,9 +92,9 @@ TABLE: dict[tuple[Status, type[Event]], Status] = {
     ("unknown", LaunchRequested): "requested",
     ("unknown", Denied): "denied",
     ("requested", Launched): "launched",
-    ("requested", Exited): "exited",
+    ("requested", LaunchExited): "exited",
     ("requested", Denied): "denied",
-    ("launched", Exited): "exited",
+    ("launched", LaunchExited): "exited",
     ("launched", Denied): "denied",
 }
 
@@ -114,7 +114,7 @@ def evolve(state: Sandbox, event: Event) -> Sandbox:
 class Report(msgspec.Struct, frozen=True):
     """Command: the program that launches it says that this happened."""
 
-    event: LaunchRequested | Launched | Exited | Denied
+    event: LaunchRequested | Launched | LaunchExited | Denied
 
 
 class Lose(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ def decide(command: Command, state: Sandbox) -> list[Event]:
                 raise Refusal("out-of-order", message)
             return [event]
         case Lose(why):
-            return [Exited(None, (), why)] if state.live else []
+            return [LaunchExited(None, (), why)] if state.live else []
         case _:
             assert_never(command)
 

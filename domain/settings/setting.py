@@ -44,7 +44,7 @@ class SettingChangeFailed(Event, frozen=True):
 Status = Literal["settled", "changing"]
 
 
-class Setting(msgspec.Struct, frozen=True):
+class SettingState(msgspec.Struct, frozen=True):
     """The word that a person asked for last; `requested` is the one that is on its way to the file."""
 
     status: Status = "settled"
@@ -82,7 +82,7 @@ class ReportFailure(msgspec.Struct, frozen=True):
 Command = RequestChange | ReportChange | ReportFailure
 
 
-def decide(command: Command, state: Setting) -> list[Event]:
+def decide(command: Command, state: SettingState) -> list[Event]:
     """The events that `command` means in `state`. Raises Refusal (out-of-order) for an outcome of no request."""
     requested = state.requested
     match command:
@@ -102,23 +102,23 @@ def decide(command: Command, state: Setting) -> list[Event]:
             assert_never(command)
 
 
-def _asked(state: Setting) -> SettingChangeRequested:
+def _asked(state: SettingState) -> SettingChangeRequested:
     if state.requested is None:
         raise Refusal("out-of-order", "no change of this setting is under way")
     return state.requested
 
 
-def evolve(state: Setting, event: Event) -> Setting:
+def evolve(state: SettingState, event: Event) -> SettingState:
     """The state after `event`. Raises KeyError for an event that cannot follow: the journal is damaged."""
     status = TABLE[state.status, type(event)]
     match event:
         case SettingChangeRequested():
-            return Setting(status, state.value, event)
+            return SettingState(status, state.value, event)
         case SettingChanged(_, value):
-            return Setting(status, value)
+            return SettingState(status, value)
         case _:
-            return Setting(status, state.value)
+            return SettingState(status, state.value)
 
 
 EVENTS: tuple[type[Event], ...] = (SettingChangeRequested, SettingChanged, SettingChangeFailed)
-AGGREGATE = Aggregate("setting", Setting(), decide, evolve, EVENTS)
+AGGREGATE = Aggregate("setting", SettingState(), decide, evolve, EVENTS)

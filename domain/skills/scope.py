@@ -9,7 +9,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
 
 
-class Place(msgspec.Struct, frozen=True):
+class SkillScope(msgspec.Struct, frozen=True):
     """`workdir` is a canonical directory, or empty for skills shared by all; `harness` the agent that looks there."""
 
     workdir: str

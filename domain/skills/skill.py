@@ -14,7 +14,7 @@ HOST_VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")  # that it finds
 SKILL_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 ConfigType = Literal["string", "bool", "int", "enum"]
-SkillScope = Literal["workdir", "global"]
+ScopeKind = Literal["workdir", "global"]
 
 
 class MetaError(Exception):
@@ -128,5 +128,5 @@ class FoundSkill(msgspec.Struct, frozen=True):
     bundle_hash: str = ""
     meta: Meta | None = None
     problem: str | None = None
-    scope: SkillScope = "workdir"
+    scope: ScopeKind = "workdir"
     guide: Guide | None = None

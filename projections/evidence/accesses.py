@@ -13,8 +13,8 @@ import msgspec
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId
-from omac.projections.evidence.changes import Change, Changes
-from omac.projections.evidence.launches import Launch, Launches
+from omac.projections.evidence.changes import TrustChange, TrustChanges
+from omac.projections.evidence.launches import Launches, LaunchRow
 
 WAITING_MAX = 4_096  # rows that wait for an access which began before them and is still open
 
@@ -82,7 +82,7 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
     and what happens meanwhile does not wait for it. Neither do more than WAITING_MAX rows wait for an access: one that
     outlasts them stands where it ended too. Those that have not ended come last.
     """
-    changes, launches = Changes(), Launches()
+    changes, launches = TrustChanges(), Launches()
     waiting: OrderedDict[int, AuditRow] = OrderedDict()
     lasting: dict[int, AuditRow] = {}  # open accesses that rows no longer wait for
     for recorded in records:
@@ -123,14 +123,14 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
     yield from map(_launched, launches.open())
 
 
-def _changed(recorded: Recorded, change: Change) -> AuditRow:
+def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:
     return AuditRow(
         recorded.position, recorded.moment, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
         "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
     )  # fmt: skip
 
 
-def _launched(launch: Launch) -> AuditRow:
+def _launched(launch: LaunchRow) -> AuditRow:
     return AuditRow(
         launch.position, launch.at, launch.dir, None, None, "", "", launch.status, 0, 0, launch.duration_s,
         launch.outcome, launch.reason, "sandbox", launch.actor, launch.detail,

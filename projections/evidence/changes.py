@@ -20,7 +20,7 @@ from omac.domain.skills import registration
 OUTSIDE = "outside-worktree"
 
 
-class Change(NamedTuple):
+class TrustChange(NamedTuple):
     """What changed: `refused` says that something was kept from happening, for `reason`."""
 
     kind: str
@@ -32,13 +32,13 @@ class Change(NamedTuple):
     session: str | None = None
 
 
-class Changes:
+class TrustChanges:
     """Tells of each event whether it is a change of trust, and of whom."""
 
     def __init__(self) -> None:
         self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None}
 
-    def of(self, recorded: Recorded) -> Change | None:
+    def of(self, recorded: Recorded) -> TrustChange | None:
         """The change that an event is, if it is one. Takes events in their order."""
         event, key = recorded.event, key_of(recorded.stream)
         scope = key.scope
@@ -59,17 +59,17 @@ class Changes:
         kind, refused, reason, detail = told
         match event:
             case ControlCalled() | ControlRefused():
-                return Change(kind, event.dir or None, None, refused, reason, detail)
+                return TrustChange(kind, event.dir or None, None, refused, reason, detail)
             case Inspected(_, projects):
-                return Change(kind, projects[0] if projects else None, None, refused, reason, detail)
+                return TrustChange(kind, projects[0] if projects else None, None, refused, reason, detail)
             case GuardDenied():
-                return Change(kind, event.root or None, None, refused, reason, detail, event.session)
+                return TrustChange(kind, event.root or None, None, refused, reason, detail, event.session)
             case SettingChanged() | SettingChangeFailed():
-                return Change(kind, None, None, refused, reason, detail)
+                return TrustChange(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
-                return Change(kind, self._paths.get(scope), skill, refused, reason, detail)
+                return TrustChange(kind, self._paths.get(scope), skill, refused, reason, detail)
             case _:
-                return Change(kind, self._paths.get(scope), key.name, refused, reason, detail)
+                return TrustChange(kind, self._paths.get(scope), key.name, refused, reason, detail)
 
 
 def _told(event: Event) -> tuple[str, bool, str | None, str] | None:

@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId
-from omac.domain.sandbox.launch import Denied, Exited, LaunchRequested
+from omac.domain.sandbox.launch import Denied, LaunchExited, LaunchRequested
 
 POLICY_SHOWN = 12  # digits of a policy's digest
 
 
-class Launch(NamedTuple):
+class LaunchRow(NamedTuple):
     """A launch: `position` and `at` (nanoseconds since 1970 UTC) of its first record, `duration_s` until its last.
 
     `outcome` is completed when its program ended by itself, aborted when nobody saw that, refused when it did not run.
@@ -35,17 +35,19 @@ class Launches:
     """Tells of each event whether a launch ended with it, and in the end which have not."""
 
     def __init__(self) -> None:
-        self._open: dict[StreamId, Launch] = {}
+        self._open: dict[StreamId, LaunchRow] = {}
 
-    def of(self, recorded: Recorded) -> Launch | None:
+    def of(self, recorded: Recorded) -> LaunchRow | None:
         """The launch that ended with an event, if one did. Takes events in their order."""
         event, stream = recorded.event, recorded.stream
         match event:
             case LaunchRequested():
                 detail = f"{shlex.join(event.argv)}; {_how(event)}"
-                self._open[stream] = Launch(recorded.position, recorded.moment, recorded.actor, event.workdir, detail)
+                self._open[stream] = LaunchRow(
+                    recorded.position, recorded.moment, recorded.actor, event.workdir, detail
+                )
                 return None
-            case Exited(status, findings, lost):
+            case LaunchExited(status, findings, lost):
                 begun = self._open.pop(stream, None)
                 if begun is None:  # its beginning is not among the records
                     return None
@@ -58,14 +60,14 @@ class Launches:
                     detail=begun.detail + found,
                 )
             case Denied():
-                begun = self._open.pop(stream, None) or Launch(
+                begun = self._open.pop(stream, None) or LaunchRow(
                     recorded.position, recorded.moment, recorded.actor, event.workdir, shlex.join(event.argv)
                 )
                 return begun._replace(outcome="refused", reason=event.reason, detail=f"{begun.detail}; {event.message}")
             case _:
                 return None
 
-    def open(self) -> Iterator[Launch]:
+    def open(self) -> Iterator[LaunchRow]:
         """Those that have not ended, in the order they were launched."""
         yield from self._open.values()
 

@@ -21,7 +21,7 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SidecarSpec
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.services.kernel.execution import Execution
 from omac.services.ports import Secrets
 
@@ -164,7 +164,7 @@ class Credentials:
 
     async def needed(self, spec: SidecarSpec, harness: str) -> dict[str, Hidden]:
         """The secrets that a start needs, each as it was recorded and still is. Raises SecretsMissing."""
-        place = Place(spec.workdir, harness)
+        place = SkillScope(spec.workdir, harness)
         wanted = {
             name: Stored(fingerprint, store)
             for store, names in spec.stored.items()
@@ -276,6 +276,6 @@ async def _problem(work: Awaitable[None], told: str) -> tuple[Refusal, ...]:
     return ()
 
 
-def _missing(spec: SidecarSpec, place: Place, names: Sequence[str], how: str) -> SecretsMissing:
+def _missing(spec: SidecarSpec, place: SkillScope, names: Sequence[str], how: str) -> SecretsMissing:
     fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {place.flags}" for name in names]
     return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)

@@ -13,7 +13,7 @@ import trio
 
 from omac.domain.credentials.credential import ConfigRemoved, ConfigWritten, SecretRemoved, SecretWritten
 from omac.domain.directories import directory
-from omac.domain.directories.directory import Directory, Plan
+from omac.domain.directories.directory import ActivationPlan, Directory
 from omac.domain.directories.events import ActivationRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Recorded
@@ -189,10 +189,10 @@ class Activation:
             if not steered and not settled:
                 await self._engine.moved([stream, *self._sidecars(stream, plan.specs)], seen)
 
-    async def _plan_unless_called_off(self, stream: StreamId, state: Directory) -> Plan | None:
+    async def _plan_unless_called_off(self, stream: StreamId, state: Directory) -> ActivationPlan | None:
         """The plan; None when the activation was called off meanwhile. Raises Refusal when it takes too long."""
 
-        async def look() -> Plan | Exception:
+        async def look() -> ActivationPlan | Exception:
             try:
                 return await self._registrar.look(state.path)
             except Exception as problem:  # as a value: it is not the race that failed
@@ -209,7 +209,7 @@ class Activation:
             return found
         raise Refusal("activation-failed", f"its skills could not be looked at within {LOOK_S:g} s")
 
-    async def _steer(self, stream: StreamId, state: Directory, plan: Plan) -> bool:
+    async def _steer(self, stream: StreamId, state: Directory, plan: ActivationPlan) -> bool:
         """Ask for the sidecars that the plan wants and for the end of those it does not; whether anything was asked."""
         asked: list[tuple[StreamId, sidecar.Command]] = []
         for name, spec in plan.specs.items():
@@ -230,7 +230,7 @@ class Activation:
         )
         return bool(asked)
 
-    async def _settle(self, stream: StreamId, plan: Plan | None) -> bool:
+    async def _settle(self, stream: StreamId, plan: ActivationPlan | None) -> bool:
         """Make routes follow the sidecars; whether anything changed."""
 
         def settle() -> directory.Command:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import trio
 
 from omac.domain.kernel.aggregate import Addressed, Aggregate
-from omac.domain.kernel.event import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest, key_of, seat_beside, seat_of_server
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
@@ -170,9 +170,9 @@ class Engine(Execution):
         """Append facts to logs without waiting; kept until they are written, or until omac ends."""
         self._writer.submit_soon(self._facts(facts), cause)
 
-    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
+    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
         """The projected state of one aggregate."""
-        return self.system.of(aggregate)[stream] if aggregate.versioned else Entry(aggregate.initial)
+        return self.system.of(aggregate)[stream] if aggregate.versioned else Latest(aggregate.initial)
 
     def recorded_files(self, host: HostId) -> frozenset[str]:
         """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from omac.domain.kernel.aggregate import Addressed, Aggregate
-from omac.domain.kernel.event import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import scrub, scrub_text
@@ -107,7 +107,7 @@ class Execution(ABC):
         return scrub_text(text, self._living())
 
     @abstractmethod
-    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
+    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
         """The state of one aggregate now."""
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Execution(ABC):
         """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
 
     def _decided(
-        self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Entry[State]
+        self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Latest[State]
     ) -> list[Draft]:
         events = aggregate.decided(command, entry.state, partial(scrub, living=self._living()))
         if not aggregate.versioned:
@@ -126,7 +126,7 @@ class Execution(ABC):
         drafts: list[Draft] = []
         for log, stream, fact in addressed:
             assert not log.versioned, f"{log.name} is decided on its state"
-            drafts += self._decided(log, stream, fact, Entry(log.initial))
+            drafts += self._decided(log, stream, fact, Latest(log.initial))
         return drafts
 
     @abstractmethod

@@ -122,7 +122,7 @@ class _Ingestion:
                 await self._execution.execute(denial.AGGREGATE, record.stream, denied, cause, spooled=spooled)
             case inspection.Inspected() as done:
                 await self._execution.execute(inspection.AGGREGATE, record.stream, done, cause, spooled=spooled)
-            case launch.LaunchRequested() | launch.Launched() | launch.Exited() | launch.Denied() as happened:
+            case launch.LaunchRequested() | launch.Launched() | launch.LaunchExited() | launch.Denied() as happened:
                 report = launch.Report(happened)
                 await self._execution.execute(launch.AGGREGATE, record.stream, report, cause, spooled=spooled)
             case other:

@@ -11,9 +11,9 @@ import outcome
 import trio
 
 from omac.domain.kernel.aggregate import Aggregate
-from omac.domain.kernel.event import Cause, Draft, Entry, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
-from omac.journal.application import Group, Journal
+from omac.journal.application import CommitGroup, Journal
 from omac.journal.judgement import Conflict
 from omac.journal.writer import Late
 from omac.projections.access.tokens import TokenIndex
@@ -32,10 +32,10 @@ class OpenedJournal(Execution):
         self._journal = journal
         self._waiting: list[_Slot] = []
 
-    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Entry[State]:
+    def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
         """The state of one aggregate as the journal has it now."""
         if not aggregate.versioned:
-            return Entry(aggregate.initial)
+            return Latest(aggregate.initial)
         return self._journal.load(stream, aggregate.initial, aggregate.evolve)
 
     def recorded_files(self, host: HostId) -> frozenset[str]:
@@ -78,7 +78,7 @@ class OpenedJournal(Execution):
 class _Slot:
     """One caller's events on their way, and what became of them."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: CommitGroup) -> None:
         self.group = group
         self.done = trio.Event()
         self.result: outcome.Outcome[Sequence[Recorded]]

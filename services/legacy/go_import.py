@@ -15,14 +15,14 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.legacy import go_import
-from omac.domain.legacy.go_import import Group, Held, Old, Present, Seen, Step
+from omac.domain.legacy.go_import import FoundHere, ImportGroup, KeychainSecret, Old, Seen, Step
 from omac.domain.skills import registration
 from omac.domain.skills.registration import Registration
 from omac.journal.reader import Records
 from omac.services.credentials.values import Credentials, Values
 from omac.services.ports import Secrets, SkillFolders
 from omac.services.skills.registration import PERSON, Registering
-from omac.services.skills.resolution import Candidate, Search, every
+from omac.services.skills.resolution import Candidate, SkillSearch, every
 
 KEYCHAIN = "keychain"  # the old omac had no other store
 
@@ -35,7 +35,7 @@ class Job(msgspec.Struct, frozen=True):
     `digest` is that of the copy to approve, `code` what values to remember were given to ("" unknown).
     """
 
-    group: Group
+    group: ImportGroup
     candidate: Candidate | None = None
     digest: str = ""
     code: str = ""
@@ -59,7 +59,7 @@ class Moved(msgspec.Struct, frozen=True):
         return any(job.takes() for job in self.jobs)
 
 
-class Recorded:
+class RecordedState:
     """What is recorded of skills, read only. `journal` or `host` None: nothing is yet."""
 
     def __init__(self, journal: Records | None, host: HostId | None) -> None:
@@ -93,7 +93,7 @@ class Moving:
         self,
         old: Old,
         literal: str,
-        recorded: Recorded,
+        recorded: RecordedState,
         secrets: Secrets,
         see: See,
         kept: Callable[[str, str], Seen],
@@ -109,7 +109,7 @@ class Moving:
         self._refusals: dict[str, Refusal] = {}
         self._local: set[str] = set()  # names of skills of the project
 
-    async def look(self, folders: SkillFolders, search: Search) -> Moved:
+    async def look(self, folders: SkillFolders, search: SkillSearch) -> Moved:
         """What is to be taken over, where only skills of `search` count. Raises OSError."""
         candidates = [one for one in await every(folders, search) if go_import.matching(self._old, one.skill)]
         self._local = {one.skill.name for one in candidates if one.place.workdir}
@@ -127,10 +127,10 @@ class Moving:
         skill, place = candidate.skill, candidate.place
         entries = go_import.matching(self._old, skill)
         given = self._recorded.credential(place.scope, skill.name)
-        present = Present(place, skill, self._recorded.registration(candidate), given)
+        present = FoundHere(place, skill, self._recorded.registration(candidate), given)
         steps = [go_import.judge_registration(present, entries[0])]
         if steps[0].verdict == "skip":
-            return Job(Group(skill.name, skill.scope, skill.source, tuple(steps)))
+            return Job(ImportGroup(skill.name, skill.scope, skill.source, tuple(steps)))
         seen, approval = self._approval(present)
         trusted = approval.verdict != "skip"
         names = {name for entry in entries for name in entry.names}
@@ -144,12 +144,12 @@ class Moving:
             *go_import.judge_secrets(present, trusted, names, held),
             *go_import.judge_settings(present, trusted, sources, unheard),
         ]
-        group = Group(skill.name, skill.scope, skill.source, tuple(steps))
+        group = ImportGroup(skill.name, skill.scope, skill.source, tuple(steps))
         digest, approved = seen.digest if seen else "", present.registration.approved
         known = approved.digest if present.is_approved and approved else digest
         return Job(group, candidate, digest, known if trusted else "", _values(steps, held, present))
 
-    def _approval(self, present: Present) -> tuple[Seen | None, Step]:
+    def _approval(self, present: FoundHere) -> tuple[Seen | None, Step]:
         """The folder is read as a whole only where somebody may have vouched for it."""
         approval = None if present.is_approved else go_import.vouched(self._old, present)
         if approval is None:
@@ -169,32 +169,32 @@ class Moving:
         """What is to be remembered for the name that these jobs share, as the first that is approved declares it."""
         usable = [(job.code, job.candidate) for job in jobs if job.candidate]
         if not usable:
-            return Job(Group(jobs[0].group.skill, "defaults", "", ()))
+            return Job(ImportGroup(jobs[0].group.skill, "defaults", "", ()))
         candidate = next((one for code, one in usable if code), usable[0][1])
         skill = candidate.skill
-        present = Present(candidate.place, skill)
+        present = FoundHere(candidate.place, skill)
         remembered = self._recorded.credential(DEFAULTS, skill.name).defaults
         names = [name for name in present.fields if name not in remembered]
         held = await self._held([go_import.default_service(skill.name)], names)
         steps = go_import.judge_defaults(present, remembered, self._old.user, held)
         codes = {code for code, _ in usable if code}
-        group = Group(skill.name, "defaults", "", tuple(steps))
+        group = ImportGroup(skill.name, "defaults", "", tuple(steps))
         return Job(group, candidate, "", codes.pop() if len(codes) == 1 else "", _values(steps, held, present))
 
-    async def _held(self, services: Sequence[str], names: Sequence[str]) -> dict[str, Held]:
+    async def _held(self, services: Sequence[str], names: Sequence[str]) -> dict[str, KeychainSecret]:
         """By name what the keychain holds, from the first service that has it."""
-        held: dict[str, Held] = {}
+        held: dict[str, KeychainSecret] = {}
         for service in services:
             try:
                 found = await self._secrets.read(KEYCHAIN, service, sorted(set(names) - held.keys()))
             except Refusal as refusal:
                 self._refusals.setdefault(refusal.message, refusal)
                 return held
-            held |= {name: Held(service, self._plain(value)) for name, value in found.items()}
+            held |= {name: KeychainSecret(service, self._plain(value)) for name, value in found.items()}
         return held
 
 
-def _values(steps: Sequence[Step], held: Mapping[str, Held], present: Present) -> Values:
+def _values(steps: Sequence[Step], held: Mapping[str, KeychainSecret], present: FoundHere) -> Values:
     """What the steps take over."""
     taken = [step for step in steps if step.verdict == "take" and step.name]
     secrets = {step.name: held[step.name].value for step in taken if step.value is None and step.name in held}

@@ -17,7 +17,7 @@ from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.services.credentials.values import Credentials, SecretsMissing
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.owners import Owners, Retries
@@ -226,7 +226,7 @@ class Supervision:
         return spec.source
 
     def _approve(self, spec: SidecarSpec) -> str:
-        return f"omac approve {shlex.quote(spec.skill)} {Place(spec.workdir, self._harness).flags}"
+        return f"omac approve {shlex.quote(spec.skill)} {SkillScope(spec.workdir, self._harness).flags}"
 
     async def _await_health(
         self,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from omac.domain.directories import planning
-from omac.domain.directories.directory import Directory, Plan
-from omac.domain.directories.planning import Known, Policy
+from omac.domain.directories.directory import ActivationPlan, Directory
+from omac.domain.directories.planning import KnownSkill, SkillPolicy
 from omac.domain.harness.harness import Harness
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
@@ -19,7 +19,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills import registration
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import FoundSkill
 from omac.services.credentials.values import Credentials
 from omac.services.kernel.engine import Engine, together
@@ -49,9 +49,9 @@ class Registrar:
         self._policies = policies
         self._environment = environment
 
-    async def look(self, workdir: str) -> Plan:
+    async def look(self, workdir: str) -> ActivationPlan:
         """What shall run in a directory, or, for the empty path, what all share. Raises Refusal, OSError."""
-        place = Place(workdir, self._harness.name)
+        place = SkillScope(workdir, self._harness.name)
         policy = await self._policies.policy(workdir)
         found = await self._discover(workdir)
         await together(partial(self._register, place, policy, skill) for skill in found if skill.problem is None)
@@ -85,7 +85,7 @@ class Registrar:
         bases = self._harness.bases
         return await (self._folders.discover(workdir, bases) if workdir else self._folders.discover_global(bases))
 
-    async def _register(self, place: Place, policy: Policy, skill: FoundSkill) -> None:
+    async def _register(self, place: SkillScope, policy: SkillPolicy, skill: FoundSkill) -> None:
         stream = self._stream(place, skill)
         before = self._registration(stream)
         if before.found is None and not policy.auto_register:
@@ -108,7 +108,7 @@ class Registrar:
             code = Code(found.source, frozen.bundle_hash, frozen.digest)
             await self._decide(stream, registration.Accept(code, self._engine.run))
 
-    async def _adopt(self, place: Place, skill: FoundSkill) -> None:
+    async def _adopt(self, place: SkillScope, skill: FoundSkill) -> None:
         """Rule 4 of credentials: remembered values, where the very code they were given to is approved here."""
         code = self._registration(self._stream(place, skill)).approved
         sidecar = skill.meta.sidecar if skill.meta else None
@@ -132,14 +132,14 @@ class Registrar:
             _log.info("%s cannot be read as a whole: %s", source, error)
             return UNREADABLE
 
-    def _known(self, place: Place, skill: FoundSkill) -> Known:
+    def _known(self, place: SkillScope, skill: FoundSkill) -> KnownSkill:
         given = self._credentials.given(place.scope, skill.name, skill.base)
-        return Known(self._registration(self._stream(place, skill)), given)
+        return KnownSkill(self._registration(self._stream(place, skill)), given)
 
     def _registration(self, stream: StreamId) -> Registration:
         return self._engine.system.registrations[stream].state
 
-    def _stream(self, place: Place, skill: FoundSkill) -> StreamId:
+    def _stream(self, place: SkillScope, skill: FoundSkill) -> StreamId:
         return ids.registration_stream(self._engine.host, place.scope, skill.base, skill.name)
 
     async def _decide(self, stream: StreamId, command: registration.Command) -> None:

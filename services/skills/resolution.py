@@ -10,8 +10,8 @@ from omac.domain.harness.harness import SHARED_BASE, Harness
 from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
-from omac.domain.skills.scope import Place
-from omac.domain.skills.skill import FoundSkill, SkillScope
+from omac.domain.skills.scope import SkillScope
+from omac.domain.skills.skill import FoundSkill, ScopeKind
 from omac.services.ports import SkillFolders
 
 NEAR_MAX = 3
@@ -20,7 +20,7 @@ NEAR_MAX = 3
 class Candidate(msgspec.Struct, frozen=True):
     """A skill that a name may mean, and the place it was found in."""
 
-    place: Place
+    place: SkillScope
     skill: FoundSkill
 
     @property
@@ -29,15 +29,15 @@ class Candidate(msgspec.Struct, frozen=True):
         return Code(self.skill.source, self.skill.bundle_hash)
 
 
-class Search(msgspec.Struct, frozen=True):
+class SkillSearch(msgspec.Struct, frozen=True):
     """Where to look. `harness` None: wherever any looks; `scope` None: in the project and in what all share."""
 
     workdir: str
     harness: Harness | None = None
-    scope: SkillScope | None = None
+    scope: ScopeKind | None = None
 
 
-async def every(folders: SkillFolders, search: Search, *, guidance: bool = False) -> list[Candidate]:
+async def every(folders: SkillFolders, search: SkillSearch, *, guidance: bool = False) -> list[Candidate]:
     """Every skill there, also several of one name. Raises OSError."""
     found: list[Candidate] = []
     for scope in ("workdir", "global"):
@@ -51,19 +51,19 @@ async def every(folders: SkillFolders, search: Search, *, guidance: bool = False
 async def _in_scope(look: Callable[..., object], workdir: str, harness: Harness | None) -> list[Candidate]:
     if harness is not None:
         skills: list[FoundSkill] = await look(harness.bases)  # type: ignore[misc]  # a port's method with its scope bound
-        return [Candidate(Place(workdir, harness.name), skill) for skill in skills]
+        return [Candidate(SkillScope(workdir, harness.name), skill) for skill in skills]
     found: list[Candidate] = []
     for one in HARNESSES:
-        found += [Candidate(Place(workdir, one.name), skill) for skill in await look((one.base,))]  # type: ignore[misc]
+        found += [Candidate(SkillScope(workdir, one.name), skill) for skill in await look((one.base,))]  # type: ignore[misc]
     for skill in await look((SHARED_BASE,)):  # type: ignore[misc]
         own = {candidate.place.harness for candidate in found if candidate.skill.name == skill.name}
         sees = next((one.name for one in HARNESSES if one.name not in own), DEFAULT_HARNESS.name)
-        found.append(Candidate(Place(workdir, sees), skill))
+        found.append(Candidate(SkillScope(workdir, sees), skill))
     return found
 
 
 async def find(
-    folders: SkillFolders, search: Search, name: str, command: str, words: str = "", bundle_hash: str | None = None
+    folders: SkillFolders, search: SkillSearch, name: str, command: str, words: str = "", bundle_hash: str | None = None
 ) -> Candidate:
     """The one skill with a sidecar that `name`, and `bundle_hash` if it is given, mean.
 
@@ -88,7 +88,7 @@ async def find(
     return candidate
 
 
-def ambiguous(name: str, places: Sequence[tuple[Place, str]], command: str, words: str = "") -> Refusal:
+def ambiguous(name: str, places: Sequence[tuple[SkillScope, str]], command: str, words: str = "") -> Refusal:
     """The refusal of a name that means several skills, with a command for each; their sources are given."""
     where = "; ".join(source for _, source in places)
     fix = [f"{command} {shlex.quote(name)} {place.flags}{words and ' ' + words}" for place, _ in places]
@@ -103,7 +103,7 @@ def _edit(skill: FoundSkill) -> list[str]:
     return [f"${{EDITOR:-vi}} {shlex.quote(skill.source)}/omac.yaml"]
 
 
-def _not_found(there: Sequence[Candidate], search: Search, name: str, command: str, words: str) -> Refusal:
+def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, command: str, words: str) -> Refusal:
     from difflib import get_close_matches
 
     usable = [candidate for candidate in there if candidate.skill.problem is None and _runs(candidate.skill)]

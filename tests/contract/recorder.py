@@ -15,7 +15,7 @@ from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from omac.domain.kernel.event import Spooled
 from omac.journal.judgement import Conflict, Conflicts, Envelope
-from omac.journal.reader import Row
+from omac.journal.reader import StoredRow
 from omac.journal.recorder import SqlRecorder
 
 AT = 1_700_000_000_000_000_000
@@ -73,7 +73,7 @@ def insert_once(recorder: SqlRecorder, groups: Sequence[Group]) -> list[Sequence
     return [[next(taken) for _ in own] for own, _ in groups]
 
 
-def everything(recorder: SqlRecorder) -> list[Row]:
+def everything(recorder: SqlRecorder) -> list[StoredRow]:
     """All rows of a small store."""
     return list(recorder.select_notifications(1, 1_000_000))
 
@@ -136,8 +136,8 @@ class RecorderContract:
         envelope = Envelope(2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, 5)
         insert(recorder, [group(versions("a", 1)), (log("b", b"x"), envelope)])
         assert everything(recorder) == [
-            Row(1, "a", 1, "thing.done", AT, "run-1", "person", None, None, b"a:1", None),
-            Row(2, "b", None, "thing.seen", 2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, b"x", 5),
+            StoredRow(1, "a", 1, "thing.done", AT, "run-1", "person", None, None, b"a:1", None),
+            StoredRow(2, "b", None, "thing.seen", 2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, b"x", 5),
         ]
 
     def test_recorded_time_never_runs_back(self, recorder: SqlRecorder) -> None:

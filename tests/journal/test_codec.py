@@ -387,12 +387,12 @@ GOLDEN: list[tuple[str, Event, str]] = [
     ("sandbox.launched", launch.Launched(4712), "0191cd1268"),
     (
         "sandbox.exited",
-        launch.Exited(137, ("/w/.git/hooks/x: new",)),
+        launch.LaunchExited(137, ("/w/.git/hooks/x: new",)),
         "0193cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a0",
     ),
     (
         "sandbox.exited",
-        launch.Exited(None, (), "omac was killed"),
+        launch.LaunchExited(None, (), "omac was killed"),
         "0193c090af6f6d616320776173206b696c6c6564",
     ),
     (

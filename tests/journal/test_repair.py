@@ -10,7 +10,7 @@ from contract.journals import called, commit_now, journal_at
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
-from omac.journal.check import Finding, check
+from omac.journal.check import Damage, check
 from omac.journal.file import SCHEMA
 from omac.journal.reader import ReadJournal
 from omac.journal.repair import Repair
@@ -25,7 +25,7 @@ def repair_of(path: Path, living: bool = False) -> Repair:
     return Repair(str(path), HostId("h"), "run-r", clock, lambda: System().apply, lambda *_: living)
 
 
-def findings(path: Path) -> list[Finding]:
+def findings(path: Path) -> list[Damage]:
     """What the check finds."""
     return check(str(path), System().apply)
 

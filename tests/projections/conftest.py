@@ -99,7 +99,7 @@ def shop(history: History) -> History:
         ),
         "rival": directory.RouteStubbed("rival", "", "skill-broken", "its mount is taken"),
     }
-    plan = directory.Plan(skills, specs, dict.fromkeys(runs, 7), stubs)
+    plan = directory.ActivationPlan(skills, specs, dict.fromkeys(runs, 7), stubs)
     digest, session = ids.TokenDigest("t-launch"), ids.TokenDigest("t-s1")
     history.directory(
         directory.RequestActivation("/w/shop", "opencode", digest),

@@ -9,7 +9,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import HostId, RunId, TokenDigest
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
-from omac.domain.sandbox.launch import Denied, Exited, LaunchRequested
+from omac.domain.sandbox.launch import Denied, LaunchExited, LaunchRequested
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.projections.aggregates import ENDED_KEPT
@@ -92,7 +92,7 @@ def test_what_the_server_had_online_stays(history: Any, host: HostId) -> None:
     assert system.directories[ids.directory_stream(host, ids.scope_of("/w/shop"))].version == 6 * ENDED_KEPT
 
 
-@pytest.mark.parametrize("end", [Exited(0), Denied("/w", "", ("true",), "launch-refused", "no")])
+@pytest.mark.parametrize("end", [LaunchExited(0), Denied("/w", "", ("true",), "launch-refused", "no")])
 def test_launches_that_ended_leave_memory(history: Any, host: HostId, end: Event) -> None:
     """Those that run stay, however many ended since."""
     requested = LaunchRequested("/w", "", "bwrap", "0" * 64, ("true",), "host", 1, 1, "boot")

@@ -10,7 +10,7 @@ from omac.domain.directories import directory
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids, run
 from omac.domain.kernel.ids import HostId, LaunchId, RunId, TokenDigest
-from omac.domain.sandbox.launch import Denied, Exited, Launched, LaunchRequested
+from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
 from omac.domain.skills import registration
 from omac.domain.skills.registration import Approved, Registered
 from omac.projections.status import Status, about_stream, status_of
@@ -101,7 +101,7 @@ def test_sandboxes_that_run_are_shown(history: Any, host: HostId) -> None:
             stream, LaunchRequested(workdir, "claude", "bubblewrap", "ab", ("npm", "test"), "host", 1, 2, "b")
         )
     history.append(ids.sandbox_stream(host, LaunchId("aa")), Launched(7))
-    history.append(ids.sandbox_stream(host, LaunchId("cc")), Launched(8), Exited(0))
+    history.append(ids.sandbox_stream(host, LaunchId("cc")), Launched(8), LaunchExited(0))
     history.append(ids.sandbox_stream(host, LaunchId("dd")), Denied("/w/shop", "claude", (), "path-changed", "no"))
     how = {"harness": "claude", "backend": "bubblewrap", "network": "host", "argv": ["npm", "test"]}
     assert status(history)["sandboxes"] == [

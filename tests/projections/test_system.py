@@ -21,8 +21,8 @@ from omac.domain.kernel.ids import HostId, LaunchId, RunId, StreamId, TokenDiges
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted, RunStopped
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
-from omac.domain.sandbox.launch import Denied, Exited, Launched, LaunchRequested
-from omac.domain.settings.setting import Setting, SettingChanged, SettingChangeRequested
+from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
+from omac.domain.settings.setting import SettingChanged, SettingChangeRequested, SettingState
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
 from omac.domain.skills import registration
@@ -65,8 +65,8 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
         stub = directory.RouteStubbed(name, name, "skill-broken", "nobody approved it")
         plan = chance.choice(
             [
-                directory.Plan({name: skill}, {name: spec}, {name: 5}, {}),
-                directory.Plan({name: skill}, {}, {}, {name: stub}),
+                directory.ActivationPlan({name: skill}, {name: spec}, {name: 5}, {}),
+                directory.ActivationPlan({name: skill}, {}, {}, {name: stub}),
             ]
         )
         digest = TokenDigest(f"token{number}")
@@ -117,7 +117,12 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
             case 7:
                 launch = ids.sandbox_stream(HOST, LaunchId(f"launch{number}"))
                 requested = LaunchRequested(path, "claude", "bubblewrap", "ab", ("x",), "host", number, 1, "boot")
-                ends = ((Exited(0, ("a hook",)),), (Exited(None, (), "killed"),), (Denied(path, "", (), "no", ""),), ())
+                ends = (
+                    (LaunchExited(0, ("a hook",)),),
+                    (LaunchExited(None, (), "killed"),),
+                    (Denied(path, "", (), "no", ""),),
+                    (),
+                )
                 history.append(launch, requested, Launched(number), *chance.choice(ends))
                 history.log(ids.guard_stream(HOST), GuardDenied("claude", "Write", "/x", path))
             case _:
@@ -255,4 +260,4 @@ def test_settings_of_an_earlier_omac_and_of_this_one_are_one(history: Any) -> No
     history.append(own, SettingChanged("serve.unapproved", None, "user /f"))
     history.log(log, SettingChanged("serve.unapproved", "refuse", "user /f"))
     system = System().replay(history.records)
-    assert (system.settings[own].state, system.settings[own].version) == (Setting("settled", "refuse"), 2)
+    assert (system.settings[own].state, system.settings[own].version) == (SettingState("settled", "refuse"), 2)

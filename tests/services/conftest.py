@@ -15,7 +15,7 @@ from contract.journals import decide_now
 
 from omac.domain.access.control import Listener
 from omac.domain.directories.directory import Directory
-from omac.domain.directories.planning import Policy
+from omac.domain.directories.planning import SkillPolicy
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Recorded
@@ -290,10 +290,10 @@ class ScriptedSecrets:
 class FixedPolicies:
     """Implements Policies: the same everywhere."""
 
-    def __init__(self, asked: Policy) -> None:
+    def __init__(self, asked: SkillPolicy) -> None:
         self.asked = asked
 
-    async def policy(self, workdir: str) -> Policy:
+    async def policy(self, workdir: str) -> SkillPolicy:
         await trio.lowlevel.checkpoint()
         return self.asked
 
@@ -493,7 +493,7 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
     @asynccontextmanager
     async def serve(
         run: str = "run1",
-        policy: Policy = Policy(),  # noqa: B008  # frozen
+        policy: SkillPolicy = SkillPolicy(),  # noqa: B008  # frozen
         environment: Mapping[str, str] | None = None,
         restarts: RestartPolicy = QUICK,
         reactors: bool = True,

@@ -27,7 +27,7 @@ from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.settings import SETTINGS
 from omac.domain.sidecars import sidecar
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import FoundSkill, Meta, SidecarMeta
 from omac.journal import inbox
 from omac.journal.reader import ReadJournal
@@ -57,7 +57,7 @@ def candidate(name: str) -> Candidate:
     """A skill as a command finds it."""
     folder = f"{WORKDIR}/.agents/skills"
     meta = Meta(name, sidecar=SidecarMeta(("run", name), name))
-    return Candidate(Place(WORKDIR), FoundSkill(name, "agents", folder, f"{folder}/{name}", "sha256:1", meta))
+    return Candidate(SkillScope(WORKDIR), FoundSkill(name, "agents", folder, f"{folder}/{name}", "sha256:1", meta))
 
 
 async def command(simulation: Simulation) -> None:

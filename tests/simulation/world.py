@@ -24,7 +24,7 @@ from omac.journal.opening import open_journal
 from omac.services.credentials.values import Credentials
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.skills.registration import Registering
-from omac.services.skills.resolution import Search, find
+from omac.services.skills.resolution import SkillSearch, find
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
@@ -86,7 +86,7 @@ class World:
 
     async def approve_in_place(self, project: Path, skill: str) -> None:
         """The same as `omac approve`, without a process of its own: for fifty of them."""
-        found = await find(DiskSkillFolders(), Search(str(project), DEFAULT_HARNESS), skill, "omac approve")
+        found = await find(DiskSkillFolders(), SkillSearch(str(project), DEFAULT_HARNESS), skill, "omac approve")
         journal = open_journal(self.ready.journal, "approver", time.time_ns)
         try:
             execution = OpenedJournal(journal, self.server.engine.host)

@@ -22,13 +22,13 @@ from omac.domain.credentials.credential import (
 )
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import FoundSkill
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.secrets import set_
-from omac.tools.cli.skill_argument import Asked, tell_besides
+from omac.tools.cli.skill_argument import SkillArgument, tell_besides
 from omac.tools.terminal.prompts import BYTES_MAX
 
 SECRET = "xoxb-7f3a9c"
@@ -104,7 +104,7 @@ def test_the_store_that_is_reported_has_the_secret(
         slow = Slow(lambda: omac.ok("vault", "init", "--key-file", key), SECRET.encode())
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(slow)))
         environment = omac.environment | {"OMAC_VAULT_KEY_FILE": key}
-        set_(Asked("slack", Where(str(project))), "TOKEN", [], True, environment, time.time_ns)
+        set_(SkillArgument("slack", Where(str(project))), "TOKEN", [], True, environment, time.time_ns)
         reported = json.loads(capsys.readouterr().out)["store"]
         assert (omac.state / "vault").exists()
         assert reported == listed(omac, project)["TOKEN"]["store"] == "keychain"
@@ -459,7 +459,7 @@ def test_an_approval_says_what_the_code_gets(omac: Omac, shop: Path) -> None:
 
 def test_what_is_told_besides(capsys: pytest.CaptureFixture[str]) -> None:
     """What failed once the value counted is a warning, with what mends it."""
-    one = Candidate(Place("/w/shop"), FoundSkill("slack", "agents", "/s", "/s/slack", "sha256:1"))
+    one = Candidate(SkillScope("/w/shop"), FoundSkill("slack", "agents", "/s", "/s/slack", "sha256:1"))
     before = Credential(config={"A": "1", "B": "2"}, bases={"A": "claude", "B": "agents"})
     problem = Refusal("vault-locked", "given, but cannot be remembered: it is locked", fix=["omac unlock"])
     tell_besides(one, Values({"T": Hidden(SECRET)}, {"A": "3", "B": "3"}), before, [problem])

@@ -11,7 +11,7 @@ from omac.domain.credentials.credential import Credential
 from omac.domain.directories.planning import unmet
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, search_of
@@ -24,7 +24,7 @@ from omac.tools.terminal.render import say
 Answer = TypeVar("Answer")
 
 
-class Asked(NamedTuple):
+class ApproveRequest(NamedTuple):
     """The command line, as typed. `bundle_hash` None: whatever its code is now."""
 
     skill: str
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     json: bool
 
 
-def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Approve a skill, or revoke its approval. Raises Refusal."""
     if asked.revoke:
         return _revoke(asked, environment, clock)
@@ -107,7 +107,7 @@ def granted(sidecar: SidecarMeta) -> list[str]:
     )
 
 
-def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def _revoke(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """By what is recorded: the folder may be gone."""
     if asked.bundle_hash is not None:
         raise Refusal("misuse", "--revoke and --hash make no sense together: whatever is approved is revoked")
@@ -116,7 +116,7 @@ def _revoke(asked: Asked, environment: Mapping[str, str], clock: Callable[[], in
     if known is None:
         message = f"no skill {asked.skill!r} is registered there"
         raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=asked.skill)
-    status, place = known.status, Place(known.status.dir)
+    status, place = known.status, SkillScope(known.status.dir)
     skill = FoundSkill(status.skill, status.harness, "", status.source, status.bundle_hash)
     with opened(environment, asked.journal, clock) as everything:
         changed = trio.run(everything.registering.revoke, Candidate(place, skill))
@@ -151,7 +151,7 @@ class Told(NamedTuple):
     missing: list[str]
 
 
-def _tell(asked: Asked, told: Told) -> None:
+def _tell(asked: ApproveRequest, told: Told) -> None:
     skill, sidecar = told.candidate.skill, sidecar_of(told.candidate)
     if asked.json:
         fields = {

@@ -25,7 +25,7 @@ PROGRESS_EVERY_S = 0.2
 Action = Literal["removed", "would be removed", "in use"]
 
 
-class Row(msgspec.Struct, frozen=True):
+class CacheRow(msgspec.Struct, frozen=True):
     """What became of one cache, and why it was to go. `workdir` is empty where none is named."""
 
     id: str
@@ -133,7 +133,7 @@ def _looked_at(caches: Caches, ids: Iterable[str]) -> list[Cache]:
 
 def _removed(
     caches: Caches, going: Iterable[tuple[Cache, str, int | None]], dry_run: bool
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[CacheRow], list[str]]:
     """What became of each, with why and, if that counts, the last use that was seen; and what would not go."""
     rows = []
     for cache, why, last_used in going:
@@ -144,11 +144,11 @@ def _removed(
             action = "would be removed"
         elif not caches.take_away(cache.id, secrets.token_hex(8), last_used):
             action = "in use"
-        rows.append(Row(cache.id, cache.workdir, cache.bytes, action, why))
+        rows.append(CacheRow(cache.id, cache.workdir, cache.bytes, action, why))
     return rows, [] if dry_run else caches.empty_trash()
 
 
-def _tell(rows: Iterable[Row], problems: Iterable[str], as_json: bool) -> None:
+def _tell(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) -> None:
     for row in rows:
         if as_json:
             _print(msgspec.structs.asdict(row))

@@ -11,14 +11,14 @@ from omac.domain.skills.skill import Config
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
 from omac.tools.cli.secrets import INPUT_BYTES_MAX, rows_of, tell_taken, tell_unapproved
-from omac.tools.cli.skill_argument import Asked, OneSkill, at_terminal, one_skill, text_of
+from omac.tools.cli.skill_argument import OneSkill, SkillArgument, at_terminal, one_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import say
 
 FORM = "{:<24}  {:<6}  {:<24}  {:<20}  {}"
 
 
-class Row(msgspec.Struct):
+class ConfigRow(msgspec.Struct):
     """One setting. `source`: stored, default, default_from_env:X, missing-required or missing-optional."""
 
     name: str
@@ -29,7 +29,7 @@ class Row(msgspec.Struct):
     description: str
 
 
-def show(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def show(asked: SkillArgument, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
     with one_skill(asked, "omac config show", [], environment, clock) as one:
         rows, secrets = _rows(one, environment), rows_of(one)
@@ -57,7 +57,9 @@ def show(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Cal
     return 0
 
 
-def get(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def get(
+    asked: SkillArgument, name: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
     """Print the value of a setting, and nothing else. Raises Refusal (not-found) when it has none."""
     with one_skill(asked, "omac config get", [name], environment, clock) as one:
         row = _row(one, one.config(name), environment)
@@ -74,7 +76,12 @@ def get(asked: Asked, name: str, as_json: bool, environment: Mapping[str, str], 
 
 
 def set_(
-    asked: Asked, name: str, value: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+    asked: SkillArgument,
+    name: str,
+    value: str | None,
+    as_json: bool,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
 ) -> int:
     """Give a skill a setting; "-" reads it from stdin, None asks for it at a terminal. Raises Refusal."""
     with one_skill(asked, "omac config set", [name], environment, clock) as one:
@@ -90,7 +97,7 @@ def set_(
 
 
 def unset(
-    asked: Asked, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+    asked: SkillArgument, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> int:
     """Have settings of a skill say nothing of their own. Raises Refusal."""
     with one_skill(asked, "omac config unset", names, environment, clock) as one:
@@ -103,11 +110,11 @@ def unset(
     return 0
 
 
-def _rows(one: OneSkill, environment: Mapping[str, str]) -> list[Row]:
+def _rows(one: OneSkill, environment: Mapping[str, str]) -> list[ConfigRow]:
     return [_row(one, field, environment) for field in one.sidecar.config]
 
 
-def _row(one: OneSkill, field: Config, environment: Mapping[str, str]) -> Row:
+def _row(one: OneSkill, field: Config, environment: Mapping[str, str]) -> ConfigRow:
     """Where the value comes from is decided as in rule 5 of planning."""
     stored = one.given().config.get(field.name)
     from_host = environment.get(field.default_from_env or "") or None
@@ -119,10 +126,10 @@ def _row(one: OneSkill, field: Config, environment: Mapping[str, str]) -> Row:
         value, source = from_host, f"default_from_env:{field.default_from_env}"
     else:
         value, source = None, "missing-required" if field.required else "missing-optional"
-    return Row(field.name, field.type, value, source, field.required, field.description)
+    return ConfigRow(field.name, field.type, value, source, field.required, field.description)
 
 
-def _fields(row: Row) -> dict[str, object]:
+def _fields(row: ConfigRow) -> dict[str, object]:
     return msgspec.structs.asdict(row)
 
 

@@ -13,7 +13,7 @@ from omac.domain.credentials.credential import DEFAULTS, Credential
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.services.credentials.values import Credentials
 from omac.services.skills.registration import PERSON
 from omac.services.skills.resolution import every
@@ -21,7 +21,7 @@ from omac.tools.cli.approve import recorded
 from omac.tools.cli.scope_options import Where, directory_of, search_of
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
-from omac.tools.compose.registered_skills import Known, Registry
+from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.prompts import can_ask, confirm
 from omac.tools.terminal.render import say
@@ -29,7 +29,7 @@ from omac.tools.terminal.render import say
 COMMAND = "omac deregister"
 
 
-class Asked(NamedTuple):
+class DeregisterRequest(NamedTuple):
     """The command line, as typed."""
 
     skills: tuple[str, ...]
@@ -60,12 +60,12 @@ class Target(NamedTuple):
     """
 
     skill: str
-    place: Place
-    known: Known | None
+    place: SkillScope
+    known: RegisteredSkill | None
     base: str | None
 
 
-class Purge(NamedTuple):
+class DefaultsToPurge(NamedTuple):
     """What is taken back from one skill. `left`: secrets of which stores may still hold earlier values; `defaults`:
     what is remembered for its name, too."""
 
@@ -78,7 +78,7 @@ class Purge(NamedTuple):
     defaults: tuple[str, ...] = ()
 
 
-def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(asked: DeregisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
     if not asked.skills and not asked.prune:
         raise Refusal("misuse", "name a skill, or say --prune for all whose folder is gone", fix=["omac list --all"])
@@ -114,7 +114,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     return 0
 
 
-def _meant(asked: Asked, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
+def _meant(asked: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
     names = dict.fromkeys(asked.skills)
     if asked.prune:
         return _gone(asked, registry, names)
@@ -132,7 +132,7 @@ def _meant(asked: Asked, registry: Registry, environment: Mapping[str, str]) -> 
     return found
 
 
-def _gone(asked: Asked, registry: Registry, names: Collection[str]) -> list[Target]:
+def _gone(asked: DeregisterRequest, registry: Registry, names: Collection[str]) -> list[Target]:
     within = registry.within(asked.where)
     gone = [one for one in within if one.gone]
     for name in names:
@@ -143,14 +143,14 @@ def _gone(asked: Asked, registry: Registry, names: Collection[str]) -> list[Targ
     return [_target(registry, one) for one in gone if not names or one.status.skill in names]
 
 
-def _target(registry: Registry, known: Known) -> Target:
+def _target(registry: Registry, known: RegisteredSkill) -> Target:
     return Target(known.status.skill, registry.place(known), known, known.status.harness)
 
 
-def _only_values(asked: Asked, registry: Registry, name: str) -> Target | None:
+def _only_values(asked: DeregisterRequest, registry: Registry, name: str) -> Target | None:
     """A skill that was forgotten before, and whose values shall be forgotten now; None if it has none."""
     harness = harness_named(asked.where.harness) if asked.where.harness else None
-    place = Place("" if asked.where.shared else directory_of(asked.where), (harness or DEFAULT_HARNESS).name)
+    place = SkillScope("" if asked.where.shared else directory_of(asked.where), (harness or DEFAULT_HARNESS).name)
     whole = registry.credential(place.scope, name)
     base = next((base for base in harness.bases if _has(asked, whole.of(base))), harness.base) if harness else None
     remembered = asked.purge_defaults and _remembered(registry.credential(DEFAULTS, name))
@@ -159,7 +159,7 @@ def _only_values(asked: Asked, registry: Registry, name: str) -> Target | None:
     return None
 
 
-def _has(asked: Asked, given: Credential) -> bool:
+def _has(asked: DeregisterRequest, given: Credential) -> bool:
     """Whether there is something that is to be taken back."""
     return bool((asked.purge_secrets and (given.secrets or given.writing)) or (asked.purge_fields and given.config))
 
@@ -169,7 +169,7 @@ def _remembered(defaults: Credential) -> list[str]:
     return sorted({*defaults.defaults, *defaults.writing, *defaults.left})
 
 
-def _unregistered(asked: Asked, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
+def _unregistered(asked: DeregisterRequest, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
     """Who is not registered may lie there all the same; a person's folder is left alone."""
     folders = DiskSkillFolders(environment)
     there: list[str] = []
@@ -187,11 +187,11 @@ def _unregistered(asked: Asked, registry: Registry, name: str, environment: Mapp
     return Refusal("skill-not-found", message, fix=["omac list --all"], skill=name)
 
 
-def _purge(asked: Asked, target: Target, credentials: Credentials) -> Purge:
+def _purge(asked: DeregisterRequest, target: Target, credentials: Credentials) -> DefaultsToPurge:
     scope, skill = target.place.scope, target.skill
     given = credentials.given(scope, skill, target.base)
     secrets = {*given.secrets, *given.writing} if asked.purge_secrets else set()
-    return Purge(
+    return DefaultsToPurge(
         scope,
         skill,
         target.base,
@@ -202,7 +202,7 @@ def _purge(asked: Asked, target: Target, credentials: Credentials) -> Purge:
     )
 
 
-def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool:
+def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[DefaultsToPurge]) -> bool:
     """Show what will be done, and ask. Raises Refusal (misuse) where nobody can be asked."""
     if asked.yes:
         return True
@@ -225,7 +225,7 @@ def _confirmed(asked: Asked, targets: list[Target], purges: list[Purge]) -> bool
     return confirm("go on?")
 
 
-def _again(asked: Asked, targets: list[Target]) -> str:
+def _again(asked: DeregisterRequest, targets: list[Target]) -> str:
     """The same command, for the same place."""
     places = {one.place.flags for one in targets}
     flags = places.pop() if len(places) == 1 else _flags(asked.where)
@@ -240,7 +240,7 @@ def _flags(where: Where) -> str:
     return " ".join(flags)
 
 
-def _require_stores(purges: list[Purge], everything: Opened) -> None:
+def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:
     """Whatever holds values that are to be removed can be used. Raises Refusal."""
     needed: list[tuple[str, str, str]] = []
     for purge in purges:
@@ -260,7 +260,7 @@ def _require_stores(purges: list[Purge], everything: Opened) -> None:
     trio.run(look)
 
 
-async def _take(purges: list[Purge], credentials: Credentials) -> None:
+async def _take(purges: list[DefaultsToPurge], credentials: Credentials) -> None:
     """All of it, whatever fails. Raises Refusal in the end."""
     refusals: list[Refusal] = []
     for purge in purges:

@@ -18,9 +18,9 @@ from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.credentials.values import shown
 from omac.domain.kernel.refusal import REASONS, Refusal
-from omac.domain.legacy.go_import import BY_AGENT, Group, Old, Project, Seen, Step, loose_of
-from omac.services.legacy.go_import import Moved, Moving, Recorded, carry_out
-from omac.services.skills.resolution import Search
+from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Seen, Step, loose_of
+from omac.services.legacy.go_import import Moved, Moving, RecordedState, carry_out
+from omac.services.skills.resolution import SkillSearch
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.compose.command_context import opened, stores_of
 from omac.tools.compose.journals import read_if_any
@@ -37,7 +37,7 @@ SCOPES = {
 }
 
 
-class Asked(NamedTuple):
+class ImportRequest(NamedTuple):
     """The command line, as typed."""
 
     workdir: str | None
@@ -49,14 +49,14 @@ class Asked(NamedTuple):
     json: bool
 
 
-def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what would be taken over and, if that is wanted, take it over. Raises Refusal."""
     if asked.json and not (asked.dry_run or asked.yes):
         fix = ["omac import --dry-run --json", "omac import --yes --json"]
         raise Refusal("misuse", "with --json nobody is asked: say --yes, or --dry-run to change nothing", fix=fix)
     folders = DiskSkillFolders(environment)
     found = search_of(Where(asked.workdir, harness=asked.harness), folders)
-    search = Search(found.workdir, found.harness)
+    search = SkillSearch(found.workdir, found.harness)
     moved = _look(asked, search, folders, environment)
     groups = [job.group for job in moved.jobs]
     if not asked.json:
@@ -81,7 +81,9 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
     return _exit_code(moved, refused)
 
 
-def _look(asked: Asked, search: Search, folders: DiskSkillFolders, environment: Mapping[str, str]) -> Moved:
+def _look(
+    asked: ImportRequest, search: SkillSearch, folders: DiskSkillFolders, environment: Mapping[str, str]
+) -> Moved:
     old = _with_project(asked, read_old(search.workdir, environment, _parsed))
     literal = _literal(asked.workdir, search.workdir, environment)
     stores = stores_of(StateDir.of(environment), environment)
@@ -93,7 +95,7 @@ def _look(asked: Asked, search: Search, folders: DiskSkillFolders, environment: 
         return trio.run(Moving(old, literal, recorded, stores, _seen, kept, plain).look, folders, search)
 
 
-def _with_project(asked: Asked, old: Old) -> Old:
+def _with_project(asked: ImportRequest, old: Old) -> Old:
     """The same, and whether the settings of the project will have been seen by a person when they are taken over."""
     seen: Project = "seen" if asked.dry_run or current().stdout.isatty() else "unseen"
     project: Project = "vouched" if asked.project_settings else "unseen" if asked.yes else seen
@@ -123,22 +125,22 @@ def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) 
 
 
 @contextmanager
-def _recorded(asked: Asked, environment: Mapping[str, str]) -> Iterator[Recorded]:
+def _recorded(asked: ImportRequest, environment: Mapping[str, str]) -> Iterator[RecordedState]:
     """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
     journal = read_if_any(state, path) if os.path.exists(os.path.join(state.path, "host-id")) else None
     if journal is None:
-        yield Recorded(None, None)
+        yield RecordedState(None, None)
         return
     host = state.host_id(lambda: secrets.token_hex(8))
     try:
-        yield Recorded(journal, host)
+        yield RecordedState(journal, host)
     finally:
         journal.close()
 
 
-def _is_wanted(asked: Asked, workdir: str, groups: Sequence[Group]) -> bool:
+def _is_wanted(asked: ImportRequest, workdir: str, groups: Sequence[ImportGroup]) -> bool:
     if asked.yes:
         return True
     from omac.tools.terminal.prompts import can_ask, confirm
@@ -158,7 +160,9 @@ def _is_doubtful(step: Step) -> bool:
     return step.verdict == "take" and step.why == BY_AGENT
 
 
-def _carry_out(asked: Asked, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]) -> list[Refusal]:
+def _carry_out(
+    asked: ImportRequest, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]
+) -> list[Refusal]:
     from omac.tools.cli.vault import make_usable
 
     with opened(environment, asked.journal, clock) as everything:
@@ -167,7 +171,7 @@ def _carry_out(asked: Asked, moved: Moved, environment: Mapping[str, str], clock
         return trio.run(carry_out, moved, everything.registering, everything.credentials)
 
 
-def _show(workdir: str, groups: Sequence[Group]) -> None:
+def _show(workdir: str, groups: Sequence[ImportGroup]) -> None:
     say(f"from the omac that was written in Go, for {workdir}:")
     absent = [group for group in groups if group.scope == "missing"]
     shown_groups = [group for group in groups if group.scope != "missing"] + absent[:ABSENT_SHOWN_MAX]
@@ -207,7 +211,9 @@ def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
             say(f"  try: {command}", current().stderr)
 
 
-def _json(asked: Asked, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]) -> dict[str, Any]:
+def _json(
+    asked: ImportRequest, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]
+) -> dict[str, Any]:
     return {
         "workdir": workdir,
         "dry_run": asked.dry_run,

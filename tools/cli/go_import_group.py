@@ -38,8 +38,10 @@ def import_(
     omac import --workdir ~/projects/shop
     omac import --yes --project-settings
     """
-    from omac.tools.cli.go_import import Asked, run
+    from omac.tools.cli.go_import import ImportRequest, run
 
     return run(
-        Asked(workdir, harness, dry_run, yes, project_settings, journal, json), current().environment, time.time_ns
+        ImportRequest(workdir, harness, dry_run, yes, project_settings, journal, json),
+        current().environment,
+        time.time_ns,
     )

@@ -72,7 +72,7 @@ def role() -> int:
 
 def _file(
     verb: str, harness: Harness, hook: Hook, project: bool, user: bool, environment: Mapping[str, str]
-) -> hook_settings.SettingsFile:
+) -> hook_settings.HookFile:
     if project and user:
         fix = [f"omac hook {verb} {harness.name} --user"]
         raise Refusal("misuse", "--project and --user name two files; one is changed at a time", fix=fix)

@@ -61,9 +61,11 @@ def journal_repair(
     omac journal repair --dry-run
     omac journal repair --position 120
     """
-    from omac.tools.cli.repair import Asked, positions_of, repair
+    from omac.tools.cli.repair import RepairRequest, positions_of, repair
 
-    return repair(Asked(positions_of(position or ()), journal, dry_run, yes), current().environment, time.time_ns)
+    return repair(
+        RepairRequest(positions_of(position or ()), journal, dry_run, yes), current().environment, time.time_ns
+    )
 
 
 @journal_app.command("backup")

@@ -8,11 +8,11 @@ import msgspec
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.skills.registration import Registration
-from omac.domain.skills.scope import Place
-from omac.services.skills.resolution import Candidate, Search, every
+from omac.domain.skills.scope import SkillScope
+from omac.services.skills.resolution import Candidate, SkillSearch, every
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.skill_notes import note_unknown_keys
-from omac.tools.compose.registered_skills import Known, Registry, columns
+from omac.tools.compose.registered_skills import RegisteredSkill, Registry, columns
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import say
 from omac.tools.terminal.timestamps import rfc3339
@@ -22,7 +22,7 @@ HASH_SHOWN = len("sha256:") + 12  # in columns; --json has all of it
 APPROVAL_HEADS = ("SKILL", "SCOPE", "FOLDER", "SINCE", "CODE", "HASH", "DIGEST", "SOURCE")
 
 
-class Row(msgspec.Struct, frozen=True):
+class SkillRow(msgspec.Struct, frozen=True):
     """A skill. `state` is approved, not approved, changed, not registered, broken or guidance; `detail` says why.
 
     `harness` is the base folder it lies in, `dir` is empty for one that all projects share. `hidden`: in this project
@@ -108,14 +108,14 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     return 0
 
 
-def _row(one: Candidate, registry: Registry) -> Row:
+def _row(one: Candidate, registry: Registry) -> SkillRow:
     skill, place = one.skill, one.place
     sidecar = skill.meta.sidecar if skill.meta else None
     known = registry.find(place.scope, skill.base, skill.name)
     state, detail = _state(one, known.state if known else Registration())
     declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
     given = registry.credential(place.scope, skill.name, skill.base).secrets
-    return Row(
+    return SkillRow(
         skill.name,
         skill.scope,
         place.workdir,
@@ -147,15 +147,15 @@ def _state(one: Candidate, registration: Registration) -> tuple[str, str]:
     return ("approved", "") if approved.digest else ("not approved", "there is no copy of what was approved")
 
 
-def _elsewhere(registry: Registry, workdir: str, folders: DiskSkillFolders) -> list[Row]:
+def _elsewhere(registry: Registry, workdir: str, folders: DiskSkillFolders) -> list[SkillRow]:
     """The registered skills of other directories, as they are now; without those whose folder is gone."""
     rows = []
-    by_dir: dict[str, list[Known]] = {}
+    by_dir: dict[str, list[RegisteredSkill]] = {}
     for known in registry.known:
         if known.status.scope != GLOBAL and known.status.dir != workdir and not known.gone:
             by_dir.setdefault(known.status.dir, []).append(known)
     for directory, there in by_dir.items():
-        found = at_once(every(folders, Search(directory, None, "workdir"))) if directory else []
+        found = at_once(every(folders, SkillSearch(directory, None, "workdir"))) if directory else []
         candidates = {(one.skill.base, one.skill.name): one for one in found}
         for known in there:
             candidate = candidates.get((known.status.harness, known.status.skill))
@@ -163,18 +163,18 @@ def _elsewhere(registry: Registry, workdir: str, folders: DiskSkillFolders) -> l
     return rows
 
 
-def _lost(known: Known) -> Row:
+def _lost(known: RegisteredSkill) -> SkillRow:
     """What is registered, has its folder, and is no longer found as a skill."""
     status = known.status
     scope = "global" if status.scope == GLOBAL else "workdir"
     at = rfc3339(known.at) if known.at else None
-    return Row(
+    return SkillRow(
         status.skill, scope, status.dir, status.harness, "", status.source, status.bundle_hash, "broken", (),
         status.secrets, at, detail="its folder holds no such skill any more",
     )  # fmt: skip
 
 
-def _approval(one: Known, registry: Registry, now: Mapping[str, str]) -> ApprovalRow:
+def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) -> ApprovalRow:
     approved = one.state.approved
     assert approved is not None
     code = None
@@ -208,7 +208,7 @@ async def _codes(registrations: Iterable[Registration], folders: DiskSkillFolder
     return found
 
 
-def _show(rows: list[Row], workdir: str) -> None:
+def _show(rows: list[SkillRow], workdir: str) -> None:
     elsewhere = any(row.dir not in ("", workdir) for row in rows)
     cells = [(*HEADS, "DIRECTORY") if elsewhere else HEADS]
     for row in rows:
@@ -224,12 +224,12 @@ def _show(rows: list[Row], workdir: str) -> None:
             say(f"{row.name}: {row.detail}", current().stderr)
 
 
-def _tell_stale(known: Iterable[Known]) -> None:
+def _tell_stale(known: Iterable[RegisteredSkill]) -> None:
     commands: dict[str, None] = {}
     for one in known:
         if one.gone:
             say(f"stale: {one.status.skill}: its folder {one.status.source} is gone", current().stderr)
-            commands[f"omac deregister --prune {Place(one.status.dir).where}"] = None
+            commands[f"omac deregister --prune {SkillScope(one.status.dir).where}"] = None
     for command in commands:
         say(f"  try: {command}", current().stderr)
 

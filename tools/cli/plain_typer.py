@@ -47,7 +47,7 @@ class Command(TyperCommand):
         return _helpful(super().get_help_option(ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -63,7 +63,7 @@ class Commands(typer.Typer):
     """A place for commands, all of which are Command."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=Group, no_args_is_help=True, **settings)
+        super().__init__(cls=CommandGroup, no_args_is_help=True, **settings)
 
     def command(self, *names: str, cls: type[TyperCommand] = Command, **settings: Any) -> Callable[..., Any]:  # type: ignore[override]  # typer lists each setting
         """See typer.Typer.command."""

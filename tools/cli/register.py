@@ -32,7 +32,7 @@ COMMAND = "omac register"
 NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
 
 
-class Asked(NamedTuple):
+class RegisterRequest(NamedTuple):
     """The command line, as typed."""
 
     skill: str
@@ -82,7 +82,7 @@ class Done(NamedTuple):
         return [] if self.served else [f"omac serve --no-inner --workdir {directory}", f"omac activate {directory}"]
 
 
-def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(asked: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Register a skill. Raises Refusal; then it was not approved."""
     asked.ways.require_sense()
     folders = DiskSkillFolders(environment)
@@ -116,7 +116,7 @@ def run(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) 
 
 
 def _require_unchanged(
-    asked: Asked, candidate: Candidate, approved: Code | None, folders: DiskSkillFolders
+    asked: RegisterRequest, candidate: Candidate, approved: Code | None, folders: DiskSkillFolders
 ) -> str | None:
     """The digest of the approved copy, which the skill still has; None if there is no copy. Raises Refusal."""
     skill = candidate.skill
@@ -135,7 +135,7 @@ def _require_unchanged(
 
 
 def _collect(
-    asked: Asked, candidate: Candidate, explicit: Values, everything: Opened, environment: Mapping[str, str]
+    asked: RegisterRequest, candidate: Candidate, explicit: Values, everything: Opened, environment: Mapping[str, str]
 ) -> Collected:
     """All values, checked, with their stores found open. Raises Refusal."""
     skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
@@ -157,7 +157,7 @@ def _collect(
     return collected
 
 
-def _remembered(asked: Asked, candidate: Candidate, collecting: Collecting, everything: Opened) -> Values:
+def _remembered(asked: RegisterRequest, candidate: Candidate, collecting: Collecting, everything: Opened) -> Values:
     """The defaults that are to be adopted silently; what all projects share has none."""
     skill = candidate.skill
     if not asked.ways.defaults or candidate.place.scope == GLOBAL:
@@ -186,7 +186,7 @@ def _require_store(candidate: Candidate, names: list[str], everything: Opened, a
     trio.run(look)
 
 
-def _missing(asked: Asked, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:
+def _missing(asked: RegisterRequest, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:
     """Everything that is missing at once, and the ways to give it."""
     skill, sidecar, words = candidate.skill, sidecar_of(candidate), asked.words()
     fields = {field.name: field for field in sidecar.fields}
@@ -242,7 +242,7 @@ def _told(done: Done, environment: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _show(asked: Asked, done: Done, environment: Mapping[str, str]) -> None:
+def _show(asked: RegisterRequest, done: Done, environment: Mapping[str, str]) -> None:
     skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
     say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
     show_code(skill, sidecar)

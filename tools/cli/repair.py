@@ -10,7 +10,7 @@ from omac.adapters.files.state import StateDir
 from omac.adapters.linux import process_identity
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.check import Finding
+from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
 from omac.journal.repair import Repair
 from omac.projections.system import System
@@ -31,7 +31,7 @@ ACTIONS = {
 }
 
 
-class Asked(NamedTuple):
+class RepairRequest(NamedTuple):
     """A command line of `omac journal repair`; no positions mean all that are damaged."""
 
     positions: tuple[int, ...]
@@ -71,7 +71,7 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     return DAMAGED if findings else 0
 
 
-def repair(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def repair(asked: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
@@ -83,7 +83,7 @@ def repair(asked: Asked, environment: Mapping[str, str], clock: Callable[[], int
         os.close(server)
 
 
-def _repair(asked: Asked, path: str, host: HostId, clock: Callable[[], int]) -> int:
+def _repair(asked: RepairRequest, path: str, host: HostId, clock: Callable[[], int]) -> int:
     run = secrets.token_hex(6)
     work = Repair(path, host, run, clock, lambda: System().apply, process_identity.is_living)
     planned = work.plan(asked.positions)
@@ -101,7 +101,7 @@ def _repair(asked: Asked, path: str, host: HostId, clock: Callable[[], int]) -> 
     return 0
 
 
-def _confirmed(asked: Asked, count: str) -> bool:
+def _confirmed(asked: RepairRequest, count: str) -> bool:
     if asked.yes:
         return True
     if not can_ask():
@@ -110,11 +110,11 @@ def _confirmed(asked: Asked, count: str) -> bool:
     return confirm(f"Do this for {count}?")
 
 
-def _counted(findings: Sequence[Finding]) -> str:
+def _counted(findings: Sequence[Damage]) -> str:
     return f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
 
 
-def _show(findings: Sequence[Finding]) -> None:
+def _show(findings: Sequence[Damage]) -> None:
     for finding in findings:
         where = f"position {finding.position}" if finding.position else "journal"
         if finding.kind or finding.stream:
@@ -123,6 +123,6 @@ def _show(findings: Sequence[Finding]) -> None:
         say(f"{where}: {finding.problem}; repair: {ACTIONS[finding.remedy]}")
 
 
-def _data(findings: Sequence[Finding]) -> list[dict[str, object]]:
+def _data(findings: Sequence[Damage]) -> list[dict[str, object]]:
     shown = ("position", "stream", "version", "kind", "problem", "remedy")
     return [{name: getattr(finding, name) for name in shown} for finding in findings]

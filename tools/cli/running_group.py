@@ -115,10 +115,10 @@ def start(
     omac start -- bash                              a shell
     omac start -- sh -c 'curl $OMAC_ECHO_BASE/hi'   each skill is at OMAC_<MOUNT>_BASE
     """
-    from omac.tools.cli.start import Asked, run
+    from omac.tools.cli.start import StartRequest, run
 
     words = context.meta[WORDS]
-    asked = Asked(harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal)
+    asked = StartRequest(harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal)
     return run(asked, current().environment)
 
 
@@ -150,9 +150,9 @@ def serve(
     omac serve --root ~/projects -- bash            any other command
     omac serve --no-inner --json --root ~/projects  no agent
     """
-    from omac.tools.cli.serve import Asked, run
+    from omac.tools.cli.serve import ServeRequest, run
 
-    asked = Asked(
+    asked = ServeRequest(
         harness, context.meta[WORDS], root or [], workdir, no_inner, no_sandbox, sandbox, unapproved,
         accept_skill_changes, control_addr, facade_addr, journal, json,
     )  # fmt: skip

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
-from omac.domain.skills.skill import SkillScope
-from omac.services.skills.resolution import Search
+from omac.domain.skills.skill import ScopeKind
+from omac.services.skills.resolution import SkillSearch
 from omac.tools.terminal.invocation import expanded
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Where(NamedTuple):
     harness: str | None = None
 
     @property
-    def scope(self) -> SkillScope | None:
+    def scope(self) -> ScopeKind | None:
         """The scope that was named, if one was."""
         return "global" if self.shared else None if self.workdir is None else "workdir"
 
@@ -52,12 +52,12 @@ def harness_of(base: str, others: Sequence[str] = ()) -> str:
     return DEFAULT_HARNESS.name
 
 
-def search_of(where: Where, folders: "DiskSkillFolders") -> Search:
+def search_of(where: Where, folders: "DiskSkillFolders") -> SkillSearch:
     """Where to look. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
     path = os.path.abspath(expanded(where.workdir or "."))
     canonical = at_once(folders.canonical(path, ("/",)))
     harness = harness_named(where.harness) if where.harness else None
-    return Search(canonical, harness, where.scope)
+    return SkillSearch(canonical, harness, where.scope)
 
 
 def at_once(work: Coroutine[Any, Any, Answer]) -> Answer:

@@ -15,7 +15,7 @@ from omac.domain.skills.skill import Secret
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
 from omac.tools.cli.scope_options import Where
-from omac.tools.cli.skill_argument import Asked, OneSkill, at_terminal, one_skill, text_of
+from omac.tools.cli.skill_argument import OneSkill, SkillArgument, at_terminal, one_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import say
@@ -25,7 +25,7 @@ INPUT_BYTES_MAX = 256 * 1024
 FORM = "{:<24}  {:<8}  {:<10}  {:<8}  {:<21}  {}"
 
 
-class Row(msgspec.Struct):
+class SecretRow(msgspec.Struct):
     """What is known of one secret. `given` is yes, no, or remembered: it could be had from the defaults."""
 
     name: str
@@ -37,7 +37,7 @@ class Row(msgspec.Struct):
 
 
 def set_(
-    asked: Asked,
+    asked: SkillArgument,
     name: str,
     rest: Sequence[str],
     as_json: bool,
@@ -63,7 +63,9 @@ def set_(
     return 0
 
 
-def import_(asked: Asked, source: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def import_(
+    asked: SkillArgument, source: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
     """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
     with one_skill(asked, "omac secrets import", ["--from", source], environment, clock) as one:
         _open_store(one)
@@ -71,7 +73,7 @@ def import_(asked: Asked, source: str, as_json: bool, environment: Mapping[str, 
     return 0
 
 
-def list_(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def list_(asked: SkillArgument, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show which secrets a skill declares and which it was given; no store is asked. Raises Refusal."""
     with one_skill(asked, "omac secrets list", [], environment, clock) as one:
         rows = rows_of(one)
@@ -90,7 +92,7 @@ def list_(asked: Asked, as_json: bool, environment: Mapping[str, str], clock: Ca
 
 
 def unset(
-    asked: Asked, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+    asked: SkillArgument, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> int:
     """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
     with one_skill(asked, "omac secrets unset", names, environment, clock) as one:
@@ -128,7 +130,7 @@ def _take(one: OneSkill, names: Sequence[str], stores: Collection[str]) -> None:
         raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=one.name) from None
 
 
-def rows_of(one: OneSkill) -> list[Row]:
+def rows_of(one: OneSkill) -> list[SecretRow]:
     """Every secret that a skill declares."""
     given = one.given().secrets
     remembered = one.opened.credentials.defaults(one.name) if one.place.scope != GLOBAL else {}
@@ -138,7 +140,7 @@ def rows_of(one: OneSkill) -> list[Row]:
         default = remembered.get(secret.name)
         could = default is not None and default.secret is not None
         rows.append(
-            Row(
+            SecretRow(
                 secret.name,
                 secret.required,
                 "yes" if stored else "remembered" if could else "no",

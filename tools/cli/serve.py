@@ -11,13 +11,13 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.serve_options import Address, ServeOptions
-from omac.tools.compose.agent_launch import Launch, directory, launch_of, warn_unsandboxed
+from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn_unsandboxed
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
 from omac.tools.terminal.invocation import current, print_data, print_json
 
 
-class Asked(NamedTuple):
+class ServeRequest(NamedTuple):
     """The command line, as typed; `words` stand after `--`, None where nothing does."""
 
     harness: str | None
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     json: bool
 
 
-def run(asked: Asked, environment: Mapping[str, str]) -> int:
+def run(asked: ServeRequest, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
     wanted = options(asked, environment)
     if wanted.launch is not None and not wanted.launch.sandboxed:
@@ -53,7 +53,7 @@ def run(asked: Asked, environment: Mapping[str, str]) -> int:
     return trio.run(server.run, announce)
 
 
-def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
+def options(asked: ServeRequest, environment: Mapping[str, str]) -> ServeOptions:
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
     harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
     workdir = directory(asked.workdir, "--workdir") if asked.workdir else None
@@ -75,7 +75,7 @@ def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
     )
 
 
-def _launch(asked: Asked, workdir: str, roots: list[str], environment: Mapping[str, str]) -> Launch | None:
+def _launch(asked: ServeRequest, workdir: str, roots: list[str], environment: Mapping[str, str]) -> AgentLaunch | None:
     if asked.no_inner:
         if asked.words is not None:
             raise Refusal("misuse", "--no-inner launches no agent, so arguments for one make no sense")

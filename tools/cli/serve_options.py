@@ -5,7 +5,7 @@ import msgspec
 from omac.domain.harness.harness import Harness
 from omac.domain.kernel.paths import below
 from omac.domain.sidecars.sidecar import RestartPolicy
-from omac.tools.compose.agent_launch import Launch
+from omac.tools.compose.agent_launch import AgentLaunch
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
     harness: Harness
     roots: tuple[str, ...]
     workdir: str | None = None
-    launch: Launch | None = None
+    launch: AgentLaunch | None = None
     beside: bool = False
     journal: str | None = None
     control: Address = Address()

@@ -12,7 +12,7 @@ from omac.domain.credentials.values import ValueRefused
 from omac.domain.directories import planning
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
@@ -24,7 +24,7 @@ from omac.tools.terminal.render import say
 BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
 
 
-class Asked(NamedTuple):
+class SkillArgument(NamedTuple):
     """What the command line says of it, as typed."""
 
     skill: str
@@ -46,7 +46,7 @@ class OneSkill(NamedTuple):
         return self.candidate.skill.name
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SkillScope:
         """Where it was found."""
         return self.candidate.place
 
@@ -114,7 +114,7 @@ class OneSkill(NamedTuple):
 
 @contextmanager
 def one_skill(
-    asked: Asked, command: str, words: Collection[str], environment: Mapping[str, str], clock: Callable[[], int]
+    asked: SkillArgument, command: str, words: Collection[str], environment: Mapping[str, str], clock: Callable[[], int]
 ) -> Iterator[OneSkill]:
     """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
     with opened(environment, asked.journal, clock) as everything:
@@ -125,7 +125,9 @@ def one_skill(
         except Refusal as refusal:
             if refusal.reason not in BY_RECORD or not command.endswith(" unset"):
                 raise
-            place = Place("" if asked.where.shared else search.workdir, asked.where.harness or DEFAULT_HARNESS.name)
+            place = SkillScope(
+                "" if asked.where.shared else search.workdir, asked.where.harness or DEFAULT_HARNESS.name
+            )
             forget = f"omac deregister {shlex.quote(asked.skill)} {place.where} --purge-secrets --purge-fields"
             fix = (*refusal.fix, f"{forget}  # needs no folder")
             raise Refusal(refusal.reason, refusal.message, fix=fix, skill=asked.skill) from None

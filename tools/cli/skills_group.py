@@ -58,12 +58,12 @@ def register(
     omac register slack --defaults               takes what you gave it in another project
     omac register slack --secrets-from - < FILE  NAME=value lines
     """
-    from omac.tools.cli.register import Asked, run
+    from omac.tools.cli.register import RegisterRequest, run
     from omac.tools.cli.scope_options import Where
     from omac.tools.cli.value_sources import Ways
 
     ways = Ways(defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input)
-    asked = Asked(skill, Where(workdir, shared, harness), ways, force, bundle_hash, journal, json)
+    asked = RegisterRequest(skill, Where(workdir, shared, harness), ways, force, bundle_hash, journal, json)
     return run(asked, current().environment, time.time_ns)
 
 
@@ -85,11 +85,13 @@ def deregister(
     omac deregister slack --purge-secrets --purge-fields
     omac deregister --prune --workdir ~/projects/gone --yes
     """
-    from omac.tools.cli.deregister import Asked, run
+    from omac.tools.cli.deregister import DeregisterRequest, run
     from omac.tools.cli.scope_options import Where
 
     where = Where(workdir, shared, harness)
-    asked = Asked(tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal)
+    asked = DeregisterRequest(
+        tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal
+    )
     return run(asked, current().environment, time.time_ns)
 
 
@@ -109,10 +111,10 @@ def approve(
     omac approve echo --workdir ~/projects/shop
     omac approve echo --revoke
     """
-    from omac.tools.cli.approve import Asked, run
+    from omac.tools.cli.approve import ApproveRequest, run
     from omac.tools.cli.scope_options import Where
 
-    asked = Asked(skill, Where(workdir, shared, harness), bundle_hash, revoke, journal, json)
+    asked = ApproveRequest(skill, Where(workdir, shared, harness), bundle_hash, revoke, journal, json)
     return run(asked, current().environment, time.time_ns)
 
 

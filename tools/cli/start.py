@@ -14,7 +14,7 @@ from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import say
 
 
-class Asked(NamedTuple):
+class StartRequest(NamedTuple):
     """The command line, as typed; `words` stand after `--`, None where nothing does."""
 
     harness: str | None
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     journal: str | None
 
 
-def run(asked: Asked, environment: Mapping[str, str]) -> int:
+def run(asked: StartRequest, environment: Mapping[str, str]) -> int:
     """Run the command to its end; its exit status. Raises Refusal."""
     wanted = options(asked, environment)
     if wanted.launch is not None and not wanted.launch.sandboxed:
@@ -36,7 +36,7 @@ def run(asked: Asked, environment: Mapping[str, str]) -> int:
     return trio.run(server.run, lambda _: None, _tell_what_is_not_ready)
 
 
-def options(asked: Asked, environment: Mapping[str, str]) -> ServeOptions:
+def options(asked: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
     harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
     agent = harness if asked.harness or asked.words is None else None

@@ -9,7 +9,7 @@ from omac.tools.cli.plain_typer import Commands
 from omac.tools.terminal.invocation import current
 
 if TYPE_CHECKING:
-    from omac.tools.cli.skill_argument import Asked
+    from omac.tools.cli.skill_argument import SkillArgument
 
 secrets_app = Commands(help="Give secrets to skills, and take them back.")
 config_app = Commands(help="Show and change the settings of skills.")
@@ -291,8 +291,8 @@ def settings_unset(setting: Setting, journal: JournalPath = None) -> int:
     return unset(setting, journal, current().environment, time.time_ns)
 
 
-def _asked(skill: str, workdir: str | None, harness: str | None, shared: bool, journal: str | None) -> "Asked":
+def _asked(skill: str, workdir: str | None, harness: str | None, shared: bool, journal: str | None) -> "SkillArgument":
     from omac.tools.cli.scope_options import Where
-    from omac.tools.cli.skill_argument import Asked
+    from omac.tools.cli.skill_argument import SkillArgument
 
-    return Asked(skill, Where(workdir, shared, harness), journal)
+    return SkillArgument(skill, Where(workdir, shared, harness), journal)

@@ -41,7 +41,7 @@ SANDBOX = (
 OPEN_PORT = "--open-port"
 
 
-class Launch(msgspec.Struct, frozen=True):
+class AgentLaunch(msgspec.Struct, frozen=True):
     """An inner command and where it runs. `workdir` is canonical; `flags` are those of `omac sandbox run`.
 
     `agent` is the harness that was named; None when the command is none of ours. `shown`: the sandbox can show it
@@ -85,7 +85,7 @@ def launch_of(
     roots: Sequence[str] = (),
     flags: Sequence[str] = (),
     sandboxed: bool = True,
-) -> Launch:
+) -> AgentLaunch:
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does).
 
     Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link.
@@ -101,7 +101,7 @@ def launch_of(
     shown = asked.backend != "landlock"
     home = os.path.realpath(home_of(environment))
     allowed = tuple(choices_of(asked, environment, home, [workdir, *roots]).allow) if sandboxed else ()
-    return Launch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed, shown, allowed)
+    return AgentLaunch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed, shown, allowed)
 
 
 def directory(path: str, flag: str) -> str:
@@ -114,7 +114,7 @@ def directory(path: str, flag: str) -> str:
     return canonical
 
 
-def warn_unsandboxed(launch: Launch, file: TextIO) -> None:
+def warn_unsandboxed(launch: AgentLaunch, file: TextIO) -> None:
     """Say what it means to go without."""
     say(f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you: it, and whatever it is told or", file)
     say("omac: tricked to run, can read and change all that you can, omac's secrets and records included,", file)

@@ -13,7 +13,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import HostId, StreamId
 from omac.domain.skills.registration import Approved, AutoRegistered, Deregistered, Registered, Registration
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.journal.reader import Records
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
@@ -22,7 +22,7 @@ from omac.tools.cli.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.journals import read_if_any
 
 
-class Known(msgspec.Struct, frozen=True):
+class RegisteredSkill(msgspec.Struct, frozen=True):
     """A registration: `at` is when its code was registered last, `approved_at` when it was approved last (ns, UTC)."""
 
     stream: StreamId
@@ -67,18 +67,18 @@ class Registry:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
         return self.system.credentials[ids.credential_stream(self._host, scope, skill)].state.of(base)
 
-    def find(self, scope: str, base: str, skill: str) -> Known | None:
+    def find(self, scope: str, base: str, skill: str) -> RegisteredSkill | None:
         """The registration of a skill in the base folder `base`."""
         stream = ids.registration_stream(self._host, scope, base, skill)
         return next((one for one in self.known if one.stream == stream), None)
 
-    def within(self, where: Where) -> list[Known]:
+    def within(self, where: Where) -> list[RegisteredSkill]:
         """The registrations that a command line means."""
         scopes = scopes_of(where)
         bases = harness_named(where.harness).bases if where.harness else None
         return [one for one in self.known if one.status.scope in scopes and (not bases or one.status.harness in bases)]
 
-    def place(self, known: Known) -> Place:
+    def place(self, known: RegisteredSkill) -> SkillScope:
         """Where it belongs, with a harness that sees it."""
         status = known.status
         others = [
@@ -86,9 +86,9 @@ class Registry:
             for one in self.known
             if one is not known and (one.status.scope, one.status.skill) == (status.scope, status.skill)
         ]
-        return Place(status.dir, harness_of(status.harness, others))
+        return SkillScope(status.dir, harness_of(status.harness, others))
 
-    def one(self, where: Where, name: str, command: str, words: str = "") -> Known | None:
+    def one(self, where: Where, name: str, command: str, words: str = "") -> RegisteredSkill | None:
         """The registration that a name means; None if there is none. Raises Refusal (skill-ambiguous)."""
         found = [one for one in self.within(where) if one.status.skill == name]
         if where.harness and len({one.status.scope for one in found}) == 1:
@@ -99,14 +99,14 @@ class Registry:
             raise ambiguous(name, [(self.place(one), one.status.source) for one in found], command, words)
         return found[0] if found else None
 
-    def _of_host(self) -> list[Known]:
+    def _of_host(self) -> list[RegisteredSkill]:
         found = []
         for status in registry_of(self.system):
             stream = ids.registration_stream(self._host, status.scope, status.harness, status.skill)
             entry = self.system.registrations.entries.get(stream)
             if entry is not None and entry.position == status.since:
                 at, approved_at = self._at.get(stream, 0), self._approved_at.get(stream, 0)
-                found.append(Known(stream, status, entry.state, at, approved_at))
+                found.append(RegisteredSkill(stream, status, entry.state, at, approved_at))
         return found
 
     def _note(self, recorded: Recorded) -> None:

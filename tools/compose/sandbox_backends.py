@@ -10,7 +10,7 @@ import sys
 
 from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import landlock
-from omac.adapters.sandbox.launch import Failed, Run
+from omac.adapters.sandbox.launch import Failed, SandboxRun
 from omac.adapters.sandbox.terminal import Terminal
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omac.tools.compose.sandbox_policy import Plan
+    from omac.tools.compose.sandbox_policy import SandboxPlan
 
 
 class Bubblewrap:
@@ -32,13 +32,13 @@ class Bubblewrap:
 
     def run(
         self,
-        plan: Plan,
+        plan: SandboxPlan,
         meanwhile: Callable[[], None],
         held: Callable[[int], None],
         begun: Callable[[int], None],
     ) -> int:
         """The program's exit status. Raises Refusal, Interrupted."""
-        run = Run(plan.policy, plan.argv, Terminal())
+        run = SandboxRun(plan.policy, plan.argv, Terminal())
         try:
             return run.under_bubblewrap(self._program, os.uname().machine, meanwhile, held, begun)
         except Failed as failed:
@@ -56,7 +56,7 @@ class LandlockOnly:
 
     def run(
         self,
-        plan: Plan,
+        plan: SandboxPlan,
         meanwhile: Callable[[], None],
         held: Callable[[int], None],
         begun: Callable[[int], None],
@@ -88,7 +88,7 @@ class LandlockOnly:
                     "omac: --weaker-git: it can change git's settings and hooks, which are inspected when it ends: "
                     "run no git there meanwhile\n"
                 )
-            return Run(policy, plan.argv, Terminal()).confined(lambda: enter(policy), meanwhile, held, begun)
+            return SandboxRun(policy, plan.argv, Terminal()).confined(lambda: enter(policy), meanwhile, held, begun)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -96,7 +96,7 @@ class LandlockOnly:
 Backend = Bubblewrap | LandlockOnly
 
 
-def chosen(plan: Plan) -> Backend:
+def chosen(plan: SandboxPlan) -> Backend:
     """The backend for a plan. Raises Refusal (sandbox-unavailable)."""
     if sys.platform == "darwin":
         raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
@@ -117,7 +117,7 @@ def namespaced(backend: str) -> bool:
     return backend == "bubblewrap" or (backend == "auto" and bool(host_programs.find("bwrap")))
 
 
-def _require_landlock(plan: Plan) -> None:
+def _require_landlock(plan: SandboxPlan) -> None:
     """Say what this kernel cannot keep out, where the policy counts on it."""
     policy = plan.policy
     abi = landlock.abi()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omac.adapters.sandbox.profile import Profile
-    from omac.tools.hotpath.sandbox_options import Asked
+    from omac.tools.hotpath.sandbox_options import SandboxRequest
 
 SETTING_VARIABLES = ("OMAC_GIT_HOOKS", "OMAC_GIT_REFS", "OMAC_CACHE_REDIRECT_XDG")
 
@@ -46,7 +46,7 @@ class Choices:
         self.warnings: tuple[str, ...] = ()
 
 
-def choices_of(asked: Asked, host: Mapping[str, str], home: str, trees: list[str]) -> Choices:
+def choices_of(asked: SandboxRequest, host: Mapping[str, str], home: str, trees: list[str]) -> Choices:
     """What holds, where the program may change `trees`, the first of which it works in.
 
     Raises Refusal: misuse, settings-invalid, unsafe-link.

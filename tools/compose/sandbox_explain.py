@@ -11,10 +11,10 @@ from omac.journal.spool import encoded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omac.tools.compose.sandbox_policy import Plan
+    from omac.tools.compose.sandbox_policy import SandboxPlan
 
 
-def explain(plan: Plan, json: bool) -> int:
+def explain(plan: SandboxPlan, json: bool) -> int:
     """Print every path, its access and the reason; the exit code."""
     if json:
         _print(printable_json(encoded(_document(plan))))
@@ -44,12 +44,12 @@ def explain(plan: Plan, json: bool) -> int:
     return 0
 
 
-def digest(plan: Plan) -> str:
+def digest(plan: SandboxPlan) -> str:
     """The SHA-256 of a policy, 64 hex digits: of every path with its access, network, limits and names of variables."""
     return sha256_hex(encoded(_document(plan)).encode())
 
 
-def _document(plan: Plan) -> dict[str, object]:
+def _document(plan: SandboxPlan) -> dict[str, object]:
     policy = plan.policy
     return {
         "workdir": policy.workdir,
@@ -76,7 +76,7 @@ def _exactly(amount: float) -> str:
     return str(int(amount)) if amount == int(amount) else str(amount)
 
 
-def _limits(plan: Plan) -> dict[str, str]:
+def _limits(plan: SandboxPlan) -> dict[str, str]:
     """By what each limit is enforced."""
     return dict(plan.enforcement.by) if plan.enforcement else {}
 
@@ -91,7 +91,7 @@ def _print(line: str) -> None:
     sys.stdout.buffer.write(f"{line}\n".encode())
 
 
-def _backend(plan: Plan) -> str:
+def _backend(plan: SandboxPlan) -> str:
     """The one that is used, where the choice is left to omac."""
     from omac.tools.compose.sandbox_backends import namespaced
 

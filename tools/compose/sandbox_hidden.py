@@ -100,7 +100,7 @@ def newly_tracked(before: set[str], now: set[str]) -> list[str]:
     ]
 
 
-class Search:
+class HiddenSearch:
     """Looks through the granted folders, each once; `found` is by folder."""
 
     def __init__(self, names: HiddenNames, entries_max: int = ENTRIES_MAX) -> None:

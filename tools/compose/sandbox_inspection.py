@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from omac.adapters.git.inspection import Budget, Finding
-    from omac.adapters.git.watch import Watch
+    from omac.adapters.git.watch import GitWatch
     from omac.adapters.linux.background import Background
     from omac.journal.spool import Spool
-    from omac.tools.compose.sandbox_policy import Plan
+    from omac.tools.compose.sandbox_policy import SandboxPlan
 else:
     import _signal
 
@@ -38,7 +38,7 @@ REST = "findings"  # a file beside what was set aside
 class Inspecting:
     """The inspection around one launch; `say` tells a person. `findings` are what the end found."""
 
-    def __init__(self, plan: Plan, name: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:
+    def __init__(self, plan: SandboxPlan, name: str, say: Callable[[str], None], spool: Callable[[], Spool]) -> None:
         self._state = plan.state
         self._exposed = plan.exposed
         self._say = say
@@ -47,7 +47,7 @@ class Inspecting:
         self._records = _records(plan, name)
         self._pending = Pending(plan.state, self._inspect)
         self.findings: list[str] = []
-        self._watches: list[Watch] = []
+        self._watches: list[GitWatch] = []
         self._flushing: list[Background] = []
         self._found_before: list[Finding] = []
 
@@ -94,10 +94,10 @@ class Inspecting:
         import resource  # noqa: F401  # the end takes it, and the program is at work now
 
         from omac.adapters.git.quarantine import Quarantine
-        from omac.adapters.git.watch import Watch
+        from omac.adapters.git.watch import GitWatch
 
         for record in self._records:
-            self._watches.append(Watch(record, Quarantine(self._state, self._name)))
+            self._watches.append(GitWatch(record, Quarantine(self._state, self._name)))
             self._watches[-1].start()
 
     def ended(self, written: Callable[[str], bytes | None]) -> None:
@@ -129,7 +129,7 @@ class Inspecting:
         _recorded([record for record in records if record not in self._records], found, self._spool())
 
 
-def _records(plan: Plan, name: str) -> list[Record]:
+def _records(plan: SandboxPlan, name: str) -> list[Record]:
     """One for the projects, and one for what the agent keeps in the home, which its other launches can write too."""
     layouts, now, fence = list(plan.layouts.values()), time.time_ns(), bool(plan.policy.fence)
     kept = [layout for layout in layouts if layout.agents]

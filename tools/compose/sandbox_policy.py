@@ -36,7 +36,7 @@ from omac.domain.sandbox.confinement import (
 )
 from omac.domain.sandbox.hidden_names import HiddenNames
 from omac.tools.compose.sandbox_choices import choices_of, refuse_links
-from omac.tools.compose.sandbox_hidden import Search
+from omac.tools.compose.sandbox_hidden import HiddenSearch
 from omac.tools.hotpath.sandbox_options import unresolved
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.layout import Layout
     from omac.adapters.sandbox.limits import Enforcement
     from omac.tools.compose.sandbox_choices import Choices
-    from omac.tools.hotpath.sandbox_options import Asked
+    from omac.tools.hotpath.sandbox_options import SandboxRequest
 
 RUN = "/run/omac"  # inside: what a server hands to its agent
 TEMPORARY = "/tmp"  # noqa: S108  # inside: a folder of the sandbox's own
@@ -55,7 +55,7 @@ EPHEMERAL = "/run/omac/cache"
 PATH_FOLDERS_MAX = 3  # that a warning names
 
 
-class Plan:
+class SandboxPlan:
     """Everything that is needed to launch, or to explain. `layouts` are by the folder they were found in; `backend` is
     what was asked for, or what is used instead; `exposed`: the program can write omac's own files;
     `config_lists` are git's settings, by folder."""
@@ -84,7 +84,7 @@ class Plan:
         self.layouts: dict[str, Layout] = {}
         self.config_lists: dict[str, ConfigList] = {}
         self.placeholders = Placeholders(state)
-        self.search = Search(HiddenNames(env_files=not choices.allow_env_files, patterns=choices.deny_names))
+        self.search = HiddenSearch(HiddenNames(env_files=not choices.allow_env_files, patterns=choices.deny_names))
         self.cache: ToolCache | None = None
         self.argv: list[str] = []
         self.exposed = False
@@ -101,7 +101,7 @@ class Plan:
             self.enforcement = limits.plan(self.choices.limits, namespaced=namespaced(backend))
 
 
-def plan(asked: Asked, host: Mapping[str, str], listing: ConfigList | None = None) -> Plan:
+def plan(asked: SandboxRequest, host: Mapping[str, str], listing: ConfigList | None = None) -> SandboxPlan:
     """The policy for what was asked, and what goes with it; `listing`, if any, is of git's settings in the working
     directory. Raises Refusal.
 
@@ -120,10 +120,12 @@ def plan(asked: Asked, host: Mapping[str, str], listing: ConfigList | None = Non
             early.discard()
 
 
-def _planned(asked: Asked, host: Mapping[str, str], home: str, trees: list[str], begun: dict[str, ConfigList]) -> Plan:
+def _planned(
+    asked: SandboxRequest, host: Mapping[str, str], home: str, trees: list[str], begun: dict[str, ConfigList]
+) -> SandboxPlan:
     """The same; `begun` is the listing of git's settings in each tree."""
     state = os.path.realpath(state_paths.state(host, home))
-    made = Plan(state, asked.harness, choices_of(asked, host, home, trees))
+    made = SandboxPlan(state, asked.harness, choices_of(asked, host, home, trees))
     made.config_lists = begun
     if not asked.explain:
         made.placeholders.hold()
@@ -160,7 +162,7 @@ def _planned(asked: Asked, host: Mapping[str, str], home: str, trees: list[str],
 
 
 def _entries(
-    asked: Asked, host: Mapping[str, str], home: str, made: Plan, trees: list[str], granted: list[Entry]
+    asked: SandboxRequest, host: Mapping[str, str], home: str, made: SandboxPlan, trees: list[str], granted: list[Entry]
 ) -> tuple[list[Entry], list[str]]:
     """All entries, in the order in which they count, and what a person should know about them."""
     kept, warnings = _of_harness(asked, host, home)
@@ -246,13 +248,13 @@ def _toolchains(host: Mapping[str, str], home: str, writable: list[str], entries
     return toolchain_entries(folders, host, home, writable, entries)
 
 
-def _of_harness(asked: Asked, host: Mapping[str, str], home: str) -> tuple[list[Entry], list[str]]:
+def _of_harness(asked: SandboxRequest, host: Mapping[str, str], home: str) -> tuple[list[Entry], list[str]]:
     if not asked.harness:
         return [], []
     return baseline.harness_entries(harness_named(asked.harness), home, host)
 
 
-def _handed_in(asked: Asked, host: Mapping[str, str]) -> list[Entry]:
+def _handed_in(asked: SandboxRequest, host: Mapping[str, str]) -> list[Entry]:
     """Sockets and the token by which it reaches what is outside."""
     entries = [user_config.agent_entry(host)] if asked.ssh_agent else []
     if asked.control_token:
@@ -263,7 +265,7 @@ def _handed_in(asked: Asked, host: Mapping[str, str]) -> list[Entry]:
     return entries
 
 
-def _caches(made: Plan, host: Mapping[str, str]) -> list[Entry]:
+def _caches(made: SandboxPlan, host: Mapping[str, str]) -> list[Entry]:
     """This project's tool cache, and no other's, whatever was granted around them."""
     if made.cache:
         return [*tree.entries(made.cache)]
@@ -292,7 +294,7 @@ def _granted(choices: Choices, home: str) -> list[Entry]:
     return found
 
 
-def _add_git(made: Plan, entries: list[Entry], trees: list[str], agents: list[Entry], home: str) -> list[str]:
+def _add_git(made: SandboxPlan, entries: list[Entry], trees: list[str], agents: list[Entry], home: str) -> list[str]:
     """git's own files in everything that can be written, in what an agent keeps as well. Returns what a person should
     know."""
     kept = [one.path for one in agents if one.access == WRITE]
@@ -326,7 +328,9 @@ def _within(one: str, trees: list[str]) -> bool:
     return any(one != other and below(one, other) for other in trees)
 
 
-def _environment(asked: Asked, host: Mapping[str, str], home: str, made: Plan, workdir: str) -> dict[str, str]:
+def _environment(
+    asked: SandboxRequest, host: Mapping[str, str], home: str, made: SandboxPlan, workdir: str
+) -> dict[str, str]:
     auth = harness_named(asked.harness).auth_variables if asked.harness else ()
     cache = made.cache.path if made.cache else EPHEMERAL
     own = tool_cache.variables(cache, made.choices.redirect_xdg, ephemeral=made.cache is None)
@@ -352,7 +356,7 @@ def _hidden(host: Mapping[str, str], state: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _trees(asked: Asked, home: str) -> list[str]:
+def _trees(asked: SandboxRequest, home: str) -> list[str]:
     """The canonical folders it may change, the working directory first."""
     typed = [(asked.workdir or ".", "--workdir"), *((root, "--root") for root in asked.roots)]
     walked = [(path, flag, *trail(unresolved(path, home))) for path, flag in typed]

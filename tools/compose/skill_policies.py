@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import trio
 
 from omac.adapters.settings.files import read_project, read_user
-from omac.domain.directories.planning import Drift, Policy, Unapproved
+from omac.domain.directories.planning import Drift, SkillPolicy, Unapproved
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.settings import Resolved, SettingsFile, resolve
 from omac.services.ports import Policies
@@ -26,7 +26,7 @@ class ServePolicies(Policies):
         self.resolved = self._resolve(None)
         self.asked = _policy(self.resolved)
 
-    async def policy(self, workdir: str) -> Policy:
+    async def policy(self, workdir: str) -> SkillPolicy:
         """See Policies."""
         if not workdir:
             return self.asked
@@ -46,7 +46,7 @@ class ServePolicies(Policies):
             _log.warning("%s", text)
 
 
-def _policy(resolved: Mapping[str, Resolved]) -> Policy:
+def _policy(resolved: Mapping[str, Resolved]) -> SkillPolicy:
     unapproved, drift = resolved["serve.unapproved"], resolved["serve.bundle_drift"].value
     if unapproved.value == "confine":
         message = (
@@ -58,4 +58,4 @@ def _policy(resolved: Mapping[str, Resolved]) -> Policy:
         raise Refusal("sandbox-unavailable", message, fix=[fix.get(origin, "omac serve --unapproved refuse")])
     treated: Unapproved = "allow" if unapproved.value == "allow" else "refuse"
     changed: Drift = "accept" if drift == "accept" else "refuse"
-    return Policy(treated, changed, resolved["serve.auto_register"].value == "true")
+    return SkillPolicy(treated, changed, resolved["serve.auto_register"].value == "true")

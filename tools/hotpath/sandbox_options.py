@@ -80,7 +80,7 @@ settings that are invalid, 4 something is not installed, 5 the journal, 7 the sa
 """
 
 
-class Asked:
+class SandboxRequest:
     """What was typed. Paths are as they were typed; lists are in their order."""
 
     def __init__(self) -> None:
@@ -107,9 +107,9 @@ def help_text() -> str:
     return HELP.format(example=EXAMPLE, names=listed(NAMES, "or"))
 
 
-def parse(words: Sequence[str]) -> Asked:
+def parse(words: Sequence[str]) -> SandboxRequest:
     """What the words ask. Raises Refusal (misuse)."""
-    asked = Asked()
+    asked = SandboxRequest()
     at = 0
     while at < len(words):
         word = words[at]
@@ -138,7 +138,7 @@ def parse(words: Sequence[str]) -> Asked:
     return asked
 
 
-def _take(asked: Asked, name: str, value: str) -> None:
+def _take(asked: SandboxRequest, name: str, value: str) -> None:
     if "\0" in value or not value:
         raise _misuse(f"{name} wants a value that is not empty")
     if name in MANY:
@@ -149,7 +149,7 @@ def _take(asked: Asked, name: str, value: str) -> None:
         setattr(asked, ONE[name], value)
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: SandboxRequest) -> None:
     if not asked.command and not asked.explain:
         raise _misuse("there is no command; write it after --")
     if asked.json and not asked.explain:

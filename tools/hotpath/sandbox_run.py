@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from omac.adapters.git.layout import Layout
     from omac.adapters.linux.background import Background
-    from omac.adapters.sandbox.limits import Held
+    from omac.adapters.sandbox.limits import LaunchLimits
     from omac.adapters.sandbox.replaceable import Replaceable
     from omac.journal.spool import Spool
     from omac.tools.compose.sandbox_backends import Backend
     from omac.tools.compose.sandbox_inspection import Inspecting
-    from omac.tools.compose.sandbox_policy import Plan
-    from omac.tools.hotpath.sandbox_options import Asked
+    from omac.tools.compose.sandbox_policy import SandboxPlan
+    from omac.tools.hotpath.sandbox_options import SandboxRequest
 
 
 def main(words: list[str]) -> int:
@@ -68,7 +68,7 @@ def _open_standard() -> None:
         sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _run(asked: Asked) -> int:
+def _run(asked: SandboxRequest) -> int:
     host = dict(os.environ)
     listing: ConfigList | None = ConfigList(os.path.realpath(asked.workdir or "."), host)  # git works meanwhile
     code_cache.load("launch")
@@ -86,7 +86,7 @@ def _run(asked: Asked) -> int:
         return _told(lambda: explain(planned, asked.json))
     while True:
         planned, listing = plan(asked, host, listing), None
-        launch = Launch(planned, asked.run)
+        launch = SandboxLaunch(planned, asked.run)
         if launch.begin():
             break
         planned.placeholders.end()
@@ -104,12 +104,12 @@ def _run(asked: Asked) -> int:
         return _run_second(planned, asked, refusal)
 
 
-def _run_second(planned: Plan, asked: Asked, refusal: Refusal) -> int:
+def _run_second(planned: SandboxPlan, asked: SandboxRequest, refusal: Refusal) -> int:
     """With Landlock alone, where bubblewrap was refused."""
     try:
         planned.placeholders.hold()
         planned.use("landlock")
-        launch = Launch(planned, asked.run)
+        launch = SandboxLaunch(planned, asked.run)
         while not launch.begin():
             pass  # what was planned with is there
         return launch.run()
@@ -117,10 +117,10 @@ def _run_second(planned: Plan, asked: Asked, refusal: Refusal) -> int:
         raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
 
 
-class Launch:
+class SandboxLaunch:
     """One launch, recorded. `part_of` is the id of the omac run it belongs to, empty for none."""
 
-    def __init__(self, planned: Plan, part_of: str) -> None:
+    def __init__(self, planned: SandboxPlan, part_of: str) -> None:
         self._plan = planned
         self._part_of = part_of
         self._id = os.urandom(8).hex()
@@ -168,7 +168,7 @@ class Launch:
 
     def _confined(self) -> tuple[int, list[str]]:
         """Run it; its status, and what was found afterwards. Raises Refusal, Interrupted."""
-        held: Held | None = None
+        held: LaunchLimits | None = None
         try:
             held = self._limited()
             self._plan.placeholders.make(self._plan.policy)
@@ -217,7 +217,7 @@ class Launch:
             *newly_tracked(now if self._tracked is None else self._tracked, now),
         ]
 
-    def _limited(self) -> Held | None:
+    def _limited(self) -> LaunchLimits | None:
         if self._plan.enforcement is None:
             return None
         from omac.adapters.sandbox.limits import begin

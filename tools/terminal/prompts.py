@@ -44,7 +44,7 @@ def ask_secret(field: Secret, *, instead: str | None = None) -> Hidden | None:
     """
     how = "not shown; end it with an empty line or ^D" if field.multiline else "not shown"
 
-    def answer(terminal: "Terminal") -> Hidden | None:
+    def answer(terminal: "PromptTerminal") -> Hidden | None:
         typed = _text(field.name, terminal.hidden(f"  value ({how}): ", field.multiline))
         if not typed and instead is not None:
             return None
@@ -56,7 +56,7 @@ def ask_secret(field: Secret, *, instead: str | None = None) -> Hidden | None:
 def ask_config(field: Config, *, instead: str | None = None) -> str | None:
     """The setting that a person types, as its sidecar will see it; the rest as for `ask_secret`."""
 
-    def answer(terminal: "Terminal") -> str | None:
+    def answer(terminal: "PromptTerminal") -> str | None:
         typed = _text(field.name, [terminal.line("  value: ")])
         if not typed and instead is not None:
             return None
@@ -85,7 +85,9 @@ def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:
     return content
 
 
-def _asked(field: Secret | Config, kind: str, instead: str | None, answer: Callable[["Terminal"], Answer]) -> Answer:
+def _asked(
+    field: Secret | Config, kind: str, instead: str | None, answer: Callable[["PromptTerminal"], Answer]
+) -> Answer:
     with _terminal() as terminal:
         terminal.show(_question(field, kind, instead))
         for left in reversed(range(TRIES)):
@@ -135,7 +137,7 @@ def _utf8(typed: bytes) -> str | None:
 
 
 @contextmanager
-def _terminal() -> Iterator["Terminal"]:
+def _terminal() -> Iterator["PromptTerminal"]:
     """The terminal, for one question. Raises Refusal (misuse) where there is none."""
     if not current().has_terminal:
         raise Refusal("misuse", "there is no terminal to ask at")
@@ -144,10 +146,10 @@ def _terminal() -> Iterator["Terminal"]:
     except OSError:
         if not _is_terminal(0):
             raise Refusal("misuse", "there is no terminal to ask at") from None
-        yield Terminal(0, 2)
+        yield PromptTerminal(0, 2)
         return
     try:
-        yield Terminal(descriptor, descriptor)
+        yield PromptTerminal(descriptor, descriptor)
     finally:
         os.close(descriptor)
 
@@ -159,7 +161,7 @@ def _is_terminal(descriptor: int) -> bool:
         return False
 
 
-class Terminal:
+class PromptTerminal:
     """A terminal that is read from `reader`; questions go to `writer`. Raises EOFError when nobody answers any more."""
 
     def __init__(self, reader: int, writer: int) -> None:

@@ -355,7 +355,7 @@ def test_another_makes_it_first_and_goes_on_using_it(
     others: list[tree.ToolCache] = []
     hold = tree.hold
 
-    def held(root: tree.Root, identity: str, *, shared: bool = False) -> int:
+    def held(root: tree.CacheRoot, identity: str, *, shared: bool = False) -> int:
         if not shared and not others:
             monkeypatch.setattr(tree, "hold", hold)
             others.append(open_cache(str(workdir), environment))

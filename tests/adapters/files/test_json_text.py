@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.files.json_text import JsonText, Node
+from omac.adapters.files.json_text import JsonNode, JsonText
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -18,7 +18,7 @@ VALUES = st.recursive(
 INDENTS = st.sampled_from([None, 0, 1, 2, 4, "\t"])
 
 
-def nodes(node: Node) -> list[Node]:
+def nodes(node: JsonNode) -> list[JsonNode]:
     """A node and all below it."""
     return [node, *(each for child in node.children for each in nodes(child))]
 

@@ -15,7 +15,7 @@ from omac.adapters.git.inspection import Finding
 from omac.adapters.git.launch_record import record_of
 from omac.adapters.git.layout import GitChoices, look
 from omac.adapters.git.quarantine import Quarantine
-from omac.adapters.git.watch import Watch
+from omac.adapters.git.watch import GitWatch
 
 WITHIN_S = 5.0  # of a machine that is busy; how long it takes is measured by the bench
 
@@ -30,7 +30,7 @@ class Scene:
         layout = look(str(self.workdir), GitChoices(), str(self.home))
         record = record_of("launch", [layout], time.time_ns(), fence=True)
         record.baseline = note(layout)
-        self._watch = Watch(record, Quarantine(f"{self.home}/state", "launch"))
+        self._watch = GitWatch(record, Quarantine(f"{self.home}/state", "launch"))
         self._watch.start()
 
     def run(self, script: str) -> None:

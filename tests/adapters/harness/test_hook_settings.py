@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.harness.hook_settings import BYTES_MAX, SettingsFile, change, harness_with_hook, of_project, of_user
+from omac.adapters.harness.hook_settings import BYTES_MAX, HookFile, change, harness_with_hook, of_project, of_user
 from omac.domain.kernel.refusal import Refusal
 
 CLAUDE, CODEX = harness_with_hook("claude"), harness_with_hook("codex")
@@ -18,7 +18,7 @@ def add(text: str) -> str:
     return json.dumps({**json.loads(text), "added": 1})
 
 
-def refusal(file: SettingsFile) -> Refusal:
+def refusal(file: HookFile) -> Refusal:
     """Why it is not changed."""
     with pytest.raises(Refusal) as caught:
         change(file, add, create=True)

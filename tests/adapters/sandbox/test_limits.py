@@ -263,7 +263,7 @@ HIERARCHIES = [
 @pytest.mark.parametrize(("version", "folder"), HIERARCHIES)
 def test_what_is_left_ends_with_its_cgroup(version: int, folder: str) -> None:
     """At the end of a launch everything that was put into its cgroup is dead, and the cgroup is gone."""
-    group = cgroups.Group(version, folder, ())
+    group = cgroups.ControlGroup(version, folder, ())
     held = limits.begin(limits.Enforcement({}, {}, (group,), {}), f"left-{os.getpid()}")
     with subprocess.Popen(["sh", "-c", "read go; sleep 98 & sleep 98"], stdin=subprocess.PIPE) as program:
         held.add(program.pid)
@@ -290,7 +290,7 @@ held.add(child.pid)
 print(child.pid, flush=True)
 time.sleep(97)
 """
-    enforcement = limits.Enforcement({}, {}, (cgroups.Group(version, folder, ()),), {})
+    enforcement = limits.Enforcement({}, {}, (cgroups.ControlGroup(version, folder, ()),), {})
     made = f"{folder}/omac-killed"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout

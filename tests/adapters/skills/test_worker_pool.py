@@ -20,7 +20,7 @@ CODE = partial(LiveCode().code_hash, known={})
 SLOW_BYTES = 10**9  # sparse, so that it costs nothing to make
 DEADLINE_S = 10.0
 
-Fill = Callable[[tree.Reader, Callable[[memoryview], int | None], memoryview, str], int]
+Fill = Callable[[tree.BundleReader, Callable[[memoryview], int | None], memoryview, str], int]
 
 
 class Slow:
@@ -31,7 +31,9 @@ class Slow:
         self._lock = threading.Lock()
         self.running: dict[str, int] = {}
 
-    def fill(self, reader: tree.Reader, read: Callable[[memoryview], int | None], view: memoryview, shown: str) -> int:
+    def fill(
+        self, reader: tree.BundleReader, read: Callable[[memoryview], int | None], view: memoryview, shown: str
+    ) -> int:
         """A chunk of a slow file takes 10 ms, and there is no end of them."""
         if not shown.endswith("/slow"):
             return self._fill(reader, read, view, shown)
@@ -57,8 +59,8 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
     """Files that are read for ever."""
-    made = Slow(tree.Reader._fill)
-    monkeypatch.setattr(tree.Reader, "_fill", lambda *arguments: made.fill(*arguments))
+    made = Slow(tree.BundleReader._fill)
+    monkeypatch.setattr(tree.BundleReader, "_fill", lambda *arguments: made.fill(*arguments))
     return made
 
 

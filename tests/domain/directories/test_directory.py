@@ -14,13 +14,13 @@ from omac.domain.directories import directory
 from omac.domain.directories.directory import (
     SESSIONS_MAX,
     TABLE,
+    ActivationPlan,
     AdmitSession,
     AdoptPlan,
     Command,
     Directory,
     FailActivation,
     FinishDeactivation,
-    Plan,
     RequestActivation,
     RequestDeactivation,
     RequestReload,
@@ -90,8 +90,8 @@ def stub(name: str, detail: str = "nobody approved it") -> RouteStubbed:
     return RouteStubbed(name, name, "skill-broken", detail, (), ("omac approve",))
 
 
-def plan_of(runs: str = "", stubs: str = "", code: str = "1", limit: int = 5) -> Plan:
-    return Plan(
+def plan_of(runs: str = "", stubs: str = "", code: str = "1", limit: int = 5) -> ActivationPlan:
+    return ActivationPlan(
         {name: skill(name, code) for name in runs + stubs},
         {name: spec(name, code) for name in runs},
         dict.fromkeys(runs, limit),
@@ -404,7 +404,7 @@ def test_the_rules_hold_in_every_history(steps: list[tuple[Command, dict[str, Si
 
 
 @given(PLANS, BOTH)
-def test_every_activation_can_end(plan: Plan, around: dict[str, Sidecar]) -> None:
+def test_every_activation_can_end(plan: ActivationPlan, around: dict[str, Sidecar]) -> None:
     """Once every sidecar has settled, in whatever way, the activation is over."""
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
     done = {

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from omac.domain.credentials.credential import Credential, Stored
-from omac.domain.directories.directory import Plan
+from omac.domain.directories.directory import ActivationPlan
 from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
-from omac.domain.directories.planning import Known, Policy, Unapproved, approve_command, plan
+from omac.domain.directories.planning import KnownSkill, SkillPolicy, Unapproved, approve_command, plan
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Variable, environment
 from omac.domain.skills.registration import Code, Registration
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import Config, FoundSkill, Health, Limits, Meta, Secret, SidecarMeta
 
 W = "/home/u/shop"
@@ -39,9 +39,9 @@ def planned(
     harness: str = "opencode",
     given: Credential = Credential(),  # noqa: B008  # frozen
     workdir: str = W,
-) -> Plan:
-    known = {one.name: Known(Registration(code(one), code(one) if approved else None), given) for one in skills}
-    return plan(skills, Place(workdir, harness), known, Policy(unapproved), host or {}, "run1")
+) -> ActivationPlan:
+    known = {one.name: KnownSkill(Registration(code(one), code(one) if approved else None), given) for one in skills}
+    return plan(skills, SkillScope(workdir, harness), known, SkillPolicy(unapproved), host or {}, "run1")
 
 
 def test_an_approved_skill_runs() -> None:
@@ -125,8 +125,8 @@ def test_an_unapproved_skill_does_not_run() -> None:
 def test_code_that_drifted_does_not_run(approved: Code) -> None:
     """An approval is for one folder and one hash; both are named, so that a person can compare."""
     skill = found()
-    known = {"echo": Known(Registration(code(skill), approved))}
-    result = plan([skill], Place(W), known, Policy(), {}, "run1")
+    known = {"echo": KnownSkill(Registration(code(skill), approved))}
+    result = plan([skill], SkillScope(W), known, SkillPolicy(), {}, "run1")
     assert result.stubs["echo"].detail == (
         f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in {approved.source}, "
         f"found sha256:1 in {skill.source})"
@@ -147,8 +147,8 @@ def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
 def test_an_approval_without_a_copy_approves_nothing() -> None:
     """It was recorded by an omac that froze no copies: what it was for cannot be run any more."""
     skill = found()
-    known = {"echo": Known(Registration(code(skill, ""), code(skill, "")))}
-    stub = plan([skill], Place(W), known, Policy(), {}, "run1").stubs["echo"]
+    known = {"echo": KnownSkill(Registration(code(skill, ""), code(skill, "")))}
+    stub = plan([skill], SkillScope(W), known, SkillPolicy(), {}, "run1").stubs["echo"]
     assert "without a copy" in stub.detail
     assert stub.fix == (APPROVE.replace("sha256:d", "sha256:1"),)
 
@@ -158,8 +158,8 @@ def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
     """What a run was told to accept runs in it, from its own copy, and in no other."""
     skill = found()
     approved, accepted = Code(skill.source, "sha256:0", "sha256:old"), code(skill, "sha256:new")
-    known = {"echo": Known(Registration(accepted, approved, W, accepted, "run1"))}
-    result = plan([skill], Place(W), known, Policy(bundle_drift="accept"), {}, run)
+    known = {"echo": KnownSkill(Registration(accepted, approved, W, accepted, "run1"))}
+    result = plan([skill], SkillScope(W), known, SkillPolicy(bundle_drift="accept"), {}, run)
     assert ("echo" in result.specs) == runs
     if runs:
         assert (result.specs["echo"].digest, result.specs["echo"].approved) == ("sha256:new", True)
@@ -167,7 +167,9 @@ def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
 
 def test_a_skill_that_nobody_registered() -> None:
     """Where finding does not register, it is broken, and says how it is registered."""
-    stub = plan([found()], Place(""), {"echo": Known()}, Policy(auto_register=False), {}, "run1").stubs["echo"]
+    stub = plan([found()], SkillScope(""), {"echo": KnownSkill()}, SkillPolicy(auto_register=False), {}, "run1").stubs[
+        "echo"
+    ]
     assert stub.detail.startswith("not registered")
     assert stub.fix == ("omac register echo --global --harness opencode",)
 
@@ -264,7 +266,7 @@ def test_what_lacks_a_required_value_is_pending(
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_the_approve_command_survives_a_shell(path: str) -> None:
     """Spaces, quotes, dollars: pasted into a shell, it is the command that is meant."""
-    command = shlex.split(approve_command(found(), Place(path)))
+    command = shlex.split(approve_command(found(), SkillScope(path)))
     assert command == ["omac", "approve", "echo", "--workdir", path, "--harness", "opencode", "--hash", "sha256:1"]
 
 

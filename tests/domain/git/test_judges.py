@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from omac.domain.git.judges import JUDGES, MENDERS
-from omac.domain.git.place import Place
+from omac.domain.git.place import JudgedFolder
 
 KIBIBYTES = 64
 WITHIN_S = 20  # a judge that backtracks would take years
@@ -24,7 +24,7 @@ PIECES = (
 ENDS = (b"", b"!", b"\n", b"\0", b"'", b"x\n")
 
 
-class Nowhere(Place):
+class Nowhere(JudgedFolder):
     """A git folder of which nothing is true."""
 
     def holds(self, path: str) -> bool:
@@ -109,7 +109,7 @@ class InProject(Nowhere):
         return path in ("/p", "/p/.git", "/p/x", "/p/x/.git/HEAD", "/p/bare.git", "/p/empty", *_BARE)
 
 
-def mended(settings: str, before: str = "", place: Place | None = None) -> str:
+def mended(settings: str, before: str = "", place: JudgedFolder | None = None) -> str:
     """What of a new configuration stays; the judge has nothing against the rest."""
     place = place or Nowhere()
     content = MENDERS["without_problems"](settings.encode(), before.encode(), place)

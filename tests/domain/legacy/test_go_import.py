@@ -12,12 +12,12 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import workdir_id
 from omac.domain.legacy.go_import import (
     BY_AGENT,
-    Held,
+    FoundHere,
+    KeychainSecret,
     Old,
     OldApproval,
     OldEntry,
     OldValues,
-    Present,
     Seen,
     Step,
     judge_absent,
@@ -33,7 +33,7 @@ from omac.domain.legacy.go_import import (
 )
 from omac.domain.skills.bundle import TreeFile
 from omac.domain.skills.registration import Code, Registration
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import Config, FoundSkill, Meta, Secret, SidecarMeta
 
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -42,14 +42,14 @@ SIDECAR = SidecarMeta(
     ("run",), "slack", secrets=(Secret("TOKEN", pattern="^x"),), config=(Config("PORT", type="int", required=False),)
 )
 SKILL = FoundSkill("slack", "opencode", "/w/.opencode/skills", SOURCE, HASH, Meta("slack", sidecar=SIDECAR))
-PRESENT = Present(Place("/w"), SKILL)
-APPROVED = Present(
-    Place("/w"), SKILL, Registration(Code(SOURCE, HASH, "d"), Code(SOURCE, HASH, "d")), Credential(taken=("GONE",))
+PRESENT = FoundHere(SkillScope("/w"), SKILL)
+APPROVED = FoundHere(
+    SkillScope("/w"), SKILL, Registration(Code(SOURCE, HASH, "d"), Code(SOURCE, HASH, "d")), Credential(taken=("GONE",))
 )
 ENTRY = OldEntry("slack", SOURCE, HASH, ("TOKEN",), "registry", False)
 APPROVAL = OldApproval("slack", SOURCE, SOURCE, SOURCE, HASH, "approvals")
 SEEN = Seen(HASH, "sha256:d", {})
-TOKEN = Held("omac/slack", Hidden("x-secret"))
+TOKEN = KeychainSecret("omac/slack", Hidden("x-secret"))
 
 
 def told(steps: list[Step]) -> list[tuple[str, str]]:
@@ -62,11 +62,11 @@ def test_what_is_found_is_registered_once() -> None:
     assert judge_registration(PRESENT, ENTRY).verdict == "take"
     assert judge_registration(APPROVED, ENTRY).verdict == "there"
     broken = FoundSkill("slack", "opencode", "/w", SOURCE, problem="line 3 is wrong")
-    assert judge_registration(Present(Place("/w"), broken), ENTRY) == Step(
+    assert judge_registration(FoundHere(SkillScope("/w"), broken), ENTRY) == Step(
         "registration", "skip", "registry", why="line 3 is wrong"
     )
     guide = FoundSkill("slack", "opencode", "/w", SOURCE, HASH, Meta("slack"))
-    assert judge_registration(Present(Place("/w"), guide), ENTRY).verdict == "skip"
+    assert judge_registration(FoundHere(SkillScope("/w"), guide), ENTRY).verdict == "skip"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_approval_through_links() -> None:
     """A project may be reached by a link, and have links in it; but the folder is this one."""
     old = Old(approvals=(replace(APPROVAL, path="/link/.opencode/skills/slack"),))
     assert judge_approval(PRESENT, old, SEEN, {}).verdict == "take"
-    inside = Present(Place("/w"), replace(SKILL, source="/w/lib/slack"))
+    inside = FoundHere(SkillScope("/w"), replace(SKILL, source="/w/lib/slack"))
     old = Old(approvals=(replace(APPROVAL, source="/w/lib/slack"),))
     assert judge_approval(inside, old, SEEN, {}).verdict == "take"
 
@@ -122,7 +122,7 @@ def test_what_the_hash_leaves_out(loose: dict[str, bytes], kept: dict[str, bytes
 def test_links_were_not_in_the_old_hash() -> None:
     """Code with links has the old hash and a part of its own; the links are compared with the copy."""
     skill = FoundSkill("slack", "opencode", "/w", SOURCE, HASH + "+0123456789abcdef", SKILL.meta)
-    present, old = Present(Place("/w"), skill), Old(approvals=(APPROVAL,))
+    present, old = FoundHere(SkillScope("/w"), skill), Old(approvals=(APPROVAL,))
     seen = Seen(skill.bundle_hash, "d", loose_of({}, {"lib": "src"}))
     assert judge_approval(present, old, seen, loose_of({}, {"lib": "src"})).verdict == "take"
     assert judge_approval(present, old, seen, loose_of({}, {"lib": "dist"})).verdict == "skip"
@@ -145,9 +145,9 @@ def test_what_a_hash_leaves_out() -> None:
 def test_where_secrets_were() -> None:
     """The project's own service first, then that of the path as it was typed, then that of no project."""
     mine, typed = f"omac/{workdir_id('/w')}/slack", f"omac/{workdir_id('/link')}/slack"
-    assert keychain_services(Place("/w"), "/link", "slack") == [mine, typed, "omac/slack"]
-    assert keychain_services(Place("/w"), "/w", "slack") == [mine, "omac/slack"]
-    assert keychain_services(Place(""), "/w", "slack") == ["omac/slack"]
+    assert keychain_services(SkillScope("/w"), "/link", "slack") == [mine, typed, "omac/slack"]
+    assert keychain_services(SkillScope("/w"), "/w", "slack") == [mine, "omac/slack"]
+    assert keychain_services(SkillScope(""), "/w", "slack") == ["omac/slack"]
 
 
 def test_secrets_go_to_approved_code() -> None:
@@ -162,7 +162,7 @@ def test_secrets_go_to_approved_code() -> None:
 
 def test_a_secret_that_its_rules_refuse() -> None:
     """It is skipped, and nothing of it is shown."""
-    (step,) = judge_secrets(APPROVED, True, (), {"TOKEN": Held("omac/slack", Hidden("hunter2"))})
+    (step,) = judge_secrets(APPROVED, True, (), {"TOKEN": KeychainSecret("omac/slack", Hidden("hunter2"))})
     assert step.verdict == "skip"
     assert "pattern" in step.why
     assert "hunter2" not in repr(step)
@@ -196,14 +196,14 @@ def test_settings_that_nobody_saw() -> None:
     for counted in (seen, vouched):
         assert judge_settings(PRESENT, True, (counted, user)) == [Step("setting", "take", "p", "PORT", "8", BY_AGENT)]
         assert told(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
-    given = Present(Place("/w"), SKILL, given=Credential(config={"PORT": "8"}))
+    given = FoundHere(SkillScope("/w"), SKILL, given=Credential(config={"PORT": "8"}))
     assert told(judge_settings(given, True, (unseen,))) == [("PORT", "there")]
 
 
 def test_a_setting_too_long_to_be_looked_at() -> None:
     """A person who is shown a screenful has not seen it; who vouches for the file need not."""
     sidecar = SidecarMeta(("run",), "slack", config=(Config("URL"),))
-    present = Present(Place("/w"), replace(SKILL, meta=Meta("slack", sidecar=sidecar)))
+    present = FoundHere(SkillScope("/w"), replace(SKILL, meta=Meta("slack", sidecar=sidecar)))
     for length, states in ((1_000, ("take", "take")), (1_001, ("skip", "take"))):
         values = OldValues("p", {"slack": {"URL": "-" * length}})
         for project, state in zip(("seen", "vouched"), states, strict=True):
@@ -215,7 +215,7 @@ def test_a_setting_too_long_to_be_looked_at() -> None:
 def test_what_was_given_since_stays() -> None:
     """Whatever the old omac has."""
     given = Credential({"TOKEN": Stored("f", "vault")}, config={"PORT": "1"})
-    present = Present(Place("/w"), SKILL, given=given)
+    present = FoundHere(SkillScope("/w"), SKILL, given=given)
     assert told(judge_secrets(present, True, (), {"TOKEN": TOKEN})) == [("TOKEN", "there")]
     values = OldValues("p", {"slack": {"PORT": "9"}})
     assert told(judge_settings(present, True, (values,))) == [("PORT", "there")]

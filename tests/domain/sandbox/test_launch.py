@@ -13,8 +13,8 @@ from omac.domain.sandbox.launch import (
     EVENTS,
     TABLE,
     Denied,
-    Exited,
     Launched,
+    LaunchExited,
     LaunchRequested,
     Lose,
     Report,
@@ -23,7 +23,7 @@ from omac.domain.sandbox.launch import (
 )
 
 REQUESTED = LaunchRequested("/w", "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot", "run1")
-EXAMPLES: tuple[Event, ...] = (REQUESTED, Launched(43), Exited(0), Denied("/w", "", ("x",), "git-unsafe", "no"))
+EXAMPLES: tuple[Event, ...] = (REQUESTED, Launched(43), LaunchExited(0), Denied("/w", "", ("x",), "git-unsafe", "no"))
 
 
 def test_every_event_has_an_example() -> None:
@@ -70,7 +70,7 @@ def test_what_a_launch_is_stays_known_after_its_end() -> None:
     for event, expected in (
         (REQUESTED, Sandbox("requested", REQUESTED)),
         (Launched(43), Sandbox("launched", REQUESTED, 43)),
-        (Exited(130), Sandbox("exited", REQUESTED, 43)),
+        (LaunchExited(130), Sandbox("exited", REQUESTED, 43)),
     ):
         state = launch.evolve(state, event)
         assert state == expected
@@ -81,5 +81,5 @@ def test_only_what_lives_is_lost(status: Status) -> None:
     """What has ended keeps the end that was seen; a lost one has no status, for nobody saw it."""
     state = Sandbox(status, REQUESTED)
     lost = launch.decide(Lose("killed"), state)
-    assert lost == ([Exited(None, (), "killed")] if state.live else [])
+    assert lost == ([LaunchExited(None, (), "killed")] if state.live else [])
     assert all(launch.evolve(state, event).status == "exited" for event in lost)

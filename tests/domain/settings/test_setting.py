@@ -15,10 +15,10 @@ from omac.domain.settings.setting import (
     ReportChange,
     ReportFailure,
     RequestChange,
-    Setting,
     SettingChanged,
     SettingChangeFailed,
     SettingChangeRequested,
+    SettingState,
     Status,
 )
 
@@ -26,7 +26,10 @@ NAME = "serve.unapproved"
 ALLOW = SettingChangeRequested(NAME, "allow", "user /f")
 UNSET = SettingChangeRequested(NAME, None, "user /f")
 EXAMPLES: tuple[Event, ...] = (ALLOW, SettingChanged(NAME, "allow", "user /f"), SettingChangeFailed(NAME, "no space"))
-STATES: dict[Status, Setting] = {"settled": Setting("settled", "refuse"), "changing": Setting("changing", "old", ALLOW)}
+STATES: dict[Status, SettingState] = {
+    "settled": SettingState("settled", "refuse"),
+    "changing": SettingState("changing", "old", ALLOW),
+}
 KILLED = SettingChangeFailed(NAME, "omac was killed before the file was written")
 
 
@@ -49,25 +52,25 @@ def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
 @pytest.mark.parametrize(
     ("state", "command", "events"),
     [
-        (Setting(), RequestChange(NAME, "allow", "user /f", None), [ALLOW]),
-        (Setting(value="allow"), RequestChange(NAME, None, "user /f", "allow"), [UNSET]),
+        (SettingState(), RequestChange(NAME, "allow", "user /f", None), [ALLOW]),
+        (SettingState(value="allow"), RequestChange(NAME, None, "user /f", "allow"), [UNSET]),
         (
-            Setting("changing", None, ALLOW),
+            SettingState("changing", None, ALLOW),
             RequestChange(NAME, None, "user /f", "allow"),
             [SettingChanged(NAME, "allow", "user /f"), UNSET],
         ),
-        (Setting("changing", None, ALLOW), RequestChange(NAME, "allow", "user /f", None), [KILLED, ALLOW]),
+        (SettingState("changing", None, ALLOW), RequestChange(NAME, "allow", "user /f", None), [KILLED, ALLOW]),
         (
-            Setting("changing", "allow", UNSET),
+            SettingState("changing", "allow", UNSET),
             RequestChange(NAME, "allow", "user /f", None),
             [SettingChanged(NAME, None, "user /f"), ALLOW],
         ),
-        (Setting("changing", None, ALLOW), ReportChange(), [SettingChanged(NAME, "allow", "user /f")]),
-        (Setting("changing", "allow", UNSET), ReportChange(), [SettingChanged(NAME, None, "user /f")]),
-        (Setting("changing", None, ALLOW), ReportFailure("no space"), [SettingChangeFailed(NAME, "no space")]),
+        (SettingState("changing", None, ALLOW), ReportChange(), [SettingChanged(NAME, "allow", "user /f")]),
+        (SettingState("changing", "allow", UNSET), ReportChange(), [SettingChanged(NAME, None, "user /f")]),
+        (SettingState("changing", None, ALLOW), ReportFailure("no space"), [SettingChangeFailed(NAME, "no space")]),
     ],
 )
-def test_decisions(state: Setting, command: Command, events: list[Event]) -> None:
+def test_decisions(state: SettingState, command: Command, events: list[Event]) -> None:
     """Given a setting, when a change is asked for or reported, then these events, which fold; an open one is closed."""
     assert setting.AGGREGATE.decided(command, state) == events
 
@@ -76,18 +79,18 @@ def test_decisions(state: Setting, command: Command, events: list[Event]) -> Non
 def test_an_outcome_of_no_request_is_refused(command: Command) -> None:
     """Nothing is recorded that nobody asked for."""
     with pytest.raises(Refusal) as refused:
-        setting.decide(command, Setting("settled", "allow"))
+        setting.decide(command, SettingState("settled", "allow"))
     assert refused.value.reason == "out-of-order"
 
 
 def test_the_value_changes_with_the_file() -> None:
     """Not with the request, and not when it failed."""
-    asked = setting.evolve(Setting("settled", "refuse"), ALLOW)
-    assert asked == Setting("changing", "refuse", ALLOW)
-    assert setting.evolve(asked, EXAMPLES[1]) == Setting("settled", "allow")
-    assert setting.evolve(asked, EXAMPLES[2]) == Setting("settled", "refuse")
+    asked = setting.evolve(SettingState("settled", "refuse"), ALLOW)
+    assert asked == SettingState("changing", "refuse", ALLOW)
+    assert setting.evolve(asked, EXAMPLES[1]) == SettingState("settled", "allow")
+    assert setting.evolve(asked, EXAMPLES[2]) == SettingState("settled", "refuse")
 
 
 def test_a_change_of_an_earlier_omac_folds() -> None:
     """It recorded what changed, without a request."""
-    assert setting.evolve(Setting(), SettingChanged(NAME, "allow", "user /f")) == Setting("settled", "allow")
+    assert setting.evolve(SettingState(), SettingChanged(NAME, "allow", "user /f")) == SettingState("settled", "allow")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel import ids
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 
 PATHS = st.text(st.characters(exclude_characters="\0"), max_size=30).map(lambda rest: "/" + rest)
 
@@ -16,17 +16,17 @@ PATHS = st.text(st.characters(exclude_characters="\0"), max_size=30).map(lambda 
 @pytest.mark.parametrize(
     ("place", "flags", "shown"),
     [
-        (Place("/w/shop"), "--workdir /w/shop --harness opencode", "/w/shop"),
-        (Place("/w/my shop"), "--workdir '/w/my shop' --harness opencode", "/w/my shop"),
-        (Place("/w/$(id)"), "--workdir '/w/$(id)' --harness opencode", "/w/$(id)"),
-        (Place("/w/it's"), """--workdir '/w/it'"'"'s' --harness opencode""", "/w/it's"),
-        (Place("/w/shop", "opencode"), "--workdir /w/shop --harness opencode", "/w/shop"),
-        (Place("/w/shop", "claude"), "--workdir /w/shop --harness claude", "/w/shop"),
-        (Place(""), "--global --harness opencode", "all projects"),
-        (Place("", "codex"), "--global --harness codex", "all projects"),
+        (SkillScope("/w/shop"), "--workdir /w/shop --harness opencode", "/w/shop"),
+        (SkillScope("/w/my shop"), "--workdir '/w/my shop' --harness opencode", "/w/my shop"),
+        (SkillScope("/w/$(id)"), "--workdir '/w/$(id)' --harness opencode", "/w/$(id)"),
+        (SkillScope("/w/it's"), """--workdir '/w/it'"'"'s' --harness opencode""", "/w/it's"),
+        (SkillScope("/w/shop", "opencode"), "--workdir /w/shop --harness opencode", "/w/shop"),
+        (SkillScope("/w/shop", "claude"), "--workdir /w/shop --harness claude", "/w/shop"),
+        (SkillScope(""), "--global --harness opencode", "all projects"),
+        (SkillScope("", "codex"), "--global --harness codex", "all projects"),
     ],
 )
-def test_how_a_place_is_said(place: Place, flags: str, shown: str) -> None:
+def test_how_a_place_is_said(place: SkillScope, flags: str, shown: str) -> None:
     """To a command, and to a person."""
     assert (place.flags, place.shown) == (flags, shown)
 
@@ -34,7 +34,7 @@ def test_how_a_place_is_said(place: Place, flags: str, shown: str) -> None:
 @given(PATHS, st.sampled_from([harness.name for harness in HARNESSES]))
 def test_flags_can_be_pasted(path: str, harness: str) -> None:
     """Whatever the directory is called, a shell takes it apart into just these words."""
-    words = shlex.split(Place(path, harness).flags)
+    words = shlex.split(SkillScope(path, harness).flags)
     assert words[:2] == ["--workdir", path]
     assert words[2:] in ([], ["--harness", harness])
 
@@ -42,7 +42,7 @@ def test_flags_can_be_pasted(path: str, harness: str) -> None:
 def test_the_scope_is_that_of_the_directory() -> None:
     """Whatever the harness; one for all that is shared."""
     for harness in HARNESSES:
-        assert Place("/w/shop", harness.name).scope == ids.workdir_id("/w/shop")
-        assert Place("", harness.name).scope == ids.GLOBAL
+        assert SkillScope("/w/shop", harness.name).scope == ids.workdir_id("/w/shop")
+        assert SkillScope("", harness.name).scope == ids.GLOBAL
     assert ids.workdir_id("") != ids.GLOBAL
-    assert Place("/w/shop").scope != Place("/w/shop-2").scope
+    assert SkillScope("/w/shop").scope != SkillScope("/w/shop-2").scope

@@ -15,7 +15,7 @@ from omac.domain.sidecars.sidecar import GaveUp
 from omac.domain.skills import registration
 from omac.journal.event_kinds import KIND_OF
 from omac.projections.evidence.accesses import audit_rows
-from omac.projections.evidence.changes import Changes
+from omac.projections.evidence.changes import TrustChanges
 
 HOST = HostId("host1")
 SHOP = ids.workdir_id("/w/shop")
@@ -24,7 +24,7 @@ SILENT = (credential.SecretWriteRequested,)  # the way there; what came of it is
 
 def changes(history: Any) -> list[Any]:
     """What is told of each record, nothing left out."""
-    fold = Changes()
+    fold = TrustChanges()
     return [change for recorded in history.records if (change := fold.of(recorded)) is not None]
 
 

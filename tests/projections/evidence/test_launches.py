@@ -10,7 +10,7 @@ from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import HostId, LaunchId
-from omac.domain.sandbox.launch import Denied, Exited, Launched, LaunchRequested
+from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
 from omac.projections.evidence.accesses import AuditRow, audit_rows
 
 HOST = HostId("host1")
@@ -25,13 +25,13 @@ DENIED = Denied("/w", "claude", ("true",), "git-unsafe", "its .git leads out")
     [
         ((REQUESTED,), ("open", None, None, None, HOW)),
         ((REQUESTED, Launched(7)), ("open", None, None, None, HOW)),
-        ((REQUESTED, Launched(7), Exited(0)), ("completed", 0, 2.0, None, HOW)),
-        ((REQUESTED, Exited(127)), ("completed", 127, 1.0, None, HOW)),
+        ((REQUESTED, Launched(7), LaunchExited(0)), ("completed", 0, 2.0, None, HOW)),
+        ((REQUESTED, LaunchExited(127)), ("completed", 127, 1.0, None, HOW)),
         (
-            (REQUESTED, Launched(7), Exited(1, ("/w/x: a hook", "/w/y: a link"))),
+            (REQUESTED, Launched(7), LaunchExited(1, ("/w/x: a hook", "/w/y: a link"))),
             ("completed", 1, 2.0, None, f"{HOW}; found: /w/x: a hook, /w/y: a link"),
         ),
-        ((REQUESTED, Launched(7), Exited(None, (), "killed")), ("aborted", None, None, "killed", HOW)),
+        ((REQUESTED, Launched(7), LaunchExited(None, (), "killed")), ("aborted", None, None, "killed", HOW)),
         ((REQUESTED, DENIED), ("refused", None, None, "git-unsafe", f"{HOW}; its .git leads out")),
         ((DENIED,), ("refused", None, None, "git-unsafe", "true; its .git leads out")),
     ],
@@ -50,7 +50,7 @@ def test_nothing_waits_for_a_launch_to_end(history: Any) -> None:
     access = history.log(ids.access_stream(HOST), AccessRequested("/w", "echo", "echo", None, "GET", "/"))
     history.log(ids.access_stream(HOST), AccessCompleted(access, 200, 1, 2, 3))
     history.append(ids.sandbox_stream(HOST, LaunchId("bb")), REQUESTED)
-    history.append(ids.sandbox_stream(HOST, LaunchId("bb")), Exited(0))
+    history.append(ids.sandbox_stream(HOST, LaunchId("bb")), LaunchExited(0))
     rows = audit_rows(history.records)
     assert next(rows).kind == "access"
     assert [(row.position, row.outcome) for row in rows] == [(4, "completed"), (1, "open")]
@@ -58,20 +58,20 @@ def test_nothing_waits_for_a_launch_to_end(history: Any) -> None:
 
 def test_an_end_without_a_beginning_is_no_launch(history: Any) -> None:
     """Part of a journal may be all there is to look at."""
-    history.append(STREAM, REQUESTED, Launched(7), Exited(0))
+    history.append(STREAM, REQUESTED, Launched(7), LaunchExited(0))
     assert list(audit_rows(history.records[1:])) == []
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_time(history: Any) -> None:
     """Zero is the least a launch can take."""
-    history.append(STREAM, REQUESTED, Exited(0))
+    history.append(STREAM, REQUESTED, LaunchExited(0))
     (row,) = audit_rows(reversed_times(history.records))
     assert row.duration == 0
 
 
 def test_what_was_spooled_has_the_times_it_happened_at(history: Any) -> None:
     """Not those at which it was recorded, which may be long after; so has a denial of the guard."""
-    history.append(STREAM, REQUESTED, Launched(7), Exited(0))
+    history.append(STREAM, REQUESTED, Launched(7), LaunchExited(0))
     history.log(ids.guard_stream(HOST), GuardDenied("claude", "Write", "/repo/x", "/repo/tree"))
     records = [msgspec.structs.replace(one, at=9_000 * 10**9, happened=one.at) for one in history.records]
     launch, denial = audit_rows(records)

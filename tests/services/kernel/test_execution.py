@@ -14,7 +14,7 @@ from omac.domain.directories import directory
 from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed, Aggregate
-from omac.domain.kernel.event import Cause, Entry, Event, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import SCRUBBED
@@ -79,7 +79,7 @@ def records(path: str) -> list[Recorded]:
 async def test_what_is_decided_is_recorded_and_folded(carrier: Carrier, path: str) -> None:
     """With its cause, and with what stands beside it; the entry shows it when `execute` returns."""
     async with carrier() as execution:
-        assert execution.entry(REGISTRATION, STREAM) == Entry(Registration())
+        assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
         told = await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED])
         assert list(told) == records(path)
         assert [(one.position, one.version, type(one.event)) for one in told] == [
@@ -139,7 +139,7 @@ async def test_an_event_that_cannot_fold_is_never_durable(carrier: Carrier, path
         with pytest.raises(Refusal, match="cannot follow"):
             await execution.record([CALLED, CALLED._replace(command=Activated())], PERSON)
         assert records(path) == []
-        assert execution.entry(REGISTRATION, STREAM) == Entry(Registration())
+        assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
         await execution.execute(REGISTRATION, STREAM, found(1))
         assert [one.version for one in records(path)] == [1]
 

@@ -27,7 +27,7 @@ from omac.domain.kernel.event import Cause, Recorded
 from omac.domain.kernel.ids import HostId, LaunchId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox import launch as sandbox
-from omac.domain.sandbox.launch import Denied, Exited, Launched, LaunchRequested
+from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
 from omac.journal.application import Journal
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.inbox import REJECTED, Inbox
@@ -149,7 +149,7 @@ def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take:
     assert take() == 4
     requested, launched, exited, denied = in_time(path)
     assert requested.event == LaunchRequested(**REQUEST | {"argv": ("npm", "test")})
-    assert (launched.event, exited.event) == (Launched(43), Exited(0, ("/w/shop/.git/hooks/x: a hook",)))
+    assert (launched.event, exited.event) == (Launched(43), LaunchExited(0, ("/w/shop/.git/hooks/x: a hook",)))
     assert denied.event == GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1")
     stream = ids.sandbox_stream(HOST, LaunchId("aa"))
     assert [(one.stream, one.version) for one in in_time(path)] == [
@@ -185,7 +185,7 @@ def test_fields_that_are_missing_have_their_defaults(path: Path, program: Progra
     program.put("sandbox.launch-requested", fields, "aa", 1)
     program.put("sandbox.exited", {"status": 3}, "aa", 2)
     assert take() == 2
-    assert told(path)[1].event == Exited(3, (), "")
+    assert told(path)[1].event == LaunchExited(3, (), "")
 
 
 def test_nothing_to_take(path: Path, inbox: Inbox, take: Callable[..., int]) -> None:
@@ -250,7 +250,7 @@ def test_a_record_that_was_lost_holds_nothing_up(path: Path, program: Program, t
     paths = program.launch("aa", *WHOLE)
     os.unlink(paths[1])
     assert take() == 2
-    assert [(one.version, type(one.event)) for one in told(path)] == [(1, LaunchRequested), (2, Exited)]
+    assert [(one.version, type(one.event)) for one in told(path)] == [(1, LaunchRequested), (2, LaunchExited)]
 
 
 def test_what_waits_for_its_beginning(
@@ -289,8 +289,8 @@ def test_an_end_that_was_settled_by_others_stays_settled(
     journal.close()
     os.rename(folder / REJECTED / (os.path.basename(paths[2]) + ".later"), paths[2])
     assert take() == 0
-    assert [type(one.event) for one in told(path)] == [LaunchRequested, Launched, Exited]
-    assert told(path)[2].event == Exited(None, (), "gone")
+    assert [type(one.event) for one in told(path)] == [LaunchRequested, Launched, LaunchExited]
+    assert told(path)[2].event == LaunchExited(None, (), "gone")
     assert rejected(folder) == [os.path.basename(paths[2])]
 
 

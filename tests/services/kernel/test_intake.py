@@ -13,7 +13,7 @@ from contract.launches import AT, WHOLE, Program
 from omac.adapters.linux import process, process_identity
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, LaunchId
-from omac.domain.sandbox.launch import Exited
+from omac.domain.sandbox.launch import LaunchExited
 from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
 from omac.projections.status import Status
@@ -142,7 +142,7 @@ async def test_a_launch_whose_omac_is_gone_is_lost(
         assert sorted(await settle(omac, inbox)) == ["gone", "reboot"]
         assert sandboxes(omac) == {"gone": "exited", "reboot": "exited", "lives": steps[-1].removeprefix("launch-"),
                                    "ended": "exited"}  # fmt: skip
-        ends = [one for one in omac.journal.records() if isinstance(one.event, Exited)]
+        ends = [one for one in omac.journal.records() if isinstance(one.event, LaunchExited)]
         assert [one.event.status for one in ends] == [0, None, None]
         assert ends[1].event.lost == "the omac that launched it was killed"
         assert ends[1].actor == "omac"
@@ -156,8 +156,8 @@ async def test_an_end_that_is_in_the_spool_counts(serving: Serving, path: str, i
     async with serving(reactors=False) as omac:
         program.put("sandbox.exited", {"status": 5}, "aa", 3)
         assert await settle(omac, inbox) == []
-        (end,) = [one.event for one in omac.journal.records() if isinstance(one.event, Exited)]
-        assert end == Exited(5, (), "")
+        (end,) = [one.event for one in omac.journal.records() if isinstance(one.event, LaunchExited)]
+        assert end == LaunchExited(5, (), "")
 
 
 async def test_launches_of_other_hosts_are_theirs(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:

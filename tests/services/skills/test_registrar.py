@@ -10,7 +10,7 @@ import trio
 
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
-from omac.domain.directories.planning import Policy
+from omac.domain.directories.planning import SkillPolicy
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.hidden import Hidden
@@ -193,7 +193,7 @@ async def test_defaults_are_adopted_by_approved_code_only(
 
 async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: MakeSkill) -> None:
     """`serve.auto_register = false`: a skill that nobody registered is broken, and says how."""
-    async with serving(policy=Policy(auto_register=False)) as omac:
+    async with serving(policy=SkillPolicy(auto_register=False)) as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
         await omac.activate()
@@ -206,7 +206,7 @@ async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: 
 @pytest.mark.parametrize("drift", ["refuse", "accept"])
 async def test_changed_code(serving: Serving, skill: MakeSkill, records: Read, drift: Any) -> None:
     """It is recorded as drifted; it runs only in a run that was told to accept it, from a copy of its own."""
-    async with serving(policy=Policy(bundle_drift=drift)) as omac:
+    async with serving(policy=SkillPolicy(bundle_drift=drift)) as omac:
         old, new = skill("echo"), skill("echo", code="2")
         omac.folders.put("/w/shop", old)
         omac.approve("/w/shop", old)
@@ -224,7 +224,7 @@ async def test_changed_code(serving: Serving, skill: MakeSkill, records: Read, d
 
 async def test_a_planted_copy_is_never_accepted(serving: Serving, skill: MakeSkill) -> None:
     """Accepting changes is for the folder that was approved, not for another of the same name."""
-    async with serving(policy=Policy(bundle_drift="accept")) as omac:
+    async with serving(policy=SkillPolicy(bundle_drift="accept")) as omac:
         old = skill("echo")
         omac.approve("/w/shop", old)
         omac.folders.put("/w/shop", msgspec.structs.replace(old, source="/w/shop/.agents/skills/other"))
@@ -382,7 +382,7 @@ async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, ski
 
 async def test_changes_that_cannot_be_copied_harm_one_skill(serving: Serving, skill: MakeSkill) -> None:
     """Also in a run that accepts changes."""
-    async with serving(policy=Policy(bundle_drift="accept")) as omac:
+    async with serving(policy=SkillPolicy(bundle_drift="accept")) as omac:
         old, other = skill("echo"), skill("other")
         omac.folders.put("/w/shop", old, other)
         omac.approve("/w/shop", old, other)

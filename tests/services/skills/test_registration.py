@@ -15,7 +15,7 @@ from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
-from omac.domain.skills.scope import Place
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import FoundSkill, Guide
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
@@ -23,10 +23,10 @@ from omac.services.credentials.values import Credentials, Values
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.ports import Frozen
 from omac.services.skills.registration import Registering
-from omac.services.skills.resolution import Candidate, Search, every, find
+from omac.services.skills.resolution import Candidate, SkillSearch, every, find
 
 HOST = HostId("host0001")
-SHOP = Search("/w/shop")
+SHOP = SkillSearch("/w/shop")
 SECRET = Hidden("xoxb-7f3a9c")
 
 MakeSkill = Callable[..., FoundSkill]
@@ -147,7 +147,7 @@ def desk(path: str, clock: Callable[[], int]) -> Iterator[Desk]:
 @pytest.fixture
 def echo(skill: MakeSkill) -> Candidate:
     """A skill of a project."""
-    return Candidate(Place("/w/shop"), skill("echo"))
+    return Candidate(SkillScope("/w/shop"), skill("echo"))
 
 
 def below(skill: FoundSkill, base: str) -> FoundSkill:
@@ -160,7 +160,7 @@ def guide(skill: FoundSkill) -> FoundSkill:
     return msgspec.structs.replace(skill, meta=None, bundle_hash="", guide=Guide(skill.name, "words"))
 
 
-async def refused(folders: Folders, search: Search, name: str) -> Refusal:
+async def refused(folders: Folders, search: SkillSearch, name: str) -> Refusal:
     """Why a name means no skill."""
     with pytest.raises(Refusal) as caught:
         await find(folders, search, name, "omac register")
@@ -171,17 +171,17 @@ async def test_a_skill_is_found_by_its_name(skill: MakeSkill) -> None:
     """Among all that lie there, in the project and beside it."""
     folders = Folders({"agents": [skill("a"), skill("b")]}, {"claude": [skill("c")]})
     found = await find(folders, SHOP, "b", "omac register")
-    assert (found.skill.name, found.place) == ("b", Place("/w/shop"))
-    assert (await find(folders, SHOP, "c", "omac register")).place == Place("", "claude")
-    assert [one.skill.name for one in await every(folders, Search("/w/shop", None, "workdir"))] == ["a", "b"]
-    assert [one.skill.name for one in await every(folders, Search("/w/shop", None, "global"))] == ["c"]
+    assert (found.skill.name, found.place) == ("b", SkillScope("/w/shop"))
+    assert (await find(folders, SHOP, "c", "omac register")).place == SkillScope("", "claude")
+    assert [one.skill.name for one in await every(folders, SkillSearch("/w/shop", None, "workdir"))] == ["a", "b"]
+    assert [one.skill.name for one in await every(folders, SkillSearch("/w/shop", None, "global"))] == ["c"]
 
 
 @pytest.mark.parametrize("harness", HARNESSES)
 async def test_a_harness_sees_its_own_folder_and_the_shared_one(skill: MakeSkill, harness: Harness) -> None:
     """Its own comes first; what other harnesses have is out of its sight."""
     skills = {base: [below(skill("a"), base)] for base in (*(one.base for one in HARNESSES), "agents")}
-    (found,) = await every(Folders(skills, {}), Search("/w/shop", harness))
+    (found,) = await every(Folders(skills, {}), SkillSearch("/w/shop", harness))
     assert (found.skill.base, found.place.harness) == (harness.base, harness.name)
 
 
@@ -191,7 +191,7 @@ async def test_a_shared_folder_is_meant_by_a_harness_without_one_of_its_own(skil
     found = await every(folders, SHOP)
     assert [(one.skill.base, one.place.harness) for one in found] == [("opencode", "opencode"), ("agents", "claude")]
     for one in found:
-        search = Search("/w/shop", harness_named(one.place.harness), "workdir")
+        search = SkillSearch("/w/shop", harness_named(one.place.harness), "workdir")
         assert (await find(folders, search, "a", "omac register")).skill == one.skill
 
 
@@ -211,7 +211,7 @@ async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> Non
     assert refusal.message.endswith("in /w/shop; there are: a, b")
     assert refusal.fix[0] == "omac list --all", "another skill is no fix"
     assert (await refused(Folders({}, {}), SHOP, "c")).message.endswith("there are: none")
-    assert "all projects share" in (await refused(Folders({}, {}), Search("/w", None, "global"), "c")).message
+    assert "all projects share" in (await refused(Folders({}, {}), SkillSearch("/w", None, "global"), "c")).message
 
 
 async def test_what_cannot_be_registered(skill: MakeSkill) -> None:
@@ -249,7 +249,7 @@ async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate
     """They are mirrored to the defaults; what came from there is recorded as adopted, with where it came from."""
     values = Values({"KEY": SECRET}, {"NOTE": "x"})
     await desk.registering.register(echo, values)
-    other = Candidate(Place("/w/market"), echo.skill)
+    other = Candidate(SkillScope("/w/market"), echo.skill)
     remembered = await desk.credentials.remembered("echo", ["KEY", "NOTE"])
     await desk.registering.register(other, remembered, ["KEY", "NOTE", "UNKNOWN"])
     for scope in (echo.place.scope, other.place.scope, DEFAULTS):
@@ -263,7 +263,7 @@ async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate
 
 async def test_what_all_projects_share_is_not_remembered(desk: Desk, skill: MakeSkill) -> None:
     """Its values are everybody's already."""
-    await desk.registering.register(Candidate(Place(""), skill("echo")), Values({"KEY": SECRET}))
+    await desk.registering.register(Candidate(SkillScope(""), skill("echo")), Values({"KEY": SECRET}))
     assert list(desk.store.kept) == [("omac/echo", "KEY")]
     assert desk.credentials.defaults("echo") == {}
 

@@ -7,7 +7,7 @@ import pytest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry
 from omac.domain.sandbox.hidden_names import HiddenNames
-from omac.tools.compose.sandbox_hidden import Search
+from omac.tools.compose.sandbox_hidden import HiddenSearch
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_what_lies_high_is_found_first(project: Path) -> None:
     """With more files than are looked at, those near the top are hidden, and a warning says that others are not."""
-    search = Search(HiddenNames(), entries_max=35)
+    search = HiddenSearch(HiddenNames(), entries_max=35)
     search.look(str(project))
     hidden = search.entries([Entry(str(project), WRITE, "")], ())
     assert f"{project}/zz/.env" in {entry.path for entry in hidden}
@@ -33,18 +33,18 @@ def test_what_lies_high_is_found_first(project: Path) -> None:
 def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
     """A person who denies a name is not given less without a word."""
     with pytest.raises(Refusal, match="cannot be looked for") as caught:
-        Search(HiddenNames(patterns=["*.pem"]), entries_max=10).look(str(project))
+        HiddenSearch(HiddenNames(patterns=["*.pem"]), entries_max=10).look(str(project))
     assert caught.value.reason == "policy-too-large"
-    assert Search(HiddenNames(patterns=["*.pem"])).look(str(project)).complete
+    assert HiddenSearch(HiddenNames(patterns=["*.pem"])).look(str(project)).complete
 
 
 def test_what_is_denied_or_looked_through_is_left_out(project: Path) -> None:
     """A grant for reading is looked through once, without what is denied in it; none is where nothing is hidden."""
     entries = [Entry(str(project), READ, ""), Entry(f"{project}/node_modules", DENY, "")]
-    search = Search(HiddenNames())
+    search = HiddenSearch(HiddenNames())
     search.readable(entries, [entries[0], Entry(f"{project}/zz", READ, "")])
     assert list(search.found) == [str(project)]
     assert [entry.path for entry in search.entries(entries, ())] == [f"{project}/zz/.env"]
-    nothing = Search(HiddenNames(env_files=False))
+    nothing = HiddenSearch(HiddenNames(env_files=False))
     nothing.readable(entries, entries)
     assert nothing.found == {}

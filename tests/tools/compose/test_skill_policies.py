@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from omac.domain.directories.planning import Policy
+from omac.domain.directories.planning import SkillPolicy
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose.skill_policies import ServePolicies
 
@@ -24,15 +24,15 @@ def project(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("flags", "text", "expected"),
     [
-        ({}, "", Policy()),
-        ({}, "[serve]\nauto_register = false\n", Policy(auto_register=False)),
-        ({}, '[serve]\nunapproved = "allow"\nbundle_drift = "accept"\n', Policy()),
-        ({"serve.unapproved": "allow"}, '[serve]\nunapproved = "refuse"\n', Policy("allow")),
-        ({}, "[serve\nnonsense", Policy()),
+        ({}, "", SkillPolicy()),
+        ({}, "[serve]\nauto_register = false\n", SkillPolicy(auto_register=False)),
+        ({}, '[serve]\nunapproved = "allow"\nbundle_drift = "accept"\n', SkillPolicy()),
+        ({"serve.unapproved": "allow"}, '[serve]\nunapproved = "refuse"\n', SkillPolicy("allow")),
+        ({}, "[serve\nnonsense", SkillPolicy()),
     ],
 )
 def test_a_project_only_narrows(
-    tmp_path: Path, flags: dict[str, str | None], text: str, expected: Policy, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, flags: dict[str, str | None], text: str, expected: SkillPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it says beyond that is ignored, and told once; a person's flag comes first."""
     asked = policies(tmp_path, flags)
