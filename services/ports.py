@@ -7,8 +7,8 @@ import msgspec
 
 from omac.domain.directories.planning import SkillPolicy
 from omac.domain.kernel.hidden import Hidden
-from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.sidecars.sidecar import Birth, Exit, SidecarSpec
+from omac.domain.skills.interpreter import Interpreter
 from omac.domain.skills.skill import FoundSkill, Health
 
 

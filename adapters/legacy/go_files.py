@@ -14,10 +14,10 @@ import msgspec
 
 from omac.adapters.files import bounded
 from omac.adapters.linux.home import home_of
-from omac.domain.credentials.values import has_64_bits, shown
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.legacy.go_import import Old, OldApproval, OldEntry, OldValues
 from omac.domain.skills.skill import SKILL_NAME, VARIABLE
+from omac.domain.skills.values import has_64_bits, shown
 
 PROJECT_FOLDER = ".opencode"
 REGISTRY, APPROVALS, SETTINGS = "sidecar.json", "approvals.json", "skill-config.yaml"

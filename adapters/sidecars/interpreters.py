@@ -12,8 +12,8 @@ from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command
 from omac.adapters.linux import host_programs
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.sidecars.sidecar import SidecarSpec
+from omac.domain.skills.interpreter import Interpreter
 from omac.services.ports import InterpreterChanged, Interpreters
 
 DIGEST_BYTES_MAX = 128 << 20  # what is larger is known by its device and inode

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from omac.domain.credentials.values import shown
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.values import shown
 
 NAME_CHARS_MAX = 40
 WARNINGS_MAX = 8  # of one file: whoever wrote it shall not fill the terminal

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.hidden import Hidden
-from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.skills.interpreter import Interpreter
 from omac.domain.skills.skill import Health
 
 

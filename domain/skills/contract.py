@@ -8,8 +8,6 @@ from typing import Any, cast
 
 import msgspec
 
-from omac.domain.credentials.patterns import PatternError, check_pattern
-from omac.domain.credentials.values import ValueRefused, check_config, shown
 from omac.domain.skills.document import (
     RULES,
     ConfigEntry,
@@ -18,6 +16,7 @@ from omac.domain.skills.document import (
     SidecarSection,
     SkillDocument,
 )
+from omac.domain.skills.patterns import PatternError, check_pattern
 from omac.domain.skills.skill import (
     MOUNT,
     Config,
@@ -30,6 +29,7 @@ from omac.domain.skills.skill import (
     SidecarMeta,
 )
 from omac.domain.skills.unknown_keys import without_unknown_keys
+from omac.domain.skills.values import ValueRefused, check_config, shown
 
 # Names that belong to omac, and those by which a value would become code in every process that sees it.
 RESERVED_VARIABLES = frozenset({"SIDECAR_PORT", "SIDECAR_SKILL"})

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import msgspec
 
-from omac.domain.credentials.patterns import PATTERN_CHARS_MAX
-from omac.domain.credentials.values import INTEGER_MAX
+from omac.domain.skills.patterns import PATTERN_CHARS_MAX
 from omac.domain.skills.skill import HOST_VARIABLE, MOUNT, SKILL_NAME, VARIABLE
+from omac.domain.skills.values import INTEGER_MAX
 
 DELAY_MS_MAX = 600_000
 BODY_BYTES_MAX = 2**40

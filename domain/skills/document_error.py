@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from omac.domain.credentials.values import INTEGER_MAX, is_text, shown
 from omac.domain.skills.document import ENTRIES_MAX, REQUIRED, RULES, SECTIONS, TEXT, below, without_indices
 from omac.domain.skills.skill import MetaError
+from omac.domain.skills.values import INTEGER_MAX, is_text, shown
 
 LOCATED = re.compile(r"(?P<message>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?")
 MISSING = re.compile(r"Object missing required field `(.*)`")

@@ -6,7 +6,7 @@ Rules
 2. An approval holds for one source folder and one bundle hash, and for the copy that was frozen with it: that copy is
    what runs. Other code under the same name inherits nothing; an approval without a copy approves nothing.
 3. With it the programs of the host by which the code runs are approved, as they were then
-   (`domain/sidecars/interpreter.py`).
+   (`domain/skills/interpreter.py`).
 4. Code that differs from what was approved is recorded as drifted, once for each new code. Where only files differ
    that the bundle hash leaves out, the approved copy goes on running.
 5. Changed code may be accepted by one run, for itself; the next run starts from what was approved.
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
-from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.skills.interpreter import Interpreter
 
 UNREADABLE = "unreadable"  # in the place of a digest: the files cannot be copied as they are
 

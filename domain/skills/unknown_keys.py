@@ -1,8 +1,8 @@
 """Keys of omac.yaml that omac does not know: ignored, so that a skill written for a later omac keeps working."""
 
-from omac.domain.credentials.values import shown
 from omac.domain.skills.document import SECTIONS, UNREAD, below, without_indices
 from omac.domain.skills.skill import UnknownKey
+from omac.domain.skills.values import shown
 
 
 def without_unknown_keys(document: object) -> tuple[object, tuple[UnknownKey, ...]]:

@@ -22,8 +22,8 @@ from omac.domain.kernel.event import Cause, Recorded
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.sidecars.sidecar import Birth
+from omac.domain.skills.interpreter import Interpreter
 from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
 from omac.services.kernel.engine import Engine

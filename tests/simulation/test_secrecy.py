@@ -26,7 +26,7 @@ from simulation.skills import Holder, holders, person_of
 from valued_skill import piped, typed, with_vault
 
 from omac.domain.credentials.credential import SecretWriteRequested
-from omac.domain.credentials.values import VALUE_BYTES_MAX
+from omac.domain.skills.values import VALUE_BYTES_MAX
 
 CORE_LENGTH = 24
 META = """\

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import trio
 
-from omac.domain.credentials.values import ValueRefused, check_config, shown
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.skill import Config
+from omac.domain.skills.values import ValueRefused, check_config, shown
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
 from omac.tools.cli.secrets import INPUT_BYTES_MAX, rows_of, tell_taken, tell_unapproved

@@ -16,9 +16,9 @@ from omac.adapters.legacy.go_keyring_encoding import plain
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
-from omac.domain.credentials.values import shown
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Seen, Step, loose_of
+from omac.domain.skills.values import shown
 from omac.services.legacy.go_import import Moved, Moving, RecordedState, carry_out
 from omac.services.skills.resolution import SkillSearch
 from omac.tools.cli.scope_options import Where, search_of

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 import trio
 
-from omac.domain.credentials.values import ValueRefused, check_secret
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.skill import Secret
+from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
 from omac.tools.cli.scope_options import Where

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import trio
 
 from omac.domain.credentials.credential import Credential
-from omac.domain.credentials.values import ValueRefused
 from omac.domain.directories import planning
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
+from omac.domain.skills.values import ValueRefused
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, search_of

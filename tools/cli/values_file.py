@@ -4,8 +4,8 @@ import os
 import shlex
 import stat
 
-from omac.domain.credentials.values import ValueRefused, parse_lines
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.values import ValueRefused, parse_lines
 from omac.tools.terminal.invocation import current, expanded
 from omac.tools.terminal.prompts import BYTES_MAX, read_stdin
 from omac.tools.terminal.render import say

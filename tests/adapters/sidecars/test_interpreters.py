@@ -10,8 +10,8 @@ import pytest
 from omac.adapters.sidecars import interpreters
 from omac.adapters.sidecars.interpreters import HostInterpreters, trusted_path
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.sidecars.sidecar import SidecarSpec
+from omac.domain.skills.interpreter import Interpreter
 from omac.services.ports import InterpreterChanged
 
 SCRIPT = "#!/bin/sh\nexit 0\n"

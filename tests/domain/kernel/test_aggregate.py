@@ -6,9 +6,9 @@ import pytest
 
 from omac.domain.access import control
 from omac.domain.access.control import ControlCalled
+from omac.domain.aggregates import AGGREGATES
 from omac.domain.directories.events import Activated
 from omac.domain.kernel.aggregate import Aggregate, log
-from omac.domain.kernel.aggregates import AGGREGATES
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.event_kinds import KINDS

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from omac.domain.directories.events import Activated
 from omac.domain.kernel.event import Event
-from omac.domain.sidecars.interpreter import Interpreter
 from omac.domain.skills import registration
+from omac.domain.skills.interpreter import Interpreter
 from omac.domain.skills.registration import (
     EVENTS,
     TABLE,

@@ -16,10 +16,10 @@ import trio
 from contract.commands import HOST, WORKDIR, shortest, stream_of, walk
 from contract.journals import run_python
 
+from omac.domain.aggregates import AGGREGATES
 from omac.domain.credentials import credential
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Aggregate
-from omac.domain.kernel.aggregates import AGGREGATES
 from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import token_digest
@@ -322,7 +322,7 @@ FOLD = """
     from unittest import mock
     import msgspec
     from contract.commands import walk
-    from omac.domain.kernel.aggregates import AGGREGATES
+    from omac.domain.aggregates import AGGREGATES
 
     def unwanted(*_, **__):
         raise AssertionError("a fold asks the world")

@@ -13,7 +13,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.skills.interpreter import Interpreter
 from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import FoundSkill, Guide

@@ -1,4 +1,4 @@
-"""domain/credentials/values.py: what may be given for a variable, and refusals that give nothing away."""
+"""domain/skills/values.py: what may be given for a variable, and refusals that give nothing away."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.domain.credentials.patterns import PatternError, TextTooLong, check_pattern, matches
-from omac.domain.credentials.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, parse_lines
 from omac.domain.kernel.hidden import Hidden
+from omac.domain.skills.patterns import PatternError, TextTooLong, check_pattern, matches
 from omac.domain.skills.skill import Config, ConfigType, Secret
+from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, parse_lines
 
 Field = TypeVar("Field")
 Answer = TypeVar("Answer")

@@ -1,8 +1,8 @@
-"""domain/sidecars/interpreter.py: when a program of the host is still the one that was approved."""
+"""domain/skills/interpreter.py: when a program of the host is still the one that was approved."""
 
 import pytest
 
-from omac.domain.sidecars.interpreter import Interpreter
+from omac.domain.skills.interpreter import Interpreter
 
 READ = Interpreter("python3", "/usr/bin/python3", 1, 2, "content")
 LARGE = Interpreter("node", "/usr/bin/node", 1, 3)

@@ -6,8 +6,8 @@ A refusal of a secret's value shows nothing of it, so that the text can go to a 
 import re
 from typing import assert_never
 
-from omac.domain.credentials.patterns import PatternError, TextTooLong, matches
 from omac.domain.kernel.hidden import Hidden
+from omac.domain.skills.patterns import PatternError, TextTooLong, matches
 from omac.domain.skills.skill import VARIABLE, Config, Secret
 
 VALUE_BYTES_MAX = 120 * 1024  # Linux takes 128 KiB for one variable, its name included (MAX_ARG_STRLEN, execve(2))
