@@ -1,12 +1,12 @@
 """Where omac listens: loopback TCP, and Unix sockets that only their owner may connect to."""
 
 import errno
-import ipaddress
 import os
 import socket
 import stat
 from typing import TYPE_CHECKING
 
+from omac.domain.kernel.loopback import loopback_address
 from omac.domain.kernel.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def tcp(host: str, port: int, flag: str) -> socket.socket:
 
     Raises Refusal: misuse when `host` is not loopback, port-taken, state-unusable for what else the system says.
     """
-    address = loopback(host, port, flag)
+    address = loopback_address(host, port, flag)
     shown = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
     sock = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -41,17 +41,6 @@ def tcp(host: str, port: int, flag: str) -> socket.socket:
     except BaseException:
         sock.close()
         raise
-
-
-def loopback(host: str, port: int, flag: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The loopback address that `host` is; `flag` is what a person gave it with. Raises Refusal (misuse)."""
-    try:
-        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
-    except ValueError:
-        raise Refusal("misuse", f"{flag} takes a loopback address, and {host!r} is none") from None
-    if not address.is_loopback or not 0 <= port <= 65535:
-        raise Refusal("misuse", f"{flag} takes a loopback address only, not {host}:{port}")
-    return address
 
 
 def http_base(sock: socket.socket) -> str:

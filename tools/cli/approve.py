@@ -6,18 +6,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import trio
 
-from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.planning import unmet
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
+from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.skill_files import skill_folders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import say
 
@@ -39,7 +40,7 @@ def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[
     """Approve a skill, or revoke its approval. Raises Refusal."""
     if asked.revoke:
         return _revoke(asked, environment, clock)
-    folders = DiskSkillFolders(environment)
+    folders = skill_folders(environment)
     search = search_of(asked.where, folders)
     candidate = trio.run(find, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
     command = f"omac approve {shlex.quote(asked.skill)} {candidate.place.flags}"
@@ -58,7 +59,7 @@ def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[
     return 0
 
 
-def require_meant(folders: DiskSkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
+def require_meant(folders: SkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
     """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
 
     Raises Refusal (skill-changed) for other code than was meant; `command` means the skill.
@@ -74,7 +75,7 @@ def require_meant(folders: DiskSkillFolders, candidate: Candidate, meant: str | 
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
 
-def digest_of(folders: DiskSkillFolders, skill: FoundSkill) -> str:
+def digest_of(folders: SkillFolders, skill: FoundSkill) -> str:
     """The digest over every file of a skill as it is now. Raises Refusal (skill-invalid): it cannot be copied."""
     try:
         return trio.run(folders.digest, skill.source)

@@ -3,13 +3,11 @@
 import os
 from collections.abc import Mapping
 
-from omac.adapters.files.state import StateDir
-from omac.adapters.linux import process_identity
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.backup import Copy, back_up, inspect
 from omac.journal.backup import restore as put_back
 from omac.journal.format import require_unused
-from omac.tools.compose.journals import mark_of
+from omac.tools.compose import state
 from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.prompts import can_ask, confirm
 from omac.tools.terminal.render import say
@@ -17,7 +15,7 @@ from omac.tools.terminal.render import say
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Copy the journal to a new file. Raises Refusal."""
-    path = StateDir.of(environment).journal_in_use(environment, journal_path)
+    path = state.journal_in_use(environment, journal_path)
     copy = back_up(path, os.path.abspath(expanded(target)))
     if as_json:
         print_json(copy._asdict())
@@ -28,26 +26,22 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
 
 def restore(source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str]) -> int:
     """Replace the journal by a backup, and keep the replaced one beside it. Raises Refusal."""
-    state = StateDir.of(environment)
-    path = state.journal(environment, journal_path)
+    path = state.journal_of_a_server(environment, journal_path)
     backup_path = os.path.abspath(expanded(source))
     if not os.path.exists(backup_path):
         where = os.path.dirname(backup_path)
         raise Refusal("journal-unavailable", f"there is no backup at {backup_path}", fix=[f"ls -l {quoted(where)}"])
     copy = inspect(backup_path)
-    server = state.hold_server(path)  # no server begins meanwhile
-    try:
-        return _restore(copy, source, path, state, yes=yes)
-    finally:
-        os.close(server)
+    with state.without_server(environment, path):
+        return _restore(copy, source, path, environment, yes=yes)
 
 
-def _restore(copy: Copy, source: str, path: str, state: StateDir, *, yes: bool) -> int:
-    require_unused(path, process_identity.is_living)
+def _restore(copy: Copy, source: str, path: str, environment: Mapping[str, str], *, yes: bool) -> int:
+    require_unused(path, state.is_living)
     if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
         say("nothing was changed", current().stderr)
         return 1
-    restored, kept = put_back(copy.path, path, mark_of(state, path))
+    restored, kept = put_back(copy.path, path, state.journal_mark(environment, path))
     say(f"{path} is restored to position {restored.position}")
     if kept:
         say(f"the journal that was there is {kept}")

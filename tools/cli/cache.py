@@ -9,12 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from omac.adapters.caches.caches import Caches, opened
-from omac.adapters.caches.tree import identity_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import parse_size, shown_size
 from omac.domain.sandbox.cache_eviction import Cache, to_go
 from omac.tools.compose.registered_skills import columns
+from omac.tools.compose.tool_caches import Caches, cache_id, open_caches
 from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.render import say
 from omac.tools.terminal.timestamps import parse_moment, rfc3339
@@ -37,7 +36,7 @@ class CacheRow(msgspec.Struct, frozen=True):
 
 def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show all caches. Raises Refusal."""
-    with Progress("looked at") as progress, opened(environment, progress.step) as caches:
+    with Progress("looked at") as progress, open_caches(environment, progress.step) as caches:
         found = _looked_at(caches, caches.ids()) if caches else []
     if as_json:
         for cache in found:
@@ -54,8 +53,8 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
     if every == (workdir is not None):
         raise Refusal("misuse", "say whose: --workdir DIR, or --all", fix=["omac cache list"])
     where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
-    with Progress("looked at or removed") as progress, opened(environment, progress.step) as caches:
-        meant = [one for one in caches.ids() if every or one == identity_of(where)] if caches else []
+    with Progress("looked at or removed") as progress, open_caches(environment, progress.step) as caches:
+        meant = [one for one in caches.ids() if every or one == cache_id(where)] if caches else []
         found = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
         rows, problems = _removed(caches, found, dry_run) if caches else ([], [])
     if not rows:
@@ -78,7 +77,7 @@ def gc(
     """Remove the caches that are to go (`to_go`); 1 if something would not go. Raises Refusal."""
     since = parse_moment(max_age, clock)
     bytes_max = parse_size(max_size) if max_size is not None else None
-    with Progress("looked at or removed") as progress, opened(environment, progress.step) as caches:
+    with Progress("looked at or removed") as progress, open_caches(environment, progress.step) as caches:
         found = _looked_at(caches, caches.ids()) if caches else []
         going = [(cache, why, cache.last_used) for cache, why in to_go(found, clock(), since, bytes_max)]
         rows, problems = _removed(caches, going, dry_run) if caches else ([], [])

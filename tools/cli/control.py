@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from omac.adapters.files.state import StateDir
-from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import say, show_skills
 
@@ -28,7 +27,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     except UnicodeEncodeError:
         raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
     runs = _having(path, environment) if action == "reload" else []
-    asked = [(run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [_server(environment)]]
+    asked = [(run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run]
     answers = [answer for answer in (_ask(*one) for one in asked) if answer is not None]
     if not answers:
         raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
@@ -46,7 +45,7 @@ def _having(path: str, environment: Mapping[str, str]) -> list[str]:
     """The sockets of the runs that have a directory, or what all share, online: the server's, and those beside it."""
     canonical = os.path.realpath(path)
     found = []
-    for run in StateDir.of(environment).living_sockets():
+    for run in living_sockets(environment):
         kind = "global" if path == ids.SHARED else "dirs"
         answer = _ask(run, "GET", f"/__omac__/{kind}")
         told = msgspec.json.decode(answer) if answer is not None else {}
@@ -57,22 +56,17 @@ def _having(path: str, environment: Mapping[str, str]) -> list[str]:
 
 def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:
     """The server's answer to one call; None when no server runs. Raises the Refusal that the server answers with."""
-    return _ask(_server(environment), method, path, document)
+    server = server_socket(environment)
+    return _ask(server, method, path, document) if server else None
 
 
 def ask_each(environment: Mapping[str, str], method: str, path: str, document: object = None) -> list[bytes]:
     """The answers of all runs that live, the server's first. Raises the first Refusal that one answers with."""
-    runs = StateDir.of(environment).living_sockets()
+    runs = living_sockets(environment)
     return [answer for run in runs if (answer := _ask(run, method, path, document)) is not None]
 
 
-def _server(environment: Mapping[str, str]) -> str:
-    return StateDir.of(environment).current_socket()
-
-
 def _ask(server: str, method: str, path: str, document: object = None) -> bytes | None:
-    if len(os.fsencode(server)) > UNIX_PATH_BYTES_MAX:
-        return None  # none can ever run there
     connection = _UnixConnection(server, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)
     body = None if document is None else msgspec.json.encode(document)
     try:

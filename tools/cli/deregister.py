@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import trio
 
-from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import DEFAULTS, Credential
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
@@ -22,6 +21,7 @@ from omac.tools.cli.scope_options import Where, directory_of, search_of
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
+from omac.tools.compose.skill_files import skill_folders
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.prompts import can_ask, confirm
 from omac.tools.terminal.render import say
@@ -171,7 +171,7 @@ def _remembered(defaults: Credential) -> list[str]:
 
 def _unregistered(asked: DeregisterRequest, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
     """Who is not registered may lie there all the same; a person's folder is left alone."""
-    folders = DiskSkillFolders(environment)
+    folders = skill_folders(environment)
     there: list[str] = []
     with contextlib.suppress(Refusal):  # the directory itself may be gone
         search = search_of(asked.where, folders)

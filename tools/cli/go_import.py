@@ -1,29 +1,23 @@
 """omac import: take over an existing set-up of the omac that was written in Go."""
 
 import os
-import secrets
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import trio
 
-from omac.adapters.files.state import StateDir
-from omac.adapters.legacy.go_files import copy_path, read_old
-from omac.adapters.legacy.go_keyring_encoding import plain
-from omac.adapters.skills.folders import DiskSkillFolders
-from omac.adapters.skills.reading import read_tree
-from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.kernel.refusal import REASONS, Refusal
-from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Seen, Step, loose_of
+from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Step
 from omac.domain.skills.values import shown
-from omac.services.legacy.go_import import Moved, Moving, RecordedState, carry_out
+from omac.services.legacy.go_import import Moved, carry_out
+from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import SkillSearch
 from omac.tools.cli.scope_options import Where, search_of
-from omac.tools.compose.command_context import opened, stores_of
-from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.command_context import opened
+from omac.tools.compose.go_set_up import moving, read_set_up
+from omac.tools.compose.skill_files import skill_folders
 from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.render import say
 
@@ -54,7 +48,7 @@ def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[]
     if asked.json and not (asked.dry_run or asked.yes):
         fix = ["omac import --dry-run --json", "omac import --yes --json"]
         raise Refusal("misuse", "with --json nobody is asked: say --yes, or --dry-run to change nothing", fix=fix)
-    folders = DiskSkillFolders(environment)
+    folders = skill_folders(environment)
     found = search_of(Where(asked.workdir, harness=asked.harness), folders)
     search = SkillSearch(found.workdir, found.harness)
     moved = _look(asked, search, folders, environment)
@@ -81,18 +75,11 @@ def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[]
     return _exit_code(moved, refused)
 
 
-def _look(
-    asked: ImportRequest, search: SkillSearch, folders: DiskSkillFolders, environment: Mapping[str, str]
-) -> Moved:
-    old = _with_project(asked, read_old(search.workdir, environment, _parsed))
+def _look(asked: ImportRequest, search: SkillSearch, folders: SkillFolders, environment: Mapping[str, str]) -> Moved:
+    old = _with_project(asked, read_set_up(search.workdir, environment))
     literal = _literal(asked.workdir, search.workdir, environment)
-    stores = stores_of(StateDir.of(environment), environment)
-
-    def kept(name: str, bundle_hash: str) -> Seen:
-        return _seen(copy_path(name, bundle_hash, environment))
-
-    with _recorded(asked, environment) as recorded:
-        return trio.run(Moving(old, literal, recorded, stores, _seen, kept, plain).look, folders, search)
+    with moving(old, literal, asked.journal, environment) as use_case:
+        return trio.run(use_case.look, folders, search)
 
 
 def _with_project(asked: ImportRequest, old: Old) -> Old:
@@ -102,19 +89,6 @@ def _with_project(asked: ImportRequest, old: Old) -> Old:
     return msgspec.structs.replace(old, project=msgspec.structs.replace(old.project, project=project))
 
 
-def _parsed(content: bytes, shown_path: str) -> object:
-    try:
-        return parse_yaml(content, shown_path)
-    except YamlFileError as error:
-        where = "" if error.line is None else f"line {error.line}: "
-        raise ValueError(where + error.problem) from None
-
-
-def _seen(source: str) -> Seen:
-    tree = read_tree(source)
-    return Seen(tree.bundle_hash(), tree.digest(), loose_of(tree.files, tree.links))
-
-
 def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) -> str:
     """The workdir as the old omac saw it: absolute, links and all, with the shell's idea of the current directory."""
     here = environment.get("PWD", "")
@@ -122,22 +96,6 @@ def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) 
         here = os.getcwd()
     path = os.path.normpath(os.path.join(here, expanded(typed or ".")))
     return path if os.path.realpath(path) == canonical else canonical
-
-
-@contextmanager
-def _recorded(asked: ImportRequest, environment: Mapping[str, str]) -> Iterator[RecordedState]:
-    """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
-    state = StateDir.of(environment)
-    path = state.journal_in_use(environment, asked.journal)
-    journal = read_if_any(state, path) if os.path.exists(os.path.join(state.path, "host-id")) else None
-    if journal is None:
-        yield RecordedState(None, None)
-        return
-    host = state.host_id(lambda: secrets.token_hex(8))
-    try:
-        yield RecordedState(journal, host)
-    finally:
-        journal.close()
 
 
 def _is_wanted(asked: ImportRequest, workdir: str, groups: Sequence[ImportGroup]) -> bool:

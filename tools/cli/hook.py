@@ -5,12 +5,9 @@ import shlex
 import sys
 from collections.abc import Mapping
 
-from omac.adapters.guard import calls
-from omac.adapters.guard.write_target import top_level
-from omac.adapters.harness import hook_settings
-from omac.domain.guard.guard import Unclear
 from omac.domain.harness.harness import Harness, Hook
 from omac.domain.kernel.refusal import Refusal
+from omac.tools.compose import agent_hooks
 from omac.tools.terminal.invocation import current, print_data
 from omac.tools.terminal.render import say
 
@@ -33,20 +30,11 @@ another tree, where `git add` in yours does not find it.
 
 def install(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent ask the write guard. Raises Refusal."""
-    harness, hook = hook_settings.harness_with_hook(agent)
+    harness, hook = agent_hooks.harness_with_hook(agent)
     file = _file("install", harness, hook, project, user, environment)
-    said = calls.command(_program())
-    hooks_off = False
-
-    def edit(text: str) -> str:
-        nonlocal hooks_off
-        after = calls.with_call(text, hook.matcher, said)
-        hooks_off = calls.are_off(after, hook.off_switch)
-        return after
-
-    changed = hook_settings.change(file, edit, create=True)
+    changed, are_hooks_off = agent_hooks.install(file, hook, _program())
     say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
-    if hooks_off:
+    if are_hooks_off:
         say(f"omac: {file.path} says {hook.off_switch}: no hook runs until that is gone", current().stderr)
     if hook.notice:
         say(hook.notice, current().stderr)
@@ -57,9 +45,9 @@ def install(agent: str, project: bool, user: bool, environment: Mapping[str, str
 
 def uninstall(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent no longer ask the write guard. Raises Refusal."""
-    harness, hook = hook_settings.harness_with_hook(agent)
+    harness, hook = agent_hooks.harness_with_hook(agent)
     file = _file("uninstall", harness, hook, project, user, environment)
-    changed = hook_settings.change(file, calls.without_calls, create=False)
+    changed = agent_hooks.uninstall(file)
     say(f"{file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
 
@@ -72,16 +60,11 @@ def role() -> int:
 
 def _file(
     verb: str, harness: Harness, hook: Hook, project: bool, user: bool, environment: Mapping[str, str]
-) -> hook_settings.HookFile:
+) -> agent_hooks.HookFile:
     if project and user:
         fix = [f"omac hook {verb} {harness.name} --user"]
         raise Refusal("misuse", "--project and --user name two files; one is changed at a time", fix=fix)
-    if not project:
-        return hook_settings.of_user(harness, hook, environment)
-    try:
-        return hook_settings.of_project(hook, os.fsdecode(top_level(os.getcwdb())))
-    except Unclear as problem:
-        raise Refusal("directory-missing", f"the current directory: {problem}", fix=["pwd"]) from None
+    return agent_hooks.project_file(hook) if project else agent_hooks.user_file(harness, hook, environment)
 
 
 def _program() -> str:

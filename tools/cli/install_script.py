@@ -2,14 +2,13 @@
 
 import os
 import platform
-import stat
 import sys
 from collections.abc import Mapping
 
 import msgspec
 
-from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.domain.skills.skill import FoundSkill
+from omac.tools.compose.skill_files import read_start
 from omac.tools.terminal.render import say
 
 LINES_MAX = 200
@@ -35,7 +34,7 @@ def install_script(skill: FoundSkill, environment: Mapping[str, str]) -> Install
         return None
     path = os.path.join(skill.source, scripts[name])
     try:
-        content = _read(skill.source, scripts[name])
+        content = read_start(skill.source, scripts[name], BYTES_MAX + 1)
     except OSError as error:
         return InstallScript(name, path, problem=error.strerror or type(error).__name__)
     text = content[:BYTES_MAX].decode(errors="backslashreplace").expandtabs(TAB)
@@ -58,20 +57,6 @@ def show_install_script(script: InstallScript) -> None:
         say("+-- there is more of it in the file")
     else:
         say("+--")
-
-
-def _read(source: str, relpath: str) -> bytes:
-    """A regular file of the skill; no part of its path may be a link. Raises OSError."""
-    folder_path, _, name = relpath.rpartition("/")
-    with open_folder(source) as top:
-        folder = open_below(top, folder_path, source)
-        try:
-            with open(os.open(name, FILE_FLAGS, dir_fd=folder), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise OSError(0, "it is not a regular file")
-                return file.read(BYTES_MAX + 1)
-        finally:
-            os.close(folder)
 
 
 def _platforms(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,9 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from omac.adapters.files.state import StateDir
-from omac.domain.kernel.ids import HostId
-from omac.tools.compose.journals import inbox_of, to_read
+from omac.tools.compose import state
+from omac.tools.compose.journals import spooled, to_read
 from omac.tools.terminal.invocation import print_data, print_json
 from omac.tools.terminal.render import show_stats
 from omac.tools.terminal.timestamps import rfc3339
@@ -13,7 +12,7 @@ from omac.tools.terminal.timestamps import rfc3339
 
 def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print where the journal is, whether or not there is one yet."""
-    print_data(StateDir.of(environment).journal_in_use(environment, journal_path))
+    print_data(state.journal_in_use(environment, journal_path))
     return 0
 
 
@@ -22,7 +21,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     journal = to_read(environment, journal_path)
     try:
         head = journal.store.head()
-        inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)
+        inbox = spooled(environment, journal.store.path)
         found = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),

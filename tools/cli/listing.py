@@ -5,14 +5,15 @@ from datetime import datetime
 
 import msgspec
 
-from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.skills.registration import Registration
 from omac.domain.skills.scope import SkillScope
+from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, SkillSearch, every
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.skill_notes import note_unknown_keys
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry, columns
+from omac.tools.compose.skill_files import skill_folders
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import say
 from omac.tools.terminal.timestamps import rfc3339
@@ -62,7 +63,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
 
     Raises Refusal.
     """
-    folders = DiskSkillFolders(environment)
+    folders = skill_folders(environment)
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
     found = at_once(every(folders, search, guidance=whole))
@@ -91,7 +92,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     """Show every approval of this host. Raises Refusal."""
     registry = Registry.read(environment, journal)
     approved = [one for one in registry.known if one.state.approved is not None]
-    now = at_once(_codes([one.state for one in approved], DiskSkillFolders(environment))) if check else {}
+    now = at_once(_codes([one.state for one in approved], skill_folders(environment))) if check else {}
     rows = [_approval(one, registry, now) for one in approved]
     rows.sort(key=lambda row: (row.scope, row.skill, row.harness))
     if as_json:
@@ -147,7 +148,7 @@ def _state(one: Candidate, registration: Registration) -> tuple[str, str]:
     return ("approved", "") if approved.digest else ("not approved", "there is no copy of what was approved")
 
 
-def _elsewhere(registry: Registry, workdir: str, folders: DiskSkillFolders) -> list[SkillRow]:
+def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[SkillRow]:
     """The registered skills of other directories, as they are now; without those whose folder is gone."""
     rows = []
     by_dir: dict[str, list[RegisteredSkill]] = {}
@@ -193,7 +194,7 @@ def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) 
     )
 
 
-async def _codes(registrations: Iterable[Registration], folders: DiskSkillFolders) -> dict[str, str]:
+async def _codes(registrations: Iterable[Registration], folders: SkillFolders) -> dict[str, str]:
     """By source folder the hash of what it holds now; "gone", or "" for what cannot be read."""
     found: dict[str, str] = {}
     for registration in registrations:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import trio
 
-from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.planning import unmet
@@ -15,6 +14,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
 from omac.domain.skills.skill import Secret
 from omac.services.credentials.values import Values
+from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.approve import digest_of, granted, recorded, require_meant, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
@@ -24,6 +24,7 @@ from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import Collected, Collecting, Ways, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
+from omac.tools.compose.skill_files import skill_folders
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.prompts import can_ask
 from omac.tools.terminal.render import say
@@ -85,7 +86,7 @@ class Done(NamedTuple):
 def run(asked: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Register a skill. Raises Refusal; then it was not approved."""
     asked.ways.require_sense()
-    folders = DiskSkillFolders(environment)
+    folders = skill_folders(environment)
     search = search_of(asked.where, folders)
     candidate = trio.run(find, folders, search, asked.skill, COMMAND, asked.words(), asked.bundle_hash)
     digest = require_meant(folders, candidate, asked.bundle_hash, asked.command(candidate, asked.words()))
@@ -116,7 +117,7 @@ def run(asked: RegisterRequest, environment: Mapping[str, str], clock: Callable[
 
 
 def _require_unchanged(
-    asked: RegisterRequest, candidate: Candidate, approved: Code | None, folders: DiskSkillFolders
+    asked: RegisterRequest, candidate: Candidate, approved: Code | None, folders: SkillFolders
 ) -> str | None:
     """The digest of the approved copy, which the skill still has; None if there is no copy. Raises Refusal."""
     skill = candidate.skill

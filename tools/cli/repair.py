@@ -6,15 +6,13 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from omac.adapters.files.state import StateDir
-from omac.adapters.linux import process_identity
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
 from omac.journal.repair import Repair
 from omac.projections.system import System
-from omac.tools.compose.journals import mark_of
+from omac.tools.compose import state
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.prompts import can_ask, confirm
 from omac.tools.terminal.render import say
@@ -52,10 +50,9 @@ def positions_of(words: Sequence[str]) -> tuple[int, ...]:
 
 def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Print each finding; 10 when there is one. Raises Refusal."""
-    state = StateDir.of(environment)
     path = state.journal_in_use(environment, journal_path)
     if not os.path.lexists(path):
-        mark_of(state, path).require_unmarked()
+        state.journal_mark(environment, path).require_unmarked()
     system = System()
     findings = findings_of(path, system.apply)
     if as_json:
@@ -73,19 +70,14 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
 
 def repair(asked: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
-    state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
-    host = state.host_id(lambda: secrets.token_hex(8))
-    server = state.hold_server(path)  # no server begins meanwhile
-    try:
-        return _repair(asked, path, host, clock)
-    finally:
-        os.close(server)
+    with state.without_server(environment, path):
+        return _repair(asked, path, state.host_id(environment), clock)
 
 
 def _repair(asked: RepairRequest, path: str, host: HostId, clock: Callable[[], int]) -> int:
     run = secrets.token_hex(6)
-    work = Repair(path, host, run, clock, lambda: System().apply, process_identity.is_living)
+    work = Repair(path, host, run, clock, lambda: System().apply, state.is_living)
     planned = work.plan(asked.positions)
     if not planned:
         say(f"nothing in {path} is damaged")

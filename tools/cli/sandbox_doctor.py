@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from omac.adapters.sandbox import probes
 from omac.domain.kernel.refusal import REASONS
 from omac.domain.sandbox.doctor import findings, healthy, report
+from omac.tools.compose.machine import probe_machine
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import say
 
 
 def run(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings; 0 when a sandbox can be built, else the status of a sandbox that is not available."""
-    found = findings(probes.machine())
+    found = findings(probe_machine())
     if as_json:
         print_json({"healthy": healthy(found), "findings": found})
     else:

@@ -12,7 +12,7 @@ from omac.services.skills.resolution import SkillSearch
 from omac.tools.terminal.invocation import expanded
 
 if TYPE_CHECKING:
-    from omac.adapters.skills.folders import DiskSkillFolders
+    from omac.services.ports import SkillFolders
 
 
 Answer = TypeVar("Answer")
@@ -52,7 +52,7 @@ def harness_of(base: str, others: Sequence[str] = ()) -> str:
     return DEFAULT_HARNESS.name
 
 
-def search_of(where: Where, folders: "DiskSkillFolders") -> SkillSearch:
+def search_of(where: Where, folders: "SkillFolders") -> SkillSearch:
     """Where to look. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
     path = os.path.abspath(expanded(where.workdir or "."))
     canonical = at_once(folders.canonical(path, ("/",)))

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import trio
 
-from omac.adapters.linux.listen import loopback
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
+from omac.domain.kernel.loopback import loopback_address
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.serve_options import Address, ServeOptions
@@ -94,4 +94,4 @@ def _address(text: str, flag: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise Refusal("misuse", f"{flag} takes HOST:PORT, not {text!r}", fix=[f"omac serve {flag} 127.0.0.1:0"])
-    return Address(str(loopback(host.strip("[]"), int(port), flag)), int(port))
+    return Address(str(loopback_address(host.strip("[]"), int(port), flag)), int(port))

@@ -1,29 +1,25 @@
 """omac settings: what each setting is and who said so, and changing the user's own."""
 
 import os
-import secrets
 import shlex
 from collections.abc import Callable, Mapping
-from contextlib import closing
-from functools import partial
 
 import msgspec
 
-from omac.adapters.files.state import StateDir
-from omac.adapters.settings.files import changing_user, read_project, read_user
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
-from omac.tools.compose.journals import to_write
+from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, setting_named
 from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.render import say
 
 
 def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
     """Show every setting as it holds in a project directory. Raises Refusal."""
-    project = read_project(os.path.abspath(expanded(workdir)))
+    from omac.tools.compose.settings import project_settings, resolved_settings
+
+    project = project_settings(os.path.abspath(expanded(workdir)))
     for warning in project.warnings:
         say(f"omac: {warning}", current().stderr)
-    resolved = resolve({}, environment, project, read_user(environment))
+    resolved = resolved_settings(environment, project)
     if as_json:
         for name, found in resolved.items():
             told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
@@ -57,16 +53,9 @@ def _change(
     environment: Mapping[str, str],
     clock: Callable[[], int],
 ) -> int:
-    import trio
+    from omac.tools.compose.settings import change_user_setting
 
-    from omac.services.kernel.opened import OpenedJournal
-    from omac.services.settings.changes import change_setting
-
-    state = StateDir.of(environment)
-    host = state.host_id(lambda: secrets.token_hex(8))
-    with closing(to_write(state, host, environment, journal, clock)) as opened:
-        changing = partial(changing_user, environment)
-        changed = trio.run(change_setting, OpenedJournal(opened, host), changing, setting, value)
+    changed = change_user_setting(environment, journal, clock, setting, value)
     if value is None:
         say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; without it {setting.default} holds")
     else:

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from omac.adapters.files.state import StateDir
 from omac.projections.status import Status
 from omac.tools.cli.control import ask
+from omac.tools.compose.state import has_due_inspections
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import say, show_status
 
 
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the status, after inspecting what launches that were killed have left. Raises Refusal."""
-    if StateDir.of(environment).has_inspections():
+    if has_due_inspections(environment):
         from omac.tools.compose.sandbox_inspection import inspect_all_due
 
         inspect_all_due(environment, lambda line: say(f"omac: {line}", current().stderr))

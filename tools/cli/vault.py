@@ -7,21 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 import trio
 
-from omac.adapters.credentials.keys import FILE_VARIABLE, KeyAtHand, key_at_hand, make_key_file
-from omac.adapters.credentials.private_file import read_private
-from omac.adapters.credentials.stores import KEYCHAIN, VAULT, SecretStores
-from omac.adapters.credentials.vault import Vault
-from omac.adapters.credentials.vault_format import BYTES_MAX, VaultKey, unseal
-from omac.adapters.files.state import StateDir
-from omac.domain.credentials import credential
-from omac.domain.credentials.credential import Credential
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.skill import Secret
 from omac.tools.cli.control import ask_each
 from omac.tools.cli.skill_argument import at_terminal, text_of
-from omac.tools.compose.command_context import stores_of
-from omac.tools.compose.journals import read_if_any
+from omac.tools.compose import vaults
+from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
 from omac.tools.terminal.invocation import current, expanded, print_data, print_json
 from omac.tools.terminal.render import say
 
@@ -49,14 +41,14 @@ def make_usable(stores: SecretStores, needed: Collection[str]) -> None:
 
 def init(key_file: str | None, environment: Mapping[str, str]) -> int:
     """Make a vault: under a new key file, the key at hand, or a passphrase. Raises Refusal."""
-    vault = stores_of(StateDir.of(environment), environment).vault
+    vault = vaults.secret_stores(environment).vault
     if vault.exists():
         fix = ["omac vault status"]
         raise Refusal("vault-exists", f"there is a vault at {vault.path} already, and it was not touched", fix=fix)
     if key_file is not None:
         _init_with_new_key(vault, os.path.abspath(expanded(key_file)))
         return 0
-    at_hand = _at_hand(environment)
+    at_hand = vaults.key_of_environment(environment)
     if at_hand is not None:
         vault.create_with_key(at_hand.key)
         say(f"made the vault {vault.path}; it opens with {at_hand.origin}")
@@ -75,16 +67,16 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
 
 def status(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show where the vault is, what opens it, and how much is in it, if it is open here. Raises Refusal."""
-    vault = stores_of(StateDir.of(environment), environment).vault
+    vault = vaults.secret_stores(environment).vault
     told: dict[str, object] = {
         "path": vault.path, "exists": vault.exists(), "key": None, "locked": None, "services": None, "names": None,
     }  # fmt: skip
     detail = ""
     if vault.exists():
         told["key"] = "passphrase" if vault.has_passphrase() else "key file"
-        at_hand = _at_hand(environment)
+        at_hand = vaults.key_of_environment(environment)
         try:
-            counted = None if at_hand is None else _counted(vault, at_hand)
+            counted = None if at_hand is None else vaults.counted(vault, at_hand)
         except Refusal as refusal:
             if refusal.reason != "vault-key-wrong":
                 raise
@@ -101,10 +93,9 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
 
 def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
     """Open whichever store is locked, for every omac that runs. Raises Refusal."""
-    state = StateDir.of(environment)
-    stores = stores_of(state, environment)
+    stores = vaults.secret_stores(environment)
     runs = bool(ask_each(environment, "GET", "/__omac__/dirs"))
-    used = _used(stores, state, environment)
+    used = vaults.used_stores(stores, environment)
     looked_at: list[str] = []
     if VAULT in used:
         key = _vault_key(stores, runs, environment)
@@ -129,30 +120,9 @@ def _tell_server(runs: bool, document: Mapping[str, str], environment: Mapping[s
     return [path for answer in answers for path in msgspec.json.decode(answer)["dirs"]]
 
 
-def _used(stores: SecretStores, state: StateDir, environment: Mapping[str, str]) -> set[str]:
-    """The stores that hold something that was given, and the one that would take more. Raises Refusal."""
-    used = {trio.run(stores.chosen)}
-    path = state.journal_in_use(environment)
-    journal = read_if_any(state, path)
-    if journal is None:
-        return used
-    known: dict[str, Credential] = {}
-    try:
-        for recorded in journal.records():
-            if isinstance(recorded.event, credential.EVENTS):
-                before = known.get(recorded.stream, Credential())
-                known[recorded.stream] = credential.evolve(before, recorded.event)
-    finally:
-        journal.close()
-    for one in known.values():
-        remembered = [default.secret for default in one.defaults.values() if default.secret]
-        used |= {stored.store for stored in (*one.secrets.values(), *remembered)}
-    return used if stores.vault.exists() else used - {VAULT} or used
-
-
 def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str]) -> VaultKey:
     """The right key: the one at hand, else the one that a passphrase makes."""
-    at_hand = _at_hand(environment)
+    at_hand = vaults.key_of_environment(environment)
     if at_hand is not None:
         stores.vault.check(at_hand)
         return at_hand.key
@@ -194,40 +164,13 @@ def _read(of_what: str) -> Hidden:
     return Hidden(text)
 
 
-def _at_hand(environment: Mapping[str, str]) -> KeyAtHand | None:
-    """The key that the environment leads to, if it leads to one. Raises Refusal (vault-unusable)."""
-    try:
-        return key_at_hand(environment, None)
-    except Refusal as refusal:
-        if refusal.reason == "vault-locked":
-            return None
-        raise
-
-
 def _init_with_new_key(vault: Vault, path: str) -> None:
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    except OSError as error:
-        fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
-        raise Refusal("state-unusable", f"{path} cannot be made: {error.strerror}", fix=fix) from None
-    key = make_key_file(path)
-    try:
-        vault.create_with_key(key)
-    except BaseException:
-        os.unlink(path)
-        raise
+    vaults.create_under_new_key(vault, path)
     say(
         f"made the vault {vault.path}; it opens with the key file {path}: keep that safe, and not beside it",
         current().stderr,
     )
     print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
-
-
-def _counted(vault: Vault, at_hand: KeyAtHand) -> tuple[int, int]:
-    """How many services there are, and names in all of them. Raises Refusal (vault-*)."""
-    vault.check(at_hand)
-    contents = unseal(read_private(vault.path, "the vault", BYTES_MAX), at_hand.key)
-    return len(contents), sum(map(len, contents.values()))
 
 
 def _show_status(told: Mapping[str, object], detail: str) -> None:

@@ -1,0 +1,60 @@
+"""The set-up of the Go omac, for `omac import`: its files, and what this omac has on record beside them."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.legacy import go_keyring_encoding
+from omac.adapters.legacy.go_files import copy_path, read_old
+from omac.adapters.skills.reading import read_tree
+from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
+from omac.domain.legacy.go_import import Old, Seen, loose_of
+from omac.services.legacy.go_import import Moving, RecordedState
+from omac.tools.compose import state
+from omac.tools.compose.command_context import stores_of
+from omac.tools.compose.journals import read_if_any
+
+
+def read_set_up(workdir: str, environment: Mapping[str, str]) -> Old:
+    """Return all that the Go omac left for a project and this user; its `notes` tell what could not be used."""
+    return read_old(workdir, environment, _parsed)
+
+
+@contextmanager
+def moving(old: Old, literal: str, journal_path: str | None, environment: Mapping[str, str]) -> Iterator[Moving]:
+    """Return the use case for a set-up; `literal` is the project's path as it was typed. Raises Refusal."""
+    stores = stores_of(StateDir.of(environment), environment)
+
+    def kept(name: str, bundle_hash: str) -> Seen:
+        return _seen(copy_path(name, bundle_hash, environment))
+
+    with _recorded(journal_path, environment) as recorded:
+        yield Moving(old, literal, recorded, stores, _seen, kept, go_keyring_encoding.plain)
+
+
+def _parsed(content: bytes, shown_path: str) -> object:
+    try:
+        return parse_yaml(content, shown_path)
+    except YamlFileError as error:
+        where = "" if error.line is None else f"line {error.line}: "
+        raise ValueError(where + error.problem) from None
+
+
+def _seen(source: str) -> Seen:
+    tree = read_tree(source)
+    return Seen(tree.bundle_hash(), tree.digest(), loose_of(tree.files, tree.links))
+
+
+@contextmanager
+def _recorded(journal_path: str | None, environment: Mapping[str, str]) -> Iterator[RecordedState]:
+    """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
+    path = state.journal_in_use(environment, journal_path)
+    has_host = state.has_host_id(environment)
+    journal = read_if_any(StateDir.of(environment), path) if has_host else None
+    if journal is None:
+        yield RecordedState(None, None)
+        return
+    try:
+        yield RecordedState(journal, state.host_id(environment))
+    finally:
+        journal.close()

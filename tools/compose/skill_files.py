@@ -1,0 +1,28 @@
+"""Skill folders and the files in them, for commands that show them."""
+
+import os
+import stat
+from collections.abc import Mapping
+
+from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
+from omac.services.ports import SkillFolders
+
+
+def skill_folders(environment: Mapping[str, str]) -> SkillFolders:
+    """Return the skill folders of this host's projects and of this user."""
+    return DiskSkillFolders(environment)
+
+
+def read_start(source: str, relpath: str, bytes_max: int) -> bytes:
+    """Return at most so many bytes of a regular file of a skill; no part of its path may be a link. Raises OSError."""
+    folder_path, _, name = relpath.rpartition("/")
+    with open_folder(source) as top:
+        folder = open_below(top, folder_path, source)
+        try:
+            with open(os.open(name, FILE_FLAGS, dir_fd=folder), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(0, "it is not a regular file")
+                return file.read(bytes_max)
+        finally:
+            os.close(folder)

@@ -1,0 +1,82 @@
+"""The vault of this user, and the stores beside it, for `omac vault` and `omac unlock`."""
+
+import os
+import shlex
+from collections.abc import Mapping
+
+import trio
+
+from omac.adapters.credentials.keys import FILE_VARIABLE as FILE_VARIABLE
+from omac.adapters.credentials.keys import KeyAtHand as KeyAtHand
+from omac.adapters.credentials.keys import key_at_hand, make_key_file
+from omac.adapters.credentials.private_file import read_private
+from omac.adapters.credentials.stores import KEYCHAIN as KEYCHAIN
+from omac.adapters.credentials.stores import VAULT as VAULT
+from omac.adapters.credentials.stores import SecretStores as SecretStores
+from omac.adapters.credentials.vault import Vault as Vault
+from omac.adapters.credentials.vault_format import BYTES_MAX, unseal
+from omac.adapters.credentials.vault_format import VaultKey as VaultKey
+from omac.adapters.files.state import StateDir
+from omac.domain.credentials import credential
+from omac.domain.credentials.credential import Credential
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.compose import state
+from omac.tools.compose.command_context import stores_of
+from omac.tools.compose.journals import read_if_any
+
+
+def secret_stores(environment: Mapping[str, str]) -> SecretStores:
+    """Return the stores, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
+    return stores_of(StateDir.of(environment), environment)
+
+
+def key_of_environment(environment: Mapping[str, str]) -> KeyAtHand | None:
+    """Return the vault's key that the environment leads to, if it leads to one. Raises Refusal (vault-unusable)."""
+    try:
+        return key_at_hand(environment, None)
+    except Refusal as refusal:
+        if refusal.reason == "vault-locked":
+            return None
+        raise
+
+
+def create_under_new_key(vault: Vault, path: str) -> None:
+    """Make a key file and a vault that opens with it, both or none. Raises Refusal."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    except OSError as error:
+        fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
+        raise Refusal("state-unusable", f"{path} cannot be made: {error.strerror}", fix=fix) from None
+    key = make_key_file(path)
+    try:
+        vault.create_with_key(key)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def counted(vault: Vault, at_hand: KeyAtHand) -> tuple[int, int]:
+    """Return how many services there are, and names in all of them. Raises Refusal (vault-*)."""
+    vault.check(at_hand)
+    contents = unseal(read_private(vault.path, "the vault", BYTES_MAX), at_hand.key)
+    return len(contents), sum(map(len, contents.values()))
+
+
+def used_stores(stores: SecretStores, environment: Mapping[str, str]) -> set[str]:
+    """Return the stores that hold something that was given, and the one that would take more. Raises Refusal."""
+    used = {trio.run(stores.chosen)}
+    journal = read_if_any(StateDir.of(environment), state.journal_in_use(environment))
+    if journal is None:
+        return used
+    known: dict[str, Credential] = {}
+    try:
+        for recorded in journal.records():
+            if isinstance(recorded.event, credential.EVENTS):
+                before = known.get(recorded.stream, Credential())
+                known[recorded.stream] = credential.evolve(before, recorded.event)
+    finally:
+        journal.close()
+    for one in known.values():
+        remembered = [default.secret for default in one.defaults.values() if default.secret]
+        used |= {stored.store for stored in (*one.secrets.values(), *remembered)}
+    return used if stores.vault.exists() else used - {VAULT} or used
