@@ -9,6 +9,7 @@ import typer
 
 from omac.domain.harness.names import NAMES, listed
 from omac.tools.cli.plain_typer import Command
+from omac.tools.hotpath.sandbox_options import OPTIONS, Option
 from omac.tools.terminal.invocation import current
 
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
@@ -21,28 +22,6 @@ Unapproved = Annotated[str | None, typer.Option(help="Skills nobody approved: re
 AcceptChanges = Annotated[
     bool, typer.Option("--accept-skill-changes", help="Run approved skills whose code has changed; this run only.")
 ]
-
-# Handed on to `omac sandbox run` as they are, and checked by its own parser: name, what it takes, and what it is for.
-ONE = (
-    ("--backend", "NAME", "auto, bubblewrap or landlock."),
-    ("--profile", "NAME|PATH", "A file of yours that says what the sandbox allows."),
-    ("--network", "host|none", "none: no network at all."),
-)
-MANY = (
-    ("--allow", "PATH", "May read and change it; repeat for more."),
-    ("--read", "PATH", "May read it."),
-    ("--deny", "PATH", "May do neither, whatever else says so."),
-    ("--deny-name", "PATTERN", "Hides every file and folder of that name."),
-    ("--open-port", "PORT", "May listen on this TCP port."),
-    ("--limit", "NAME=N", "pids, memory, cpu, files or tmp."),
-    ("--env", "NAME[=VALUE]", "Gets this variable, yours or the one given."),
-)
-FLAGS = (
-    ("--allow-env-files", "Shows .env, .envrc and the like, which are hidden otherwise."),
-    ("--weaker-git", "Where Landlock alone is used: may change git's settings and hooks."),
-    ("--ephemeral-cache", "Package caches that are gone with it."),
-    ("--ssh-agent", "May ask your SSH agent to sign."),
-)
 
 
 class WithWords(Command):
@@ -59,11 +38,7 @@ class WithWords(Command):
 
 def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
     """Let a command take the options of the sandbox; its parameter `sandbox` gets them, as they were typed."""
-    added = [
-        *(_option(name, str | None, None, takes, text) for name, takes, text in ONE),
-        *(_option(name, list[str] | None, None, takes, text) for name, takes, text in MANY),
-        *(_option(name, bool, False, None, text) for name, text in FLAGS),
-    ]
+    added = [_parameter(option) for option in OPTIONS if option.shared]
 
     @functools.wraps(command)
     def with_options(**given: Any) -> int:
@@ -79,12 +54,14 @@ def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
     return with_options
 
 
-def _option(name: str, type_: Any, default: object, takes: str | None, text: str) -> inspect.Parameter:
-    option = typer.Option(name, metavar=takes, help=text)
-    parameter = name.removeprefix("--").replace("-", "_")
-    return inspect.Parameter(
-        parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[type_, option]
-    )
+def _parameter(option: Option) -> inspect.Parameter:
+    """The parameter that typer makes the option of; `omac sandbox run` checks its value by its own parser."""
+    type_ = list[str] | None if option.repeats else str | None if option.takes else bool
+    text = option.text[0].upper() + option.text[1:]
+    said = typer.Option(option.name, metavar=option.takes or None, help=f"{text}.")
+    name = option.name.removeprefix("--").replace("-", "_")
+    default = None if option.takes else False
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[type_, said])
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,35 +12,102 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ONE = {  # options with a value that count once: the option, its field
-    "--workdir": "workdir",
-    "--harness": "harness",
-    "--backend": "backend",
-    "--profile": "profile",
-    "--network": "network",
-    "--run": "run",
-    "--control-token": "control_token",
-    "--facade-socket": "facade_socket",
-}
-MANY = {  # options with a value that may be repeated
-    "--root": "roots",
-    "--allow": "allow",
-    "--read": "read",
-    "--deny": "deny",
-    "--deny-name": "deny_names",
-    "--env": "env",
-    "--open-port": "open_ports",
-    "--limit": "limits",
-}
-FLAGS = {
-    "--allow-env-files": "allow_env_files",
-    "--weaker-git": "weaker_git",
-    "--ephemeral-cache": "ephemeral_cache",
-    "--ssh-agent": "ssh_agent",
-    "--explain": "explain",
-    "--json": "json",
-}
-HELP = """\
+
+class Option:
+    """An option: the `field` of the request that it fills, what it `takes` (empty for a flag), and what it is for.
+
+    One that `repeats` fills a list; one that is `shared` is an option of `omac start` and `omac serve`, too.
+    """
+
+    __slots__ = ("field", "name", "repeats", "shared", "takes", "text")
+
+    def __init__(
+        self, name: str, field: str, takes: str, text: str, *, repeats: bool = False, shared: bool = True
+    ) -> None:
+        self.name = name
+        self.field = field
+        self.takes = takes
+        self.text = text
+        self.repeats = repeats
+        self.shared = shared
+
+
+OPTIONS = (  # in the order of the help
+    Option(
+        "--workdir",
+        "workdir",
+        "DIR",
+        "the directory it works in and may change (default: the current one)",
+        shared=False,
+    ),
+    Option(
+        "--root",
+        "roots",
+        "DIR",
+        "one more directory of projects that it may change; repeat for more",
+        repeats=True,
+        shared=False,
+    ),
+    Option("--harness", "harness", "NAME", "{names}: that agent's own folders and credentials", shared=False),
+    Option("--allow", "allow", "PATH", "may read and change it; repeat for more", repeats=True),
+    Option("--read", "read", "PATH", "may read it", repeats=True),
+    Option(
+        "--deny", "deny", "PATH", "may do neither, whatever else says so; the path must be there already", repeats=True
+    ),
+    Option(
+        "--deny-name",
+        "deny_names",
+        "PATTERN",
+        "hides every file and folder of that name, such as '*.pem', in all that is granted",
+        repeats=True,
+    ),
+    Option("--allow-env-files", "allow_env_files", "", "shows .env, .envrc and the like, which are hidden otherwise"),
+    Option(
+        "--network",
+        "network",
+        "host|none",
+        "yours, but listening on named ports only (host, the default), or no network at all (none)",
+    ),
+    Option("--open-port", "open_ports", "PORT", "may listen on this TCP port", repeats=True),
+    Option("--env", "env", "NAME[=VALUE]", "gets this variable, yours or the one given", repeats=True),
+    Option(
+        "--limit",
+        "limits",
+        "NAME=N",
+        "bounds pids, memory, cpu (processors), files (open files of a process), tmp (bytes of /tmp and of each "
+        "other folder in memory; default: a quarter of the machine's, at most 4G); a,b or repeat",
+        repeats=True,
+    ),
+    Option("--ssh-agent", "ssh_agent", "", "may ask your SSH agent to sign"),
+    Option("--ephemeral-cache", "ephemeral_cache", "", "package caches that are gone with it"),
+    Option(
+        "--profile",
+        "profile",
+        "NAME|PATH",
+        "a file of yours that says any of this: ~/.config/omac/sandbox-profiles/NAME.toml",
+    ),
+    Option("--backend", "backend", "NAME", "what builds the sandbox: auto (default), bubblewrap or landlock"),
+    Option(
+        "--weaker-git",
+        "weaker_git",
+        "",
+        "with Landlock alone: may change git's settings and hooks, which are inspected at the end",
+    ),
+    Option("--explain", "explain", "", "print what it would be given, and why; run nothing", shared=False),
+    Option("--json", "json", "", "with --explain: print it for programs", shared=False),
+    Option(
+        "--control-token",
+        "control_token",
+        "FILE",
+        "what omac start and omac serve hand on: appears below /run/omac",
+        shared=False,
+    ),
+    Option("--facade-socket", "facade_socket", "FILE", "the same for the facade's socket", shared=False),
+    Option("--run", "run", "ID", "the run of omac that this is part of", shared=False),
+)
+BY_NAME = {option.name: option for option in OPTIONS}
+HELP_COLUMN, HELP_WIDTH = 23, 120
+USAGE = """\
 Usage: omac sandbox run [OPTIONS] -- COMMAND...
 
 Run a command that may change its working directory and nothing else of yours.
@@ -52,29 +119,8 @@ Examples:
   omac sandbox run --explain -- make              every path, its access and the reason; runs nothing
 
 Options:
-  --workdir DIR        the directory it works in and may change (default: the current one)
-  --root DIR           one more directory of projects that it may change; repeat for more
-  --harness NAME       {names}: that agent's own folders and credentials
-  --allow PATH         may read and change it; repeat for more
-  --read PATH          may read it
-  --deny PATH          may do neither, whatever else says so; the path must be there already
-  --deny-name PATTERN  hides every file and folder of that name, such as '*.pem', in all that is granted
-  --allow-env-files    shows .env, .envrc and the like, which are hidden otherwise
-  --network host|none  host (default): as you, but listening on ports that are named only; none: no network at all
-  --open-port PORT     may listen on this TCP port
-  --env NAME[=VALUE]   gets this variable, yours or the one given
-  --limit NAME=N       pids, memory, cpu (processors), files (open files of a process), tmp (bytes of /tmp and of each
-                       other folder in memory; default: a quarter of the machine's, at most 4G); a,b or repeat
-  --ssh-agent          may ask your SSH agent to sign
-  --ephemeral-cache    package caches that are gone with it
-  --profile NAME|PATH  a file of yours that says any of this: ~/.config/omac/sandbox-profiles/NAME.toml
-  --backend NAME       auto (default), bubblewrap or landlock
-  --weaker-git         with Landlock alone: may change git's settings and hooks, which are inspected at the end
-  --explain [--json]   print what it would be given, and why; run nothing
-  --control-token FILE, --facade-socket FILE, --run ID
-                       what omac start and omac serve hand on: appears below /run/omac
-  -h, --help           this text
-
+"""
+STATUS = """\
 Its exit status is the command's: 126 and 127 as from a shell, 128+n for a signal. omac's own: 2 misuse, 3 a profile or
 settings that are invalid, 4 something is not installed, 5 the journal, 7 the sandbox cannot be had.
 """
@@ -101,10 +147,25 @@ class SandboxRequest:
 
 
 def help_text() -> str:
-    """Return HELP with the names of the harnesses."""
-    from omac.domain.harness.names import EXAMPLE, NAMES, listed  # few command lines ask for help
+    """Return the help of `omac sandbox run`."""
+    from shutil import get_terminal_size  # few command lines ask for help
+    from textwrap import fill
 
-    return HELP.format(example=EXAMPLE, names=listed(NAMES, "or"))
+    from omac.domain.harness.names import EXAMPLE, NAMES, listed
+
+    width = min(HELP_WIDTH, get_terminal_size((HELP_WIDTH, 0)).columns)
+    words = {"example": EXAMPLE, "names": listed(NAMES, "or")}
+    rows = [(f"{option.name} {option.takes}", option.text) for option in OPTIONS]
+    lines = [
+        fill(
+            f"  {left:<{HELP_COLUMN - 3}} {text}",
+            width,
+            subsequent_indent=" " * HELP_COLUMN,
+            break_on_hyphens=False,
+        )
+        for left, text in (*rows, ("-h, --help", "this text"))
+    ]
+    return "\n".join([USAGE + lines[0], *lines[1:], "", STATUS]).format(**words)
 
 
 def parse(words: Sequence[str]) -> SandboxRequest:
@@ -120,15 +181,16 @@ def parse(words: Sequence[str]) -> SandboxRequest:
         if word in ("-h", "--help"):
             asked.help = True
             return asked
-        if word in FLAGS:
-            setattr(asked, FLAGS[word], True)
-        elif name in ONE or name in MANY:
+        option = BY_NAME.get(name)
+        if option and option.takes:
             if not equals:
                 at += 1
                 if at == len(words) or words[at] == "--":
                     raise _misuse(f"{name} wants a value")
                 value = words[at]
-            _take(asked, name, value)
+            _take(asked, option, value)
+        elif option and not equals:
+            setattr(asked, option.field, True)
         elif word.startswith("-"):
             raise _misuse(f"there is no option {name}{_near(name)}")
         else:
@@ -138,15 +200,15 @@ def parse(words: Sequence[str]) -> SandboxRequest:
     return asked
 
 
-def _take(asked: SandboxRequest, name: str, value: str) -> None:
+def _take(asked: SandboxRequest, option: Option, value: str) -> None:
     if "\0" in value or not value:
-        raise _misuse(f"{name} wants a value that is not empty")
-    if name in MANY:
-        getattr(asked, MANY[name]).append(value)
-    elif getattr(asked, ONE[name]):
-        raise _misuse(f"{name} counts once, and was given twice")
+        raise _misuse(f"{option.name} wants a value that is not empty")
+    if option.repeats:
+        getattr(asked, option.field).append(value)
+    elif getattr(asked, option.field):
+        raise _misuse(f"{option.name} counts once, and was given twice")
     else:
-        setattr(asked, ONE[name], value)
+        setattr(asked, option.field, value)
 
 
 def _check(asked: SandboxRequest) -> None:
@@ -174,7 +236,7 @@ def _misuse(what: str) -> Refusal:
 def _near(name: str) -> str:
     from difflib import get_close_matches
 
-    found = get_close_matches(name, [*ONE, *MANY, *FLAGS], 1)
+    found = get_close_matches(name, list(BY_NAME), 1)
     return f"; did you mean {found[0]}?" if found else ""
 
 

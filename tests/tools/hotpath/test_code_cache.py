@@ -43,7 +43,7 @@ class Copy:
         """Have the help begin differently, with as many bytes."""
         source = self.package / "tools/hotpath/sandbox_options.py"
         content = source.read_text()
-        begin = content.index('HELP = """') + len('HELP = """')
+        begin = content.index('USAGE = """') + len('USAGE = """')
         later = source.stat().st_mtime + 2  # Python's own cache knows whole seconds
         source.write_text(content[:begin] + text + content[begin + len(text) :])
         os.utime(source, (later, later))

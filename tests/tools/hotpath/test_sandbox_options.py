@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import typer
 
 from omac.domain.kernel.refusal import Refusal
-from omac.tools.hotpath.sandbox_options import absolute, parse
+from omac.tools.cli.running_group import sandboxed
+from omac.tools.hotpath.sandbox_options import OPTIONS, SandboxRequest, absolute, parse
 
 
 def test_everything_at_once() -> None:
@@ -81,3 +83,27 @@ def test_a_current_directory_that_was_removed(tmp_path: Path, monkeypatch: pytes
     assert (refused.value.reason, list(refused.value.fix)) == ("directory-missing", ["cd"])
     assert absolute("/usr/../etc", "/home/me") == "/etc"
     assert absolute("~/a", "/home/me") == "/home/me/a"
+
+
+def test_every_option_fills_a_field() -> None:
+    fields = vars(SandboxRequest())
+    for option in OPTIONS:
+        kind = list if option.repeats else str if option.takes else bool
+        assert type(fields[option.field]) is kind, option.name
+    assert {option.field for option in OPTIONS} | {"command", "help"} == set(fields)
+
+
+def test_start_and_serve_hand_on_every_shared_option() -> None:
+    typed: list[str] = []
+
+    def command(sandbox: list[str]) -> int:
+        typed.extend(sandbox)
+        return 0
+
+    app = typer.Typer()
+    app.command()(sandboxed(command))
+    shared = [option for option in OPTIONS if option.shared]
+    words = [word for option in shared for word in ([option.name, "1"] if option.takes else [option.name])]
+    assert len(shared) > 10
+    app(words, standalone_mode=False)
+    assert typed == words
