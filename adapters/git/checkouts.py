@@ -37,7 +37,7 @@ def _noted(known: _Known, place: GitPlace, worktree: str) -> bytes:
     from omac.domain.git.checkout import TooMany, digest_of, written
     from omac.domain.git.split_index import NotWhole
 
-    found = written(_parts(place), place.oid_bytes, known.places(worktree, ()))
+    found = written(place.indexes(), place.oid_bytes, known.places(worktree, ()))
     try:
         return b"".join(digest_of(name, what) for name, what in found)
     except (TooMany, NotWhole):
@@ -72,7 +72,7 @@ def set_all_aside(inspection: Inspection) -> None:
 
 def _split_problem(place: GitPlace) -> str:
     """Why the two files of an index are not what git writes."""
-    parts = _parts(place)
+    parts = place.indexes()
     if not parts or b"link" not in parts[0]:
         return ""
     from omac.domain.git.split_index import split_problem
@@ -84,7 +84,7 @@ def _problem(known: _Known, place: GitPlace, worktree: str, before: frozenset[by
     from omac.domain.git.checkout import TooMany, digest_of, git_folders, written
     from omac.domain.git.split_index import NotWhole
 
-    parts = _parts(place)
+    parts = place.indexes()
     top = os.fsencode(worktree)
     try:
         bare = git_folders(parts, place.oid_bytes, lambda path: os.path.lexists(top + b"/" + path))
@@ -161,17 +161,6 @@ def _below(folder: str, paths: Sequence[str]) -> Sequence[str]:
     from bisect import bisect_left
 
     return paths[bisect_left(paths, f"{folder}/") : bisect_left(paths, f"{folder}0")]  # "0" comes after "/"
-
-
-def _parts(place: GitPlace) -> list[bytes]:
-    """The index, which may be two files."""
-    index = place.content(_INDEX)
-    shared = ""
-    if b"link" in index:
-        from omac.domain.git.split_index import shared_index
-
-        shared = shared_index(index, place.oid_bytes)
-    return [content for content in (index, place.content(shared) if shared else b"") if content]
 
 
 def _set_aside(inspection: Inspection, place: GitPlace, what: str) -> None:

@@ -74,12 +74,16 @@ class GitPlace(JudgedFolder):
         """As in JudgedFolder."""
         if not paths:
             return True
-        from omac.domain.git.index import entries, index_problem
+        from omac.domain.git.index import index_problem
+        from omac.domain.git.split_index import NotWhole, all_entries
 
-        content = self.content("index")
-        if not self.worktree or index_problem(content, self.oid_bytes):
+        indexes = self.indexes()
+        if not self.worktree or any(index_problem(content, self.oid_bytes) for content in indexes):
             return False
-        found = {name for name, _what in entries(content, self.oid_bytes) if name in paths}
+        try:
+            found = {name for name, _what in all_entries(indexes, self.oid_bytes) if name in paths}
+        except NotWhole:
+            return False
         files = [f"{self.worktree}/{os.fsdecode(path)}" for path in paths]
         return paths <= found and all(not os.path.exists(path) or led_to(path) for path in files)
 
@@ -99,6 +103,16 @@ class GitPlace(JudgedFolder):
             return b""
         finally:
             os.close(folder)
+
+    def indexes(self) -> list[bytes]:
+        """Return what there is of the index: one file, or two where it is split."""
+        index = self.content("index")
+        shared = ""
+        if b"link" in index:
+            from omac.domain.git.split_index import shared_index
+
+            shared = shared_index(index, self.oid_bytes)
+        return [content for content in (index, self.content(shared) if shared else b"") if content]
 
     def _led_to(self, path: str, beside: str = "") -> str:
         """Where a plain path leads past no link; empty: nowhere."""

@@ -76,6 +76,8 @@ WORK = {
     "a rebase with a command of the person's, left to the person": Work("echo x > x; git add x; git commit -qm x", before=_OWN_EXEC),
     "recorded resolutions": Work(_CLASH + "git merge side || echo both > README; git commit -qam m; git reset -q --hard HEAD~1; git merge side || true",
                                  before="git config rerere.enabled true"),
+    "recorded resolutions and a split index": Work(_CLASH + "git merge side || true",
+                                                   before="git config rerere.enabled true; git update-index --split-index"),
     # upkeep
     "gc": Work("git gc -q; git commit -q --allow-empty -m x; git gc -q --aggressive --prune=now"),
     "repack and prune": Work("git repack -adq --write-bitmap-index; git commit -q --allow-empty -m x; git repack -dq; git prune; git prune-packed -q; touch $(ls .git/objects/pack/*.pack | head -1 | sed s/pack$/keep/)"),
