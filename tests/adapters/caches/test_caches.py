@@ -53,7 +53,8 @@ def outside(home: Path) -> Path:
 
 def links(tools: Path, home: Path) -> None:
     """Links to files and folders elsewhere, upward, to nothing and to itself."""
-    for number, target in enumerate((outside(home), home / "outside" / "precious", "..", "/", "nowhere")):
+    targets: tuple[Path | str, ...] = (outside(home), home / "outside" / "precious", "..", "/", "nowhere")
+    for number, target in enumerate(targets):
         (tools / f"link{number}").symlink_to(target)
     (tools / "loop").symlink_to("loop")
 
@@ -176,7 +177,7 @@ def test_without_privileges_too(public: Path) -> None:
     subprocess.run(["chown", "-R", "65534:65534", heap], check=True)
     plain = subprocess.run([*AS_NOBODY, "rm", "-rf", heap / "0"], capture_output=True, text=True)
     assert "Permission denied" in plain.stderr
-    command = [*AS_NOBODY, "/usr/bin/python3", "-I", "-S", "-c", REMOVE_AS_NOBODY, source, heap]
+    command = [*AS_NOBODY, "/usr/bin/python3", "-I", "-S", "-c", REMOVE_AS_NOBODY, str(source), str(heap)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "[] []\n", done.stderr
 
@@ -362,6 +363,8 @@ def test_what_only_has_the_name_of_a_cache(home: Path, caches: Caches, what: str
             os.mkfifo(path)
         case "empty":
             path.mkdir()
+        case _:
+            raise AssertionError(what)
     found = caches.look("0123456789ab")
     assert (found.workdir, found.workdir_exists) == ("", False)
     assert caches.take_away("0123456789ab", "token")

@@ -137,6 +137,8 @@ def test_unsafe_components(home: Path, workdir: Path, environment: Environment, 
             os.chown(path, OTHER_USER, OTHER_USER)
         case "writable":
             path.chmod(0o770)
+        case _:
+            raise AssertionError(how)
     before = path.lstat()
     if path.name == "tools" and how == "writable":  # a sandbox may do this to what it was granted; it is undone
         assert stat.S_IMODE(made(workdir, environment).stat().st_mode) == 0o700
@@ -234,6 +236,8 @@ def test_what_is_no_marker(workdir: Path, environment: Environment, how: str) ->
         case "stranger":
             marker.write_bytes(content)
             os.chown(marker, OTHER_USER, OTHER_USER)
+        case _:
+            raise AssertionError(how)
     refused(workdir, environment)
 
 

@@ -222,7 +222,7 @@ def test_pages_of_this_machine_are_not(field: bytes) -> None:
 def test_heads_are_bounded() -> None:
     """A head of 64 KiB passes, one byte more is too large."""
     padding = HEAD_BYTES_MAX - len(request(b"X: "))
-    assert parse_request_head(request(b"X: " + b"a" * padding))
+    assert parse_request_head(request(b"X: " + b"a" * padding)).method == "GET"
     assert refused(request(b"X: " + b"a" * (padding + 1))) == "head-too-large"
     with pytest.raises(UpstreamError):
         parse_response_head(response(b"X: " + b"a" * HEAD_BYTES_MAX), "GET")

@@ -113,6 +113,8 @@ def test_only_a_person_approves(commands: list[Command]) -> None:
                 approved = None
             case Discover(code):
                 assert code.is_bundle(state.found)
+            case _:
+                raise AssertionError(command)
         assert state.approved == approved
         runs = approved if approved and approved.digest else None
         assert {state.may_run(code, "r") for code in (A, A_SEEN, A_VENDORED) if code.is_bundle(approved)} <= {runs}

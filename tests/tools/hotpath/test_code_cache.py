@@ -108,6 +108,8 @@ def test_a_file_that_is_none(copy: Copy, damage: str, tmp_path: Path) -> None:
             path.mkdir()
         case "a link":
             path.symlink_to(tmp_path / "nothing")
+        case _:
+            raise AssertionError(damage)
     assert copy.run("--", "echo", "done") == "done\n"
     assert path.is_dir() == (damage == "a folder")
     if damage != "a folder":
