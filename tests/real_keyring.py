@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from jeepney import DBusAddress, MessageType, Properties, new_method_call
 from jeepney.io.blocking import open_dbus_connection
@@ -49,7 +50,7 @@ class PrivateBus(dict[str, str]):
         bus = DBusAddress("/org/freedesktop/DBus", "org.freedesktop.DBus", "org.freedesktop.DBus")
         return bool(self._answer(new_method_call(bus, "NameHasOwner", "s", (NAME,)))[0])
 
-    def _answer(self, message: object) -> tuple[object, ...]:
+    def _answer(self, message: object) -> tuple[Any, ...]:
         with open_dbus_connection(self["DBUS_SESSION_BUS_ADDRESS"]) as connection:
             reply = connection.send_and_get_reply(message, timeout=START_S)
         assert reply.header.message_type is not MessageType.error, reply
@@ -79,7 +80,8 @@ class PrivateKeyring(PrivateBus):
     def locked(self) -> bool:
         """Whether the default collection is locked."""
         where = DBusAddress(self.collection, NAME, "org.freedesktop.Secret.Collection")
-        return bool(self._answer(Properties(where).get("Locked"))[0][1])  # type: ignore[index]
+        _type, is_locked = self._answer(Properties(where).get("Locked"))[0]
+        return bool(is_locked)
 
     def pause(self) -> None:
         """Let the daemon say nothing until `resume`."""

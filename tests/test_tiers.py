@@ -5,7 +5,7 @@ from itertools import combinations, product
 import pytest
 from tiers import covering, spread
 
-AXES = [["a", "b", "c", "d"], [1, 2, 3], [True, False], ["x", "y", "z"]]
+AXES: list[list[object]] = [["a", "b", "c", "d"], [1, 2, 3], [True, False], ["x", "y", "z"]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.report import Figure, median, publish
 
@@ -58,7 +59,7 @@ def main() -> bool:
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait()
-        if server.stdout:
+        if server.stdout is not None:
             server.stdout.close()
         shutil.rmtree(folder)
     return publish("activation", figures)
@@ -103,7 +104,7 @@ def alternate(control: str, directory: Path, sources: Sequence[Path]) -> tuple[l
     return ours[1:], bare[1:]
 
 
-def ask(control: str, action: str, directory: Path) -> dict[str, list[object]]:
+def ask(control: str, action: str, directory: Path) -> dict[str, Any]:
     """One call of the control plane over its socket."""
     connection = http.client.HTTPConnection("localhost")
     connection.sock = socket.socket(socket.AF_UNIX)

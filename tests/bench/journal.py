@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import trio
@@ -9,7 +10,7 @@ from bench.report import Figure, median, percentile, publish
 
 from omac.domain.access.access import AccessRequested
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause, Draft
+from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.journal import writer
 from omac.journal.opening import open_journal
 from omac.projections.system import System
@@ -60,8 +61,8 @@ async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
     journal = open_journal(str(path.absolute()), "bench", time.time_ns)
     system = System()
 
-    def fold(records: object) -> None:
-        for recorded in records:  # type: ignore[attr-defined]
+    def fold(records: Iterable[Recorded]) -> None:
+        for recorded in records:
             system.apply(recorded)
 
     ours = writer.Writer(journal, 0, fold)

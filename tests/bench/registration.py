@@ -16,6 +16,7 @@ from pathlib import Path
 import keyring.backends.SecretService
 import trio
 from bench.report import Figure, median, publish
+from keyring.backend import KeyringBackend
 from real_keyring import private_keyring
 
 from omac.adapters.credentials.stores import SecretStores
@@ -43,6 +44,12 @@ def main() -> bool:
             if path.is_dir() and not path.is_symlink():
                 path.chmod(0o700)
         shutil.rmtree(folder)
+
+
+def secret_service() -> KeyringBackend:
+    """The backend of the library, whose class has no types."""
+    made: type[KeyringBackend] = keyring.backends.SecretService.Keyring
+    return made()
 
 
 def write_tree(source: Path) -> None:
@@ -117,7 +124,7 @@ def reading(folder: Path) -> Figure:
         names = [f"SECRET_{number}" for number in range(SECRETS)]
         values = {name: Hidden(f"value of {name}") for name in names}
         trio.run(stores.write, "keychain", SERVICE, values)
-        backend = keyring.backends.SecretService.Keyring()
+        backend = secret_service()
 
         def read_ten() -> None:
             assert trio.run(stores.read, "keychain", SERVICE, names) == values

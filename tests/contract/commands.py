@@ -9,6 +9,7 @@ import msgspec
 from omac.domain.access import access, control
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
+from omac.domain.directories.events import RouteStubbed, Skill
 from omac.domain.guard import denial
 from omac.domain.kernel import ids, run, set_aside
 from omac.domain.kernel.aggregate import Aggregate
@@ -34,13 +35,11 @@ SPEC = sidecar.SidecarSpec(
     ("PATH_EXTRA",), (sidecar.Variable("KEY", None, "HOST_KEY", True, "hmac:1", "vault"),), "sha256:copy1",
 )  # fmt: skip
 BIRTH = sidecar.Birth(42, 7, "boot", 40_000, True, "42.log")
-ECHO = directory.Skill("echo", "agents", f"{FOLDER}/echo", "sha256:1", "echo")
-SLACK = directory.Skill("slack", "agents", f"{FOLDER}/slack", "sha256:1", "slack")
-STUB = directory.RouteStubbed(
-    "slack", "slack", "pending-credentials", "KEY is missing", ("KEY",), ("omac secrets set",)
-)
-WHOLE = directory.ActivationPlan({"echo": ECHO}, {"echo": SPEC}, {"echo": 1_024})
-PARTIAL = directory.ActivationPlan({"echo": ECHO, "slack": SLACK}, {"echo": SPEC}, {"echo": 1_024}, {"slack": STUB})
+ECHO = Skill("echo", "agents", f"{FOLDER}/echo", "sha256:1", "echo")
+SLACK = Skill("slack", "agents", f"{FOLDER}/slack", "sha256:1", "slack")
+STUB = RouteStubbed("slack", "slack", "pending-credentials", "KEY is missing", ("KEY",), ("omac secrets set",))
+WHOLE = directory.Plan({"echo": ECHO}, {"echo": SPEC}, {"echo": 1_024})
+PARTIAL = directory.Plan({"echo": ECHO, "slack": SLACK}, {"echo": SPEC}, {"echo": 1_024}, {"slack": STUB})
 RUNS = {"echo": sidecar.Sidecar("healthy", SPEC, 1)}
 FELL = {"echo": sidecar.Sidecar("gave_up", SPEC, 1, detail="it ended with 1")}
 STORED = {"KEY": credential.Stored("hmac:1", "vault")}
@@ -56,7 +55,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         directory.RequestReload(WORKDIR),
         directory.AdoptPlan(WHOLE),
         directory.AdoptPlan(PARTIAL),
-        directory.AdoptPlan(directory.ActivationPlan()),
+        directory.AdoptPlan(directory.Plan()),
         directory.Settle(WHOLE, RUNS),
         directory.Settle(PARTIAL, FELL),
         directory.Settle(None, RUNS),
@@ -100,7 +99,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "sandbox": (
         launch.Report(LAUNCH),
         launch.Report(launch.Launched(43)),
-        launch.Report(launch.LaunchExited(0, ("/w/shop/.git/hooks/x: a hook",))),
+        launch.Report(launch.Exited(0, ("/w/shop/.git/hooks/x: a hook",))),
         launch.Report(launch.Denied(WORKDIR, "claude", ("npm",), "git-unsafe", "no")),
         launch.Lose("the omac that launched it was killed"),
     ),

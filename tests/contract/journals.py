@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from eventsourcing.persistence import StoredEvent
+from contract.recorder import log
 
 from omac.domain.access.control import ControlCalled
 from omac.domain.directories.events import SessionAdmitted
@@ -80,8 +80,7 @@ def create(path: str) -> str:
     """Open the journal at `path` as a process of its own would, append one event, and return the journal's name."""
     recorder = sqlite_recorder(path)
     try:
-        event = StoredEvent(str(LOG), None, "control.called", b"")  # type: ignore[arg-type]  # logs have no versions
-        recorder.insert_events([event], groups=[(1, Envelope(1, "run", "person"))])
+        recorder.insert_events(log(LOG, b"", kind="control.called"), groups=[(1, Envelope(1, "run", "person"))])
         return recorder.journal_id()
     finally:
         recorder.close()

@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
 
 from real_sandbox import SYSTEM_PYTHON, Box, Done
 
@@ -47,6 +49,16 @@ for line in sys.stdin:
         os.close(opened)
     print(json.dumps(answer), flush=True)
 """
+
+
+class How(TypedDict):
+    """How a launch is started: the keywords of subprocess."""
+
+    cwd: Path
+    env: dict[str, str]
+    user: int | None
+    group: int | None
+    extra_groups: list[int] | None
 
 
 class Runner:
@@ -104,10 +116,12 @@ class Runner:
         program = (SYSTEM_PYTHON, "-I", "-c", source)
         return self.world.omac("sandbox", "run", "--workdir", str(self.world.workdir), *options, "--", *program)
 
-    def _how(self) -> dict[str, object]:
+    def _how(self) -> How:
         world = self.world
-        user = {"user": world.uid, "group": world.uid, "extra_groups": []} if world.uid else {}
-        return {"cwd": world.workdir, "env": world.environment | {"TOKEN_OF_HOST": self.token}, **user}
+        return {
+            "cwd": world.workdir, "env": world.environment | {"TOKEN_OF_HOST": self.token}, "user": world.uid or None,
+            "group": world.uid or None, "extra_groups": [] if world.uid else None,
+        }  # fmt: skip
 
     def _said(self) -> str:
         self._stderr.seek(0)

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from escape.left_behind import FINDINGS_MAX, PRELUDE, WITHIN_S, Ground, ground_of
@@ -314,7 +315,7 @@ def test_while_the_program_runs(ground: Ground, deed: str) -> None:
 
 
 def begun(
-    ground: Ground, *program: str, workdir: Path | None = None, stderr: object = subprocess.PIPE
+    ground: Ground, *program: str, workdir: Path | None = None, stderr: int | IO[str] = subprocess.PIPE
 ) -> subprocess.Popen[str]:
     """A launch that goes on."""
     world = ground.world

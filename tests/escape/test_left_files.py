@@ -57,7 +57,7 @@ def test_odd_files(ground: Ground, kind: str) -> None:
         names = " ".join(place for place in places if is_own or not place.startswith(".omac"))
         put = f'for p in {names}; do rm -rf "$p"; mkdir -p "$(dirname "$p")"; {ODD[kind]}; done'
         ground.person(put, extra=ground.told("mark"))
-        commands = [("sandbox", "run", "--", "true")]
+        commands: list[tuple[str, ...]] = [("sandbox", "run", "--", "true")]
         if is_own and ".agents" in put:
             commands.append(("list", "--workdir", str(ground.project)))
         for words in commands:

@@ -25,13 +25,13 @@ def test_as_without(grounds: dict[int, Ground], name: str, uid: int) -> None:
     work, ground = WORK[name], grounds[uid]
     if missing := [program for program in work.needs if shutil.which(program) is None]:
         pytest.skip(f"{missing} is not installed")
-    seen = []
+    seen: list[list[str]] = []
     for guarded in (False, True):
         ground.renew(work.layout)
         ground.person(work.before, extra=ground.told("mark"))
         done = ground.agent(work.does) if guarded else ground.without_omac(work.does)
         seen.append(ground.person(LOOK).out.splitlines())
-    difference = "\n".join(difflib.unified_diff(*seen, "without", "within", lineterm="", n=0))
+    difference = "\n".join(difflib.unified_diff(seen[0], seen[1], "without", "within", lineterm="", n=0))
     assert not difference, f"{difference}\n{done.out}{done.err}"
     assert not ground.set_aside(), done
     assert "set aside" not in done.err

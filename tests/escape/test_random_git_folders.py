@@ -52,7 +52,7 @@ class Scene:
         layouts.history(self.victim / "repository", world.home)
         subprocess.run(["chown", "-R", f"{world.uid}:{world.uid}", str(place), str(self.victim)], check=True)
         found = look(str(self.project), GitChoices(), str(world.home)).folders
-        self._gits = [[path, list(folder.only)] for path, folder in found.items()]
+        self._gits = [(path, list(folder.only)) for path, folder in found.items()]
 
     def launch(self, seed: str, swap: float = 0) -> subprocess.Popen[str]:
         """Begin a launch whose program plants."""
@@ -62,10 +62,10 @@ class Scene:
         }  # fmt: skip
         world = self.world
         line = world.omac("sandbox", "run", "--workdir", str(self.project), "--", *plants.command(told))
-        user = {"user": world.uid, "group": world.uid, "extra_groups": []} if world.uid else {}
         return subprocess.Popen(
             line, cwd=self.project, env=world.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", **user,
+            stderr=subprocess.STDOUT, user=world.uid or None, group=world.uid or None,
+            extra_groups=[] if world.uid else None, text=True, errors="replace",
         )  # fmt: skip
 
     def violations(self, seed: str) -> list[str]:

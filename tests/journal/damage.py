@@ -9,7 +9,7 @@ from typing import Any
 from contract.journals import called, commit_now, journal_at, texts
 
 from omac.domain.kernel.event import Draft, Event
-from omac.domain.kernel.ids import HostId, StreamId, run_stream
+from omac.domain.kernel.ids import HostId, RunId, StreamId, run_stream
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
 from omac.journal.application import Journal
 from omac.journal.codec import Codec
@@ -22,7 +22,7 @@ STARTED = RunStarted("opencode", "0", 1, 1, "boot", ())
 
 def stream(run: str) -> StreamId:
     """The stream of a run."""
-    return run_stream(HOST, run)  # type: ignore[arg-type]  # a plain text
+    return run_stream(HOST, RunId(run))
 
 
 def history() -> list[Draft]:

@@ -8,8 +8,8 @@ from contract.journals import called, commit_now, journal_at
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal import file
-from omac.journal import format as journal_format
 from omac.journal.application import Journal
+from omac.journal.event_kinds import SINCE
 from omac.journal.format import IsLiving, Present
 from omac.journal.opening import open_journal
 
@@ -51,7 +51,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def install() -> None:
         monkeypatch.setattr(file, "SCHEMA", 3)
-        monkeypatch.setitem(journal_format.SINCE, "control.called", 3)
+        monkeypatch.setitem(SINCE, "control.called", 3)
 
     return install
 

@@ -9,7 +9,7 @@ import pytest
 from contract.journals import called, commit_now, journal_at, run_python, sqlite_recorder, texts
 from contract.recorder import group, insert, log, versions
 
-from omac.domain.kernel.event import Draft, Latest
+from omac.domain.kernel.event import Draft, Entry, Event
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Reader, ReadJournal
@@ -55,8 +55,9 @@ def test_a_state_is_loaded(path: Path) -> None:
         for version in (1, 2):
             commit_now(journal, [Draft(StreamId("a"), version, draft.event)])
     with closing(ReadJournal(str(path))) as reading:
-        loaded = reading.load(draft.stream, (), lambda state, event: (*state, event))
-        assert loaded == Latest(())
+        nothing: tuple[Event, ...] = ()
+        loaded = reading.load(draft.stream, nothing, lambda state, event: (*state, event))
+        assert loaded == Entry(())
         assert texts(list(reading.records())) == ["x", "x"]
 
 

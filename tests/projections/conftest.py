@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from omac.domain.directories import directory
+from omac.domain.directories.events import RouteStubbed, Skill
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId
@@ -88,16 +89,16 @@ def shop(history: History) -> History:
     """
     runs = ("ready", "fell")
     skills = {
-        name: directory.Skill(name, "agents", f"/s/{name}", "sha256:1", "" if name == "rival" else name)
+        name: Skill(name, "agents", f"/s/{name}", "sha256:1", "" if name == "rival" else name)
         for name in ("rival", "ready", "pending", "fell", "broken")
     }
     specs = {name: SidecarSpec(name, name, "/w/shop", f"/s/{name}", "/s", "sha256:1", True, ("run",)) for name in runs}
     stubs = {
-        "broken": directory.RouteStubbed("broken", "broken", "skill-broken", "it fell", (), ("omac reload /w/shop",)),
-        "pending": directory.RouteStubbed(
+        "broken": RouteStubbed("broken", "broken", "skill-broken", "it fell", (), ("omac reload /w/shop",)),
+        "pending": RouteStubbed(
             "pending", "pending", "pending-credentials", "KEY is missing", ("KEY",), ("export KEY=...",)
         ),
-        "rival": directory.RouteStubbed("rival", "", "skill-broken", "its mount is taken"),
+        "rival": RouteStubbed("rival", "", "skill-broken", "its mount is taken"),
     }
     plan = directory.ActivationPlan(skills, specs, dict.fromkeys(runs, 7), stubs)
     digest, session = ids.TokenDigest("t-launch"), ids.TokenDigest("t-s1")

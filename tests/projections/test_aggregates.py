@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from omac.domain.kernel.event import Cause, Latest, Recorded
+from omac.domain.kernel.event import Cause, Entry, Event, Recorded
 from omac.domain.kernel.ids import StreamId
 from omac.domain.skills import registration
 from omac.domain.skills.registration import AutoRegistered, Code, Registration
@@ -22,14 +22,14 @@ def test_streams_do_not_mix() -> None:
     aggregates = Aggregates(Registration(), registration.evolve)
     for record in (recorded(A, 1, 1), recorded(B, 2, 1), recorded(A, 3, 2)):
         aggregates.apply(record)
-    assert aggregates[A] == Latest(Registration(Code("/s", "sha256:3")), 2, "run3", 3, "c3")
-    assert aggregates[B] == Latest(Registration(Code("/s", "sha256:2")), 1, "run2", 2, "c2")
+    assert aggregates[A] == Entry(Registration(Code("/s", "sha256:3")), 2, "run3", 3, "c3")
+    assert aggregates[B] == Entry(Registration(Code("/s", "sha256:2")), 1, "run2", 2, "c2")
 
 
 def test_what_never_happened_is_the_initial_state() -> None:
     """Looking does not make an aggregate, and there is nothing yet that could be a cause."""
     aggregates = Aggregates(Registration(), registration.evolve)
-    assert aggregates[A] == Latest(Registration())
+    assert aggregates[A] == Entry(Registration())
     assert aggregates.entries == {}
     assert aggregates[A].cause() == Cause("omac", None, None)
 
@@ -54,7 +54,8 @@ def test_versions_have_no_gap(version: int | None) -> None:
 
 def test_only_the_latest_that_ended_stay() -> None:
     """An event for one that left memory cannot follow, as for one that is known to have ended."""
-    aggregates = Aggregates((), lambda state, event: (*state, event), lambda state: len(state) == 2)
+    nothing: tuple[Event, ...] = ()
+    aggregates = Aggregates(nothing, lambda state, event: (*state, event), lambda state: len(state) == 2)
     streams = [StreamId(f"s{number}") for number in range(ENDED_KEPT + 1)]
     for at, stream in enumerate(streams):
         aggregates.apply(recorded(stream, 2 * at + 1, 1))

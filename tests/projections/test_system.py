@@ -14,6 +14,7 @@ from tiers import examples
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.directories import directory
+from omac.domain.directories.events import ActivationRequested, Deactivated, RouteStubbed, Skill
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
@@ -61,8 +62,8 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
         stream = ids.registration_stream(HOST, ids.workdir_id(path), "agents", name)
         code = Code(f"/s/{name}", f"sha256:{chance.randrange(2)}")
         spec = SidecarSpec(name, name, path, code.source, "/s", code.bundle_hash, True, ("run",))
-        skill = directory.Skill(name, "agents", code.source, code.bundle_hash, name)
-        stub = directory.RouteStubbed(name, name, "skill-broken", "nobody approved it")
+        skill = Skill(name, "agents", code.source, code.bundle_hash, name)
+        stub = RouteStubbed(name, name, "skill-broken", "nobody approved it")
         plan = chance.choice(
             [
                 directory.ActivationPlan({name: skill}, {name: spec}, {name: 5}, {}),
@@ -168,7 +169,7 @@ def test_the_position_is_that_of_the_last_record(shop: Any) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [directory.Deactivated(), directory.ActivationRequested("/w", "opencode", TokenDigest("t")), RunStopped("x")],
+    [Deactivated(), ActivationRequested("/w", "opencode", TokenDigest("t")), RunStopped("x")],
 )
 def test_an_event_that_cannot_follow_is_damage(shop: Any, host: HostId, event: Event) -> None:
     """A deleted, doubled or invented event is refused with its position, and the fold stops there."""

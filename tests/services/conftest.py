@@ -390,7 +390,7 @@ class World:
                 raise Refusal("journal-unavailable", "the disk is full")
             return insert(events, **groups)
 
-        self.journal.store.insert_events = refuse  # type: ignore[method-assign]  # a fault of the disk
+        self.journal.store.insert_events = refuse  # type: ignore[assignment,method-assign]  # a fault of the disk
 
     def decide(self, workdir: str, skill: FoundSkill, command: registration.Command) -> None:
         """As another process does it: with a journal of its own."""

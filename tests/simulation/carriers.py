@@ -31,6 +31,7 @@ from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.skill import FoundSkill, Meta, SidecarMeta
 from omac.journal import inbox
 from omac.journal.reader import ReadJournal
+from omac.journal.spool import REJECTED
 from omac.projections.status import status_of
 from omac.projections.system import System
 from omac.services.credentials.values import Credentials, Values
@@ -134,12 +135,8 @@ async def running(simulation: Simulation, process: Process, *, beside: bool) -> 
 
     async with trio.open_nursery() as nursery:
         await nursery.start(engine.keep_writing)
-        await recover(
-            engine,
-            Host(),
-            lambda name, _: name in simulation.living,
-            lambda: simulation.recovering,  # type: ignore[arg-type]
-        )
+        host: Any = Host()  # as far as it is used
+        await recover(engine, host, lambda name, _: name in simulation.living, lambda: simulation.recovering)
         stream = ids.run_stream(HOST, process.run)
         await engine.execute(run.AGGREGATE, stream, run.Start(STARTED), PERSON)
         yield engine, nursery
@@ -296,7 +293,11 @@ async def _settle(simulation: Simulation) -> int:
             simulation.now += WAIT_NS + 2 * EARLY_NS  # whose beginning has not come by now, is set aside
             while simulation.inbox.names():
                 await ingest(simulation.inbox, engine)
-            await settle_lost(engine, lambda *_: False, "boot", lambda: ingest(simulation.inbox, engine))  # type: ignore[arg-type,return-value]
+
+            async def take_in() -> None:
+                await ingest(simulation.inbox, engine)
+
+            await settle_lost(engine, lambda *_: False, "boot", take_in)
             await engine.catch_up()
             records = _durable(simulation.path)
             system = System().replay(records)
@@ -351,7 +352,7 @@ def _check_spool(simulation: Simulation, records: Sequence[Recorded]) -> None:
         for recorded in records
         if recorded.happened is not None
     )
-    folder = simulation.spool / inbox.REJECTED
+    folder = simulation.spool / REJECTED
     rejected = Counter(path.name for path in folder.iterdir()) if folder.is_dir() else Counter[str]()
     for name, what in simulation.spooled.items():
         assert durable[what] + rejected[name] == 1, (name, what, durable[what], rejected[name])

@@ -116,7 +116,7 @@ class Disorder:
             (self._start, 2), (self._sandbox, 3), (self._status, 2),
         ]  # fmt: skip
         while time.monotonic() < until:
-            (operation,) = self.chance.choices(*map(list, zip(*operations, strict=True)))  # type: ignore[arg-type]
+            (operation,) = self.chance.choices(*map(list, zip(*operations, strict=True)))
             name, begun = operation.__name__.strip("_"), time.monotonic()
             try:
                 outcome = operation()
@@ -323,7 +323,8 @@ def _said(system: System, target: Target) -> object:
         case ("setting", name):
             values = [e.state.value for stream, e in system.settings.entries.items() if ids.key_of(stream).name == name]
             return values[0] if values else None
-    raise AssertionError(target)
+        case _:
+            raise AssertionError(target)
 
 
 def _is(stream: ids.StreamId, project: str, skill: str) -> bool:

@@ -145,6 +145,10 @@ class Process:
                     method(*arguments, **named)
                     self.killed = True
                     raise Killed
+                case "unreadable":
+                    pass  # only what reads can fail so
+                case fault:
+                    raise AssertionError(fault)
             return method(*arguments, **named)
 
         return call

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 import pytest
 from real_omac import Omac, Serving, omac_in
 
-from omac.tools.terminal.invocation import working_for
+from omac.tools.terminal.invocation import Invocation, working_for
 
 
 @pytest.fixture
@@ -63,5 +63,5 @@ class ThisProcess:
 
 @pytest.fixture(autouse=True)
 def _invocation() -> Iterator[None]:
-    with working_for(ThisProcess()):  # type: ignore[arg-type]  # it has the same attributes
+    with working_for(cast(Invocation, ThisProcess())):  # it has the same attributes
         yield

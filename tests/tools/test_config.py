@@ -73,7 +73,7 @@ def test_the_journey_of_a_setting(omac: Omac) -> None:
     assert sources(omac, project)["REGION"] == ("eu", "default")
     assert [record.event for record in omac.events()] == [
         ConfigWritten("REGION", "us", "agents"),
-        DefaultMirrored("REGION", omac.events(DefaultMirrored)[0].event.code, "us"),  # type: ignore[attr-defined]
+        DefaultMirrored("REGION", omac.events(DefaultMirrored)[0].event.code, "us"),
         ConfigRemoved("REGION"),
     ]
 

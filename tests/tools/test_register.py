@@ -64,9 +64,15 @@ def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, s
     return piped(mine, stdin, *arguments)
 
 
-def register(omac: Omac, project: Path, *flags: str, stdin: bytes = b"", **extra: str) -> Done:
+def register(omac: Omac, project: Path, *flags: str, **extra: str) -> Done:
     """`omac register slack` where there is no terminal."""
-    return alone(omac, "register", "slack", "--workdir", str(project), *flags, stdin=stdin, extra=extra)
+    return alone(omac, "register", "slack", "--workdir", str(project), *flags, extra=extra)
+
+
+def register_from(stdin: bytes, omac: Omac, project: Path, **extra: str) -> Done:
+    """`omac register slack` with secrets on stdin."""
+    where = ("--workdir", str(project))
+    return alone(omac, "register", "slack", *where, "--secrets-from", "-", stdin=stdin, extra=extra)
 
 
 def taken(done: Done) -> dict[str, Any]:
@@ -222,7 +228,7 @@ def test_files_and_the_standard_input(omac: Omac, shop: Path) -> None:
     assert "others can read" not in done.err
     secrets.chmod(0o644)
     assert f"others can read {secrets}" in register(omac, shop, *flags).err
-    done = register(omac, shop, "--secrets-from", "-", stdin=f"TOKEN={OTHER}\nSPARE=b=c\n".encode())
+    done = register_from(f"TOKEN={OTHER}\nSPARE=b=c\n".encode(), omac, shop)
     assert done.status == 0, done
     assert (stored(omac, str(shop)), stored(omac, str(shop), "SPARE")) == (OTHER, "b=c")
 
@@ -260,7 +266,7 @@ def test_a_secret_of_many_lines_by_the_environment(omac: Omac, shop: Path) -> No
 def test_secrets_that_are_refused(shared: tuple[Omac, Path], stdin: bytes, told: str) -> None:
     """Exit 9, the value nowhere to be seen, and nothing recorded: not even the approval."""
     omac, project = shared
-    done = register(omac, project, "--secrets-from", "-", stdin=stdin, OMAC_CONFIG_REGION="eu")
+    done = register_from(stdin, omac, project, OMAC_CONFIG_REGION="eu")
     assert (done.status, done.out) == (9, ""), done
     assert told in done.err
     assert b"hunter2" not in everywhere(omac, done)

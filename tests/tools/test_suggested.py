@@ -66,8 +66,8 @@ def test_every_offered_command_is_quoted(omac: Omac, tmp_path: Path) -> None:
         ]
     assert len(commands) > 15
     for command in commands:
-        words = shlex.split(command, comments=True)
-        assert all(NAME in word or "pwned" not in word for word in words), command
+        parts = shlex.split(command, comments=True)
+        assert all(NAME in part or "pwned" not in part for part in parts), command
         subprocess.run(
             ["/bin/bash", "-c", command], cwd=tmp_path, env={"PATH": "/nowhere"}, capture_output=True, check=False
         )

@@ -26,7 +26,7 @@ def launches(path: Path) -> int:
 
 def launch(omac: Omac, project: Path, extra: Mapping[str, str] = MappingProxyType({})) -> None:
     """Run a command in a sandbox."""
-    subprocess.run([*ENTRY, "sandbox", "run", "--", "true"], cwd=project, env=omac.environment | extra, check=True)
+    subprocess.run([*ENTRY, "sandbox", "run", "--", "true"], cwd=project, env={**omac.environment, **extra}, check=True)
 
 
 @needs_bubblewrap

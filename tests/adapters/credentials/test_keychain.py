@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import secretstorage
@@ -78,7 +79,9 @@ async def test_services_are_apart(stores: SecretStores) -> None:
         pytest.param({"application": "another", "note": "y"}, id="more"),
     ],
 )
-async def test_entries_of_other_programs(stores: SecretStores, keyring: PrivateKeyring, attributes: dict) -> None:
+async def test_entries_of_other_programs(
+    stores: SecretStores, keyring: PrivateKeyring, attributes: dict[str, str]
+) -> None:
     """They are found, changed in place, and removed."""
     write_elsewhere(keyring, {"service": SERVICE, "username": NAME, **attributes}, b"theirs")
     assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden("theirs")}
@@ -248,7 +251,7 @@ class Lying(KeyringBackend):
 
     priority = 1
 
-    def __init__(self, **does: object) -> None:
+    def __init__(self, **does: Any) -> None:
         self.kept: dict[str, str] = {}
         self.does = does
 
@@ -267,7 +270,7 @@ class Lying(KeyringBackend):
 
     def _perhaps(self, method: str, text: str = SECRET) -> None:
         if error := self.does.get(method):
-            raise error(text)  # type: ignore[operator]
+            raise error(text)
 
 
 async def test_a_backend_of_the_library(state: Path) -> None:
@@ -290,7 +293,7 @@ async def test_a_backend_of_the_library(state: Path) -> None:
         ({"set": OSError}, "keychain-failed"),
     ],
 )
-async def test_a_lying_or_failing_keychain(state: Path, does: dict, reason: str, refused: Refused) -> None:
+async def test_a_lying_or_failing_keychain(state: Path, does: dict[str, Any], reason: str, refused: Refused) -> None:
     """A value that does not come back was not written; an error that quotes the value is not passed on."""
     stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying(**does)))
     assert (await refused(stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)}))).reason == reason

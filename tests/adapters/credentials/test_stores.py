@@ -1,5 +1,6 @@
 """The two stores behind the port: which is chosen, whose key opens the vault, what is shown when something fails."""
 
+import hashlib
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -176,7 +177,7 @@ async def test_a_vault_opens_without_a_key_derivation(state: Path, monkeypatch: 
     """A passphrase is stretched once, for its key; reading and writing take milliseconds."""
     stores = SecretStores(str(state), {})
     stores.give_vault_key(stores.vault.create_with_passphrase(Hidden("a passphrase"), vault_format.Scrypt(10, 8, 1)))
-    monkeypatch.delattr(vault_format.hashlib, "scrypt")
+    monkeypatch.delattr(hashlib, "scrypt")
     await stores.write("vault", SERVICE, {NAME: Hidden(SECRET)})
     assert await stores.read("vault", SERVICE, [NAME]) == {NAME: Hidden(SECRET)}
 
@@ -204,6 +205,18 @@ class Broken(Keychain):
         if self.hangs:
             self.hangs.wait(5)
         raise RuntimeError(held) from ValueError(held)
+
+    def check(self) -> None:
+        """It is there."""
+
+    def write(self, service: str, values: object) -> None:
+        """Keeps nothing."""
+
+    def remove(self, service: str, names: object) -> None:
+        """Has nothing."""
+
+    def unlock(self) -> None:
+        """It is open."""
 
 
 async def test_errors_that_nobody_expected(state: Path, refused: Refused) -> None:

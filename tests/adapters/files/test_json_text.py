@@ -35,6 +35,7 @@ def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: i
         return
     node = containers[pick % len(containers)]
     value = whole.value(node)
+    expected: dict[str, Any] | list[Any]
     if isinstance(value, dict):
         key = "\x00new"
         after = whole.with_member(node, key, added)

@@ -29,11 +29,11 @@ def test_a_link_in_the_way(tmp_path: Path, root: int, opened: Callable[[str, int
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "real" / "end").symlink_to("inner")
-    for path in (tmp_path / "real" / "inner", tmp_path / "real" / "end"):
-        descriptor = opened(str(path), root)
+    for folder in (tmp_path / "real" / "inner", tmp_path / "real" / "end"):
+        descriptor = opened(str(folder), root)
         seen, mount = os.fstat(descriptor), without_links.mount_of(descriptor)
         os.close(descriptor)
-        assert os.path.samestat(seen, path.lstat())
+        assert os.path.samestat(seen, folder.lstat())
         assert str(mount) in {line.split(" ")[0] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     before = len(os.listdir("/proc/self/fd"))
     for path, code in (("link/inner", errno.ELOOP), ("real/end/x", errno.ELOOP), ("gone/x", errno.ENOENT)):

@@ -141,7 +141,8 @@ def linked_with_submodule(base: Path, home: Path) -> Path:
 
 def several(base: Path, home: Path) -> Path:
     """A folder with repositories below it, one of them with a linked worktree beside it, one linked from outside."""
-    linked(base / "projects" if (base / "projects").mkdir() is None else base, home)
+    (base / "projects").mkdir()
+    linked(base / "projects", home)
     history(base / "outside", home)
     host(
         "git",

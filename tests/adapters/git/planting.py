@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import zlib
+from typing import Any
 
 IDENTITY = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 UNARMED = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.file.allow=always")
@@ -17,11 +18,12 @@ class Ground:
     for all); `patterns` are those of the grammar; `victim` is outside; `evil` is a command that must never run;
     `tables` are those of dangers.py."""
 
-    def __init__(self, words: dict[str, object]) -> None:
+    def __init__(self, words: dict[str, Any]) -> None:
         self.project = str(words["project"])
-        self.gits: list[tuple[str, list[str]]] = words["gits"]  # type: ignore[assignment]
-        self.patterns: list[str] = words["patterns"]  # type: ignore[assignment]
-        self.tables: dict[str, list[str]] = words["tables"]  # type: ignore[assignment]
+        self.gits: list[tuple[str, list[str]]] = words["gits"]
+        self.patterns: list[str] = words["patterns"]
+        self.tables: dict[str, list[str]] = words["tables"]
+        self.operations: list[tuple[str, str]] = words["tables"]["OPERATIONS"]
         self.victim = str(words["victim"])
         self.evil = str(words["evil"])
         self.seed = words["seed"]

@@ -139,7 +139,7 @@ class Plants(Planter):
         contents = {f"{kind}/{name}": text.encode() for name, text in texts.items()}
         contents[f"{kind}/{'todo' if kind == 'sequencer' else 'git-rebase-todo'}"] = self._todo()
         if self.chance.random() < 0.5:
-            name, text = self.chance.choice(self.ground.tables["OPERATIONS"])
+            name, text = self.chance.choice(self.ground.operations)
             contents[name] = self._text(text).encode()
         for name, content in contents.items():
             replace(f"{git}/{name}", content)

@@ -109,9 +109,9 @@ class Scene:
 
     def use(self) -> None:
         """What a person does afterwards, in the worktree and in every folder of it."""
-        for folder, folders, _files in os.walk(self.workdir):
+        for path, folders, _files in os.walk(self.workdir):
             folders[:] = [name for name in folders if name not in (".git", "objects", "refs", ".g2")]
-            self.run("status", cwd=Path(folder))
+            self.run("status", cwd=Path(path))
         for argv in (
             ("log", "-1"),
             ("diff",),

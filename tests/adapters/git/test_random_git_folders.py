@@ -88,7 +88,7 @@ class Scene:
 
     def _planted(self, layout: Layout, seed: int, planters: int, swap: float) -> list[str]:
         """Plant, where nothing but the project and its git folders can be written."""
-        gits = [[path, list(folder.only)] for path, folder in layout.folders.items()]
+        gits = [(path, list(folder.only)) for path, folder in layout.folders.items()]
         writable = [
             str(self.workdir),
             *(f"{git}/{name}" if only else git for git, only in gits for name in only or [""]),
@@ -101,7 +101,7 @@ class Scene:
         processes = []
         for number in range(planters):
             told = {
-                "project": str(self.workdir), "gits": gits or [[f"{self.workdir}/.git", []]], "patterns": PATTERNS,
+                "project": str(self.workdir), "gits": gits or [(f"{self.workdir}/.git", [])], "patterns": PATTERNS,
                 "victim": str(self.victim), "evil": f"touch {self.canary}", "seed": f"{seed}.{number}", "swap": swap,
                 "tables": TABLES,
             }  # fmt: skip

@@ -215,8 +215,10 @@ def test_the_agent_signs_a_commit(world: Box) -> None:
     )
     world.give(world.home / ".gitconfig", config)
     path = world.home / "agent.sock"
-    ids = {"user": world.uid, "group": world.uid, "extra_groups": []} if world.uid else {}
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, **ids)  # type: ignore[call-overload]
+    agent = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, user=world.uid or None,
+        group=world.uid or None, extra_groups=[] if world.uid else None,
+    )  # fmt: skip
     try:
         here = {"SSH_AUTH_SOCK": str(path)}
         for _ in range(200):
@@ -224,7 +226,7 @@ def test_the_agent_signs_a_commit(world: Box) -> None:
                 break
         commit = ["sh", "-c", "git commit -q --allow-empty -m one && git log -1 --format=%G?"]
         assert _inside(world, *commit, options=("--ssh-agent",), **here) == "G\n"
-        assert _inside(world, *commit, **here) == "N\n"
+        assert _inside(world, *commit, SSH_AUTH_SOCK=str(path)) == "N\n"
         listing = ["sh", "-c", f"ls -A ~ {path.parent}; ls ~/.ssh 2>/dev/null; cat {key} 2>/dev/null; true"]
         assert "PRIVATE" not in _inside(world, *listing, options=("--ssh-agent",), **here)
         assert world.run("ssh-add", "-l", options=("--ssh-agent",), extra=here).status == 0

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -30,7 +31,7 @@ def running(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
         child.stdout.close()
 
 
-def test_start_ticks_survive_a_hostile_name(tmp_path) -> None:
+def test_start_ticks_survive_a_hostile_name(tmp_path: Path) -> None:
     """A program may be called ") S 1 1 1": the fields are counted after the last parenthesis."""
     program = tmp_path / ") S 1 1 1 (x"
     program.symlink_to("/bin/sh")
@@ -66,10 +67,10 @@ def test_a_zombie_is_not_alive() -> None:
 
 
 @pytest.mark.parametrize("kernel_lists_children", [True, False])
-def test_descendants_and_session(monkeypatch, kernel_lists_children) -> None:
+def test_descendants_and_session(monkeypatch: pytest.MonkeyPatch, kernel_lists_children: bool) -> None:
     """Grandchildren are found, with and without the kernel's list of children; setsid leaves the session only."""
     if not kernel_lists_children:
-        monkeypatch.setattr(process.os.path, "exists", lambda _path: False)
+        monkeypatch.setattr(os.path, "exists", lambda _path: False)
     with running("sh", "-c", "sh -c 'setsid sh -c \"echo ready; exec sleep 60\" & wait' & wait") as child:
         below = {entry.pid: entry for entry in process.descendants(child.pid)}
         session = {entry.pid for entry in process.session_members(child.pid)}
@@ -81,7 +82,7 @@ def test_descendants_and_session(monkeypatch, kernel_lists_children) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::", "::ffff:127.0.0.1"])
-def test_a_listener_has_an_owner(address) -> None:
+def test_a_listener_has_an_owner(address: str) -> None:
     """Whoever holds the socket that 127.0.0.1 reaches owns the port, under every spelling of the address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, dualstack_ipv6=family == socket.AF_INET6) as server:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -236,8 +237,10 @@ def test_ordinary_programs_work(world: World) -> None:
 @pytest.fixture
 def bystander(world: World) -> Iterator[int]:
     """A process of the same user outside, with a secret in its environment."""
-    drop = {} if not world.uid else {"user": world.uid, "group": world.uid, "extra_groups": []}
-    process = subprocess.Popen(["/bin/sleep", "60"], env={"SECRET": "s"}, cwd="/", **drop)  # type: ignore[call-overload]
+    process = subprocess.Popen(
+        ["/bin/sleep", "60"], env={"SECRET": "s"}, cwd="/", user=world.uid or None, group=world.uid or None,
+        extra_groups=[] if world.uid else None,
+    )  # fmt: skip
     try:
         yield process.pid
     finally:
@@ -400,7 +403,7 @@ def test_the_fence_holds_nothing_else_back(world: World) -> None:
         ({"entries": [("/usr", WRITE), ("/usr/bin", READ)]}, "/usr/bin: read-only, but /usr above it may be changed"),
     ],
 )
-def test_what_cannot_be_enforced_does_not_start(asked: dict[str, object], words: str, world: World) -> None:
+def test_what_cannot_be_enforced_does_not_start(asked: dict[str, Any], words: str, world: World) -> None:
     """An older kernel, a path that is gone or a link, a policy that Landlock cannot express: refused, in words."""
     done = world.run("/bin/true", **asked)
     assert done.returncode == 7

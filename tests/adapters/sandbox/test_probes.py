@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from real_sandbox import readable_package
 
-from omac.adapters.sandbox import probes
+from omac.adapters.sandbox import bubblewrap, probes
 from omac.domain.sandbox.doctor import FAIL, findings
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
@@ -132,7 +132,7 @@ def test_an_old_bubblewrap_is_not_enough(probe: Callable[..., dict[str, Any]], t
 
 def test_a_setting_that_root_could_write_inside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sandbox that leaves the kernel's settings to root is no sandbox, and the doctor notices by trying."""
-    monkeypatch.setattr(probes.bubblewrap, "KERNEL_SETTINGS", ())
+    monkeypatch.setattr(bubblewrap, "KERNEL_SETTINGS", ())
     worst = probes.machine(FOLDERS)
     assert worst.settings_writable == probes.SETTING
     assert any(one.level == FAIL and probes.SETTING in one.says for one in findings(worst))

@@ -231,6 +231,7 @@ def decides(text: str, operation: str, path: str) -> bool:
     """What the profile says to an operation on an ordinary file, as Seatbelt would: the last rule that fits counts."""
     verdict = False
     for form in parse(text)[2:]:
+        assert isinstance(form, list)
         action, *rest = form
         operations = [word for word in rest if isinstance(word, str)]
         filters = [word for word in rest if isinstance(word, list)]
@@ -252,4 +253,5 @@ def _matches(one: list[Form], path: str) -> bool:
             return kind == "REGULAR-FILE"
         case ["target" | "global-name" | "regex" | "local" | "remote", *_]:
             return False
-    raise ValueError(one)
+        case _:
+            raise ValueError(one)

@@ -52,7 +52,9 @@ def judged(program: bytes, machine: str, number: int, *arguments: int) -> str | 
     """What a filter answers: "allow", "kill", or the errno. An interpreter of its own for the few instructions used."""
     words = [*arguments, *(0,) * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number & 0xFFFFFFFF, AUDIT[machine], 0, *(word & (1 << 64) - 1 for word in words))
-    code = [struct.unpack_from("<HBBI", program, at) for at in range(0, len(program), 8)]
+    code: list[tuple[int, int, int, int]] = [
+        struct.unpack_from("<HBBI", program, at) for at in range(0, len(program), 8)
+    ]
     assert len(code) <= 4096
     held, at = 0, 0
     while True:

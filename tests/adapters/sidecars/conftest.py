@@ -1,11 +1,14 @@
 """Skills whose sidecars are small real programs, and hosts that end what a test leaves running."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+from adapters.sidecars.fixtures import Eventually, MakeSpec, Members, Printed, Spawn
+from msgspec.structs import replace
 
 from omac.adapters.linux import process
 from omac.adapters.sidecars.host import LinuxSidecarHost
@@ -37,21 +40,19 @@ def skill(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def spec(skill: Path) -> Callable[..., SidecarSpec]:
+def spec(skill: Path) -> MakeSpec:
     """Makes the spec of a sidecar that runs the given command in the skill's folder."""
 
-    def make(*command: str, **fields: object) -> SidecarSpec:
+    def make(*command: str, **fields: Any) -> SidecarSpec:
         source = str(skill)
-        return SidecarSpec("demo", "demo", "/w", source, str(skill.parent), "sha256:0", True, command, **fields)  # type: ignore[arg-type]
+        plain = SidecarSpec("demo", "demo", "/w", source, str(skill.parent), "sha256:0", True, command)
+        return replace(plain, **fields)
 
     return make
 
 
-Spawn = Callable[..., Awaitable[LinuxSidecarProcess]]
-
-
 @pytest.fixture(params=["isolated", "plain"])
-async def spawn(request, tmp_path: Path, spec) -> AsyncIterator[Spawn]:
+async def spawn(request: pytest.FixtureRequest, tmp_path: Path, spec: MakeSpec) -> AsyncIterator[Spawn]:
     """Spawns a command as a sidecar, once with and once without a namespace; ends all of them after the test."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, isolate=request.param == "isolated")
     assert await host.isolation_available() == (request.param == "isolated"), host.isolation_problem
@@ -69,7 +70,7 @@ async def spawn(request, tmp_path: Path, spec) -> AsyncIterator[Spawn]:
 
 
 @pytest.fixture
-def members() -> Callable[[LinuxSidecarProcess], list[process.Stat]]:
+def members() -> Members:
     """All living processes of a sidecar, bubblewrap's included."""
 
     def find(sidecar: LinuxSidecarProcess) -> list[process.Stat]:
@@ -81,7 +82,7 @@ def members() -> Callable[[LinuxSidecarProcess], list[process.Stat]]:
 
 
 @pytest.fixture
-def eventually() -> Callable[..., Awaitable[None]]:
+def eventually() -> Eventually:
     """Asks again every few milliseconds until it is true; fails after a second."""
 
     async def poll(condition: Callable[[], object], seconds: float = 1.0) -> None:
@@ -93,6 +94,6 @@ def eventually() -> Callable[..., Awaitable[None]]:
 
 
 @pytest.fixture
-def printed(tmp_path: Path) -> Callable[[str], bool]:
+def printed(tmp_path: Path) -> Printed:
     """Whether the sidecar's log holds a line."""
     return lambda line: line in (tmp_path / "logs" / "demo.log").read_text().splitlines()

@@ -3,9 +3,12 @@
 import os
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
+from adapters.sidecars.fixtures import Eventually, Printed, Spawn
 
 from omac.adapters.sidecars import health as health_check
 from omac.domain.skills.skill import Health
@@ -26,7 +29,8 @@ async def serve(nursery: trio.Nursery, answer: bytes, port: int = 0) -> int:
                 await trio.sleep_forever()
 
     listeners = await nursery.start(trio.serve_tcp, handle, port)  # every interface: ::ffff:127.0.0.1 too
-    return listeners[0].socket.getsockname()[1]
+    port_number: int = listeners[0].socket.getsockname()[1]
+    return port_number
 
 
 async def failure(health: Health, port: int, own: tuple[int, ...] = ()) -> str:
@@ -35,21 +39,21 @@ async def failure(health: Health, port: int, own: tuple[int, ...] = ()) -> str:
     return str(caught.value)
 
 
-async def test_ready_at_once_is_seen_at_once(spawn) -> None:
+async def test_ready_at_once_is_seen_at_once(spawn: Spawn) -> None:
     """With an interval of a minute the probe still returns as soon as the sidecar listens."""
     sidecar = await spawn(*SERVER)
     with trio.fail_after(5):
         await sidecar.probe(Health(interval_ms=60_000, timeout_ms=60_000))
 
 
-async def test_the_initial_delay_is_waited(autojump_clock, nursery) -> None:
+async def test_the_initial_delay_is_waited(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
     """Nothing is asked before initial_delay_ms; a delay beyond the time-out is named."""
     text = await failure(Health(initial_delay_ms=3_000, timeout_ms=2_000), 9)
     assert text.startswith("initial_delay_ms 3000 leaves no time within timeout_ms 2000")
     assert trio.current_time() == pytest.approx(2)
 
 
-async def test_never_healthy(spawn) -> None:
+async def test_never_healthy(spawn: Spawn) -> None:
     """The last status is told, and a sidecar that does answer is not accused of anything else."""
     sidecar = await spawn(*SERVER, "HTTP/1.1 503 Not Yet")
     with pytest.raises(ProbeFailed) as caught:
@@ -57,7 +61,7 @@ async def test_never_healthy(spawn) -> None:
     assert str(caught.value) == "GET /ready?x=1 answered 503, for 400 ms"
 
 
-async def test_wrong_port(spawn, printed, eventually, tmp_path) -> None:
+async def test_wrong_port(spawn: Spawn, printed: Printed, eventually: Eventually, tmp_path: Path) -> None:
     """A sidecar that ignores SIDECAR_PORT is told where it listens and where it should."""
     sidecar = await spawn(*SERVER, "HTTP/1.1 200 OK", "0")
     with pytest.raises(ProbeFailed) as caught:
@@ -69,7 +73,7 @@ async def test_wrong_port(spawn, printed, eventually, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("status", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 500 Oops\r\n\r\n"])
-async def test_stolen_port(spawn, nursery, status) -> None:
+async def test_stolen_port(spawn: Spawn, nursery: trio.Nursery, status: bytes) -> None:
     """Somebody else on the port is never taken for the sidecar, whatever the answer."""
     sidecar = await spawn("sleep", "60")
     await serve(nursery, status, sidecar.birth.port)
@@ -90,7 +94,7 @@ async def test_stolen_port(spawn, nursery, status) -> None:
         (b"", "no answer"),
     ],
 )
-async def test_strange_answers(nursery, answer, says) -> None:
+async def test_strange_answers(nursery: trio.Nursery, answer: bytes, says: str) -> None:
     """Only a strict status line with 2xx counts; everything else is described."""
     port = await serve(nursery, answer)
     text = await failure(Health(timeout_ms=150, interval_ms=50), port, (os.getpid(),))
@@ -98,7 +102,7 @@ async def test_strange_answers(nursery, answer, says) -> None:
     nursery.cancel_scope.cancel()
 
 
-async def test_a_mute_listener_costs_a_second_a_try(autojump_clock) -> None:
+async def test_a_mute_listener_costs_a_second_a_try(autojump_clock: trio.testing.MockClock) -> None:
     """A listener that accepts and says nothing holds a try for 1 s, not for the whole time-out."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
@@ -115,18 +119,17 @@ async def test_nothing_listens() -> None:
     assert text.endswith("the sidecar must listen on 127.0.0.1 and the port in SIDECAR_PORT")
 
 
-async def test_no_connection_to_itself(monkeypatch) -> None:
+async def test_no_connection_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that met itself is nobody listening, and frees the port at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    made = trio.socket.socket
 
-    def bound(*args: object) -> trio.socket.SocketType:
-        new = made(*args)
-        new._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        new._sock.bind(("127.0.0.1", port))
-        return new
+    def bound(*args: int) -> trio.socket.SocketType:
+        new = socket.socket(*args)
+        new.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        new.bind(("127.0.0.1", port))
+        return trio.socket.from_stdlib_socket(new)
 
     monkeypatch.setattr(trio.socket, "socket", bound)
     assert "nothing listens" in await failure(Health(timeout_ms=30), port)
@@ -135,6 +138,6 @@ async def test_no_connection_to_itself(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("path", ["status", "/a b", "/a\r\nX: y", "", "/ü"])
-async def test_a_path_is_a_path(path) -> None:
+async def test_a_path_is_a_path(path: str) -> None:
     """A health path that would make another request is refused."""
     assert "is not a path" in await failure(Health(path=path), 9)

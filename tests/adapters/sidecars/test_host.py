@@ -9,10 +9,12 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import trio
+from adapters.sidecars.fixtures import Eventually, MakeSpec, Members, Printed, Spawn
 
 from omac.adapters.linux import process
 from omac.adapters.linux import process_identity as birth
@@ -72,8 +74,8 @@ WRAPPER = ("sh", "-c", "sleep 99; true")
 DAEMON = ("sh", "-c", "(setsid sh -c 'sleep 98 & wait' &); exec sleep 97")
 
 
-def drive(mode: str, folder: Path, *command: str, prefix: tuple[str, ...] = (), python: str = sys.executable) -> list:
-    """Run the driver to its end: [birth, result]."""
+def drive(mode: str, folder: Path, *command: str, prefix: tuple[str, ...] = (), python: str = sys.executable) -> Any:
+    """Run the driver to its end: the birth and the result, as JSON has it; nothing of one that is killed half-way."""
     script = folder / "driver.py"
     script.write_text(DRIVER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -81,12 +83,12 @@ def drive(mode: str, folder: Path, *command: str, prefix: tuple[str, ...] = (), 
     done = subprocess.run(line, capture_output=True, env=environment, timeout=20, check=False, text=True)
     assert done.returncode == (0 if mode == "healthy" else -signal.SIGKILL), done.stderr
     if mode.startswith("during "):
-        return []
+        return None
     birth, found = json.loads(done.stdout)
-    return [domain.Birth(**birth), found]
+    return domain.Birth(**birth), found
 
 
-async def test_exit_codes(spawn) -> None:
+async def test_exit_codes(spawn: Spawn) -> None:
     """A code is a code and a signal a signal, with a namespace and without; every waiter learns it."""
     failing = await spawn("sh", "-c", "exit 3")
     killed = await spawn("sh", "-c", "kill -USR1 $$")
@@ -104,7 +106,7 @@ async def test_exit_codes(spawn) -> None:
         assert await killed.stop(1000) == Exit(signal=signal.SIGUSR1)
 
 
-async def test_a_cancelled_wait_leaves_it_running(spawn, members) -> None:
+async def test_a_cancelled_wait_leaves_it_running(spawn: Spawn, members: Members) -> None:
     """One waiter going away neither ends the sidecar nor the other waiter."""
     sidecar = await spawn("sleep", "60")
     with trio.move_on_after(0.02) as first:
@@ -114,7 +116,7 @@ async def test_a_cancelled_wait_leaves_it_running(spawn, members) -> None:
     assert await sidecar.stop(5000) == Exit(signal=signal.SIGTERM)
 
 
-async def test_a_graceful_end_has_code_0(spawn) -> None:
+async def test_a_graceful_end_has_code_0(spawn: Spawn) -> None:
     """SIGTERM reaches the program, which ends as it likes, and `stop` may be called again."""
     sidecar = await spawn(*SERVER)
     await sidecar.probe(Health())
@@ -123,7 +125,7 @@ async def test_a_graceful_end_has_code_0(spawn) -> None:
         assert await sidecar.stop(5000) == Exit(code=0)
 
 
-async def test_a_wrapped_server_keeps_its_grace(spawn, printed) -> None:
+async def test_a_wrapped_server_keeps_its_grace(spawn: Spawn, printed: Printed) -> None:
     """A shell dies of SIGTERM at once; the server behind it still finishes what it does."""
     sidecar = await spawn("sh", "-c", f"{sys.executable} -I -S server.py; true")
     await sidecar.probe(Health())
@@ -132,7 +134,9 @@ async def test_a_wrapped_server_keeps_its_grace(spawn, printed) -> None:
     assert printed("goodbye")
 
 
-async def test_who_ignores_sigterm_is_killed(spawn, members, printed, eventually) -> None:
+async def test_who_ignores_sigterm_is_killed(
+    spawn: Spawn, members: Members, printed: Printed, eventually: Eventually
+) -> None:
     """After the grace nothing is left, and not before."""
     sidecar = await spawn("sh", "-c", DEAF)
     await eventually(lambda: printed("ready"))
@@ -142,7 +146,7 @@ async def test_who_ignores_sigterm_is_killed(spawn, members, printed, eventually
     assert members(sidecar) == []
 
 
-async def test_stop_with_a_waiter(spawn, printed, eventually) -> None:
+async def test_stop_with_a_waiter(spawn: Spawn, printed: Printed, eventually: Eventually) -> None:
     """The usual case: somebody watches the sidecar while somebody else stops it."""
     sidecar = await spawn("sh", "-c", DEAF)
     await eventually(lambda: printed("ready"))
@@ -154,7 +158,7 @@ async def test_stop_with_a_waiter(spawn, printed, eventually) -> None:
             assert await sidecar.stop(50) == Exit(signal=signal.SIGKILL)
 
 
-async def test_a_stop_right_after_the_start(spawn, members) -> None:
+async def test_a_stop_right_after_the_start(spawn: Spawn, members: Members) -> None:
     """Stopping while the namespace is still being furnished takes milliseconds, not the grace."""
     for _ in range(5):
         sidecar = await spawn("sleep", "60")
@@ -163,7 +167,9 @@ async def test_a_stop_right_after_the_start(spawn, members) -> None:
         assert members(sidecar) == []
 
 
-async def test_a_cancelled_stop_can_be_repeated(spawn, printed, eventually, members) -> None:
+async def test_a_cancelled_stop_can_be_repeated(
+    spawn: Spawn, printed: Printed, eventually: Eventually, members: Members
+) -> None:
     """Nothing stays frozen when a stop is given up half-way."""
     sidecar = await spawn("sh", "-c", DEAF)
     await eventually(lambda: printed("ready"))
@@ -173,7 +179,9 @@ async def test_a_cancelled_stop_can_be_repeated(spawn, printed, eventually, memb
     assert await sidecar.stop(0) == Exit(signal=signal.SIGKILL)
 
 
-async def test_quick_forkers_do_not_escape(spawn, members, printed, eventually) -> None:
+async def test_quick_forkers_do_not_escape(
+    spawn: Spawn, members: Members, printed: Printed, eventually: Eventually
+) -> None:
     """A chain of processes that deafens itself and replaces itself all the time is gone after stop."""
     chain = "import os\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nprint('ready', flush=True)\n"
     chain += "while True:\n    if os.fork():\n        os._exit(0) if os.getpid() != os.getsid(0) else None\n"
@@ -185,7 +193,7 @@ async def test_quick_forkers_do_not_escape(spawn, members, printed, eventually) 
     assert members(sidecar) == []
 
 
-async def test_what_it_leaves_behind_ends_with_it(spawn, members) -> None:
+async def test_what_it_leaves_behind_ends_with_it(spawn: Spawn, members: Members) -> None:
     """When the program ends, its background children go too."""
     sidecar = await spawn("sh", "-c", "sleep 96 & exit 4")
     with trio.fail_after(5):
@@ -193,7 +201,7 @@ async def test_what_it_leaves_behind_ends_with_it(spawn, members) -> None:
     assert members(sidecar) == []
 
 
-async def test_secrets_are_in_the_program_and_nowhere_else(tmp_path, spec, members) -> None:
+async def test_secrets_are_in_the_program_and_nowhere_else(tmp_path: Path, spec: MakeSpec, members: Members) -> None:
     """Neither in bubblewrap's environment nor in anybody's arguments, for as long as it runs."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": os.environ["PATH"]})
     wanted = spec(*SERVER, variables=(Variable("KEY", secret=True, fingerprint="hmac:1", store="vault"),))
@@ -214,7 +222,9 @@ async def test_secrets_are_in_the_program_and_nowhere_else(tmp_path, spec, membe
     await sidecar.stop(0)
 
 
-async def test_an_approved_copy_is_read_only_to_its_program(tmp_path, spec, printed, eventually) -> None:
+async def test_an_approved_copy_is_read_only_to_its_program(
+    tmp_path: Path, spec: MakeSpec, printed: Printed, eventually: Eventually
+) -> None:
     """Whoever it runs as, also as root; the rest of the file system is as it was."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": os.environ["PATH"]})
     folder = tmp_path / "copy"
@@ -226,7 +236,7 @@ async def test_an_approved_copy_is_read_only_to_its_program(tmp_path, spec, prin
     assert not list(folder.iterdir())
 
 
-async def test_the_environment_is_what_is_declared(tmp_path, spec, eventually) -> None:
+async def test_the_environment_is_what_is_declared(tmp_path: Path, spec: MakeSpec, eventually: Eventually) -> None:
     """No more and no less than domain.sidecar.environment says, and PWD; nothing of omac's own."""
     outside = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TOKEN": "secret", "ALLOWED": "yes"}
     host = LinuxSidecarHost(str(tmp_path / "logs"), outside)
@@ -248,7 +258,7 @@ def runs_server(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0") == [*SERVER]
 
 
-async def test_only_three_descriptors(spawn, members, eventually) -> None:
+async def test_only_three_descriptors(spawn: Spawn, members: Members, eventually: Eventually) -> None:
     """stdin is /dev/null, stdout and stderr the log; even an inheritable descriptor of omac's stays outside."""
     with tempfile.TemporaryFile() as treasure:
         os.set_inheritable(treasure.fileno(), True)
@@ -266,12 +276,12 @@ async def test_only_three_descriptors(spawn, members, eventually) -> None:
                 assert os.readlink(f"/proc/{entry.pid}/fd/3").startswith("socket:")
 
 
-async def test_spawned_from_the_loops_own_thread(spawn, monkeypatch) -> None:
+async def test_spawned_from_the_loops_own_thread(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel binds a sidecar's life to the thread that forked it: that must be the one that lives longest."""
     threads: list[int] = []
     real = subprocess.Popen.__init__
 
-    def popen(*args: object, **kwargs: object) -> None:
+    def popen(*args: Any, **kwargs: Any) -> None:
         threads.append(threading.get_ident())
         real(*args, **kwargs)
 
@@ -282,7 +292,7 @@ async def test_spawned_from_the_loops_own_thread(spawn, monkeypatch) -> None:
         await trio.to_thread.run_sync(launch.start, ["true"], {}, "/", 1)
 
 
-async def test_ports_and_births_differ(spawn) -> None:
+async def test_ports_and_births_differ(spawn: Spawn) -> None:
     """Two sidecars share neither port nor identity, and the birth tells the truth."""
     one, two = await spawn("sleep", "60"), await spawn("sleep", "60")
     assert one.birth.port != two.birth.port
@@ -290,13 +300,13 @@ async def test_ports_and_births_differ(spawn) -> None:
     assert one.birth.boot_id == birth.boot_id()
 
 
-def test_a_port_is_not_given_twice(tmp_path) -> None:
+def test_a_port_is_not_given_twice(tmp_path: Path) -> None:
     """Among 256 spawns in a row no port comes back."""
     host = LinuxSidecarHost(str(tmp_path), os.environ)
     assert len({host._free_port() for _ in range(256)}) == 256
 
 
-async def test_the_port_is_filled_in(spawn, printed, eventually) -> None:
+async def test_the_port_is_filled_in(spawn: Spawn, printed: Printed, eventually: Eventually) -> None:
     """${SIDECAR_PORT} is replaced in every element, the log's header shows the result."""
     sidecar = await spawn("sh", "-c", "echo $0 $1; sleep 60", "a${SIDECAR_PORT}b${SIDECAR_PORT}", "$HOME")
     port = sidecar.birth.port
@@ -305,7 +315,7 @@ async def test_the_port_is_filled_in(spawn, printed, eventually) -> None:
     assert header.startswith(f'[omac] sidecar "demo" starts: port={port} argv=["/')
 
 
-async def test_the_log_is_private(spawn, tmp_path) -> None:
+async def test_the_log_is_private(spawn: Spawn, tmp_path: Path) -> None:
     """The folder is 0700 and the file 0600, whatever they were; starts are appended."""
     (tmp_path / "logs").mkdir(mode=0o755)
     (tmp_path / "logs" / "demo.log").write_text("before\n")
@@ -317,7 +327,7 @@ async def test_the_log_is_private(spawn, tmp_path) -> None:
     assert (lines[0], lines[2:]) == ("before", ["one", "two"])
 
 
-async def test_a_large_log_is_rotated(spawn, tmp_path) -> None:
+async def test_a_large_log_is_rotated(spawn: Spawn, tmp_path: Path) -> None:
     """One earlier log is kept."""
     (tmp_path / "logs").mkdir()
     with (tmp_path / "logs" / "demo.log").open("wb") as large:
@@ -328,7 +338,7 @@ async def test_a_large_log_is_rotated(spawn, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("place", ["link", "fifo", "folder", "label"])
-async def test_a_strange_log_is_refused(spec, tmp_path, place) -> None:
+async def test_a_strange_log_is_refused(spec: MakeSpec, tmp_path: Path, place: str) -> None:
     """A link is not followed, a fifo does not hang, a label cannot leave the folder."""
     logs, target = tmp_path / "logs", tmp_path / "target"
     logs.mkdir()
@@ -341,6 +351,10 @@ async def test_a_strange_log_is_refused(spec, tmp_path, place) -> None:
             (tmp_path / "elsewhere").mkdir()
             logs.rmdir()
             logs.symlink_to(tmp_path / "elsewhere")
+        case "label":
+            pass
+        case _:
+            raise AssertionError(place)
     with pytest.raises(SpawnFailed, match="cannot open the log"):
         await LinuxSidecarHost(str(logs), os.environ).spawn(
             "../x" if place == "label" else "demo", spec("true"), str(tmp_path), {}
@@ -358,14 +372,14 @@ async def test_a_strange_log_is_refused(spec, tmp_path, place) -> None:
         ((), "names no program"),
     ],
 )
-async def test_what_cannot_start_says_why(spawn, skill, command, says) -> None:
+async def test_what_cannot_start_says_why(spawn: Spawn, skill: Path, command: tuple[str, ...], says: str) -> None:
     """Each failure names the place and the next step."""
     (skill / "plain file.sh").write_text("#!/bin/sh\n")
     with pytest.raises(SpawnFailed, match=says):
         await spawn(*command)
 
 
-async def test_a_skill_that_vanished(tmp_path, spec, skill) -> None:
+async def test_a_skill_that_vanished(tmp_path: Path, spec: MakeSpec, skill: Path) -> None:
     """Without its folder there is nothing to start."""
     wanted = spec("true")
     (skill / "server.py").unlink()
@@ -374,7 +388,7 @@ async def test_a_skill_that_vanished(tmp_path, spec, skill) -> None:
         await LinuxSidecarHost(str(tmp_path / "logs"), os.environ).spawn("demo", wanted, wanted.source, {})
 
 
-async def test_a_script_of_the_skill(spawn, skill) -> None:
+async def test_a_script_of_the_skill(spawn: Spawn, skill: Path) -> None:
     """A relative program is the skill's own, and a leading dash in an argument is nobody's option."""
     (skill / "run.sh").write_text('#!/bin/sh\necho "$@"\n')
     (skill / "run.sh").chmod(0o755)
@@ -386,7 +400,9 @@ async def test_a_script_of_the_skill(spawn, skill) -> None:
 @pytest.mark.parametrize(
     "bwrap", [None, "#!/bin/sh\necho no namespaces today >&2; exit 1\n", "#!/bin/sh\nexec sleep 60\n"]
 )
-async def test_without_bubblewrap(tmp_path, spec, monkeypatch, bwrap) -> None:
+async def test_without_bubblewrap(
+    tmp_path: Path, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, bwrap: str | None
+) -> None:
     """Missing, refusing or hanging: it is found out once, said why, and sidecars run without a namespace."""
     monkeypatch.setattr(launch, "BUILD_WITHIN_S", 0.2)
     tools = tmp_path / "tools"
@@ -404,7 +420,7 @@ async def test_without_bubblewrap(tmp_path, spec, monkeypatch, bwrap) -> None:
 
 
 @pytest.mark.parametrize("command", [WRAPPER, DAEMON])
-def test_nothing_outlives_a_killed_omac(tmp_path, command) -> None:
+def test_nothing_outlives_a_killed_omac(tmp_path: Path, command: tuple[str, ...]) -> None:
     """kill -9 of omac: wrappers, their children and daemons that left the session are gone within a second."""
     birth, found = drive("isolated", tmp_path, *command)
     assert birth.isolated
@@ -412,14 +428,14 @@ def test_nothing_outlives_a_killed_omac(tmp_path, command) -> None:
     trio.run(gone, found)
 
 
-def test_bound_before_spawn_returns(tmp_path) -> None:
+def test_bound_before_spawn_returns(tmp_path: Path) -> None:
     """Even killed at the very moment that spawn returns, omac leaves nothing."""
     for _ in range(5):
         _, found = drive("at-once", tmp_path, *WRAPPER)
         trio.run(gone, found)
 
 
-def test_killed_in_the_middle_of_a_spawn(tmp_path) -> None:
+def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:
     """A program runs only once its life is bound to omac's: killed half-way, omac leaves none running."""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nsleep 93\n")
@@ -440,14 +456,14 @@ def test_killed_in_the_middle_of_a_spawn(tmp_path) -> None:
     trio.run(ended)
 
 
-async def gone(found: list) -> None:
+async def gone(found: list[tuple[int, int]]) -> None:
     with trio.fail_after(1):
         while any(process.living(pid, ticks) for pid, ticks in found):
             await trio.sleep(0.005)
 
 
 @pytest.mark.parametrize("leader_lives", [True, False])
-def test_an_orphan_without_namespace_is_ended(tmp_path, leader_lives) -> None:
+def test_an_orphan_without_namespace_is_ended(tmp_path: Path, leader_lives: bool) -> None:
     """What a killed omac left behind is found by its birth, even if only children are left; strangers are not."""
     birth, found = drive("plain", tmp_path, "sh", "-c", "sleep 95 & sleep 94; true")
     assert not birth.isolated
@@ -470,7 +486,7 @@ def test_an_orphan_without_namespace_is_ended(tmp_path, leader_lives) -> None:
     trio.run(end)
 
 
-async def test_an_orphan_with_namespace_is_ended(spawn, members) -> None:
+async def test_an_orphan_with_namespace_is_ended(spawn: Spawn, members: Members) -> None:
     """By its birth alone the whole sidecar can be ended."""
     sidecar = await spawn(*WRAPPER)
     host = LinuxSidecarHost("/nonexistent", os.environ)
@@ -482,7 +498,7 @@ async def test_an_orphan_with_namespace_is_ended(spawn, members) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_as_an_ordinary_user(skill) -> None:
+def test_as_an_ordinary_user(skill: Path) -> None:
     """Without root bubblewrap makes a user namespace too: health, ownership of the port and stop work the same."""
     nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
     path = os.pathsep.join(path for path in sys.path if path)
@@ -529,7 +545,7 @@ listener.close()
 """
 
 
-async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn, tmp_path: Path) -> None:
+async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, tmp_path: Path) -> None:
     """It lives, and yet its port is free for anybody: that can be seen, also when a stranger has taken it."""
     program = tmp_path / "serves-once.py"
     program.write_text(SERVES_ONCE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.skills import digest_cache, discovery, reading, stat_fingerprint, tree
+from omac.adapters.skills import digest_cache, discovery, reading, stat_fingerprint, tree, yaml_file
 from omac.adapters.skills.code_hash import code_hash_of
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
@@ -34,6 +34,18 @@ async def test_it_is_the_digest_of_a_copy(source: Path, folders: DiskSkillFolder
     assert await folders.digest(str(source)) == (await frozen.freeze(str(source))).digest
 
 
+def relink(path: Path, target: str) -> None:
+    """Replace a link."""
+    path.unlink()
+    path.symlink_to(target)
+
+
+def write_venv(path: Path) -> None:
+    """Write a virtual environment with a file."""
+    path.mkdir()
+    (path / "x").touch()
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "content": lambda path: (path / "run").write_text("#!/bin/sh\necho evil\n"),
     "executable": lambda path: (path / "run").chmod(0o644),
@@ -41,8 +53,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "removed": lambda path: (path / "SKILL.md").unlink(),
     "renamed": lambda path: (path / "SKILL.md").rename(path / "SKILL2.md"),
     "folder": lambda path: (path / "empty").rmdir(),
-    "link": lambda path: ((path / "link").unlink(), (path / "link").symlink_to("run")),
-    "venv": lambda path: ((path / ".venv").mkdir(), (path / ".venv" / "x").touch()),
+    "link": lambda path: relink(path / "link", "run"),
+    "venv": lambda path: write_venv(path / ".venv"),
     "modules": lambda path: (path / "node_modules").mkdir(),
     "dist": lambda path: (path / "dist").mkdir(),
     "backup": lambda path: (path / "run~").touch(),
@@ -188,7 +200,7 @@ async def test_a_hash_is_remembered_with_the_bytes_that_were_parsed(
     honest = await found(folders, runs)
     evil = b"name: echo\nsidecar:\n  command: [evil]\n"
     with monkeypatch.context() as patch:
-        read = discovery.read_yaml_bytes
+        read = yaml_file.read_yaml_bytes
         patch.setattr(discovery, "read_yaml_bytes", lambda name, *rest: (read(name, *rest), evil)[1])
         for _ in range(2):
             planted = await found(folders, runs)
@@ -211,7 +223,7 @@ async def test_code_that_changes_while_it_is_read_is_not_remembered(
     runs: Path, folders: DiskSkillFolders, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its hash is that of no folder there was."""
-    read = digest_cache.code_hash_of
+    read = code_hash_of
 
     def read_and_change(source: str, known: Mapping[str, bytes]) -> str:
         answer = read(source, known)

@@ -113,7 +113,7 @@ async def test_paths_that_are_no_project(tmp_path: Path, folders: SkillFolders, 
 async def test_a_path_of_the_wrong_type(folders: SkillFolders) -> None:
     """A request's path is checked, not trusted to be text."""
     with pytest.raises(Refusal) as caught:
-        await folders.canonical(5, ["/"])  # type: ignore[arg-type]
+        await folders.canonical(5, ["/"])  # type: ignore[arg-type]  # the wrong type
     assert caught.value.reason == "bad-request"
 
 
@@ -476,11 +476,16 @@ async def test_what_the_contract_leaves_out_but_python_imports_counts_beside_it(
     """A link or compiled Python that appears, or leads elsewhere, is other code, though the bundle hash is the same."""
     skill = write_vector(tmp_path / "skill")
     seen = {VECTOR_HASH}
-    changes = (
+
+    def relink() -> None:
+        (skill / "json.py").unlink()
+        (skill / "json.py").symlink_to("omac.yaml")
+
+    changes: tuple[Callable[[], object], ...] = (
         lambda: (skill / "json.pyc").write_bytes(b"planted"),
         lambda: (skill / "json.pyc").write_bytes(b"planted anew"),
         lambda: (skill / "json.py").symlink_to("SKILL.md"),
-        lambda: ((skill / "json.py").unlink(), (skill / "json.py").symlink_to("omac.yaml")),
+        relink,
         lambda: (skill / "__pycache__").symlink_to("/etc"),
     )
     for change in changes:

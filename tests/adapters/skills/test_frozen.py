@@ -94,13 +94,13 @@ async def test_odd_names_and_kinds(tmp_path: Path, source: Path, frozen: DiskFro
         (source / "empty" / os.fsdecode(name)).symlink_to(os.fsdecode(b"../" + name))
     os.link(source / "run", source / "hard")
     (source / "run").chmod(0o6755)
-    for name in (".git", "__pycache__", "lib/__pycache__"):
-        (source / name).mkdir()
-        (source / name / "planted.pyc").touch()
+    for folder in (".git", "__pycache__", "lib/__pycache__"):
+        (source / folder).mkdir()
+        (source / folder / "planted.pyc").touch()
     (tmp_path / "deep").write_text("x")
     made = await frozen.freeze(str(source))
     path = Path(await frozen.checked(made.digest, str(source)))
-    difference = ["diff", "-r", "--no-dereference", "-x", "__pycache__", "-x", ".git", source, path]
+    difference = ["diff", "-r", "--no-dereference", "-x", "__pycache__", "-x", ".git", str(source), str(path)]
     assert subprocess.run(difference, check=False).returncode == 0
     assert sorted(os.listdir(os.fsencode(path))) == sorted(
         set(os.listdir(os.fsencode(source))) - {b".git", b"__pycache__"}

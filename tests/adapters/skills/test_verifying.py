@@ -4,13 +4,14 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omac.adapters.skills import verifying
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.adapters.skills.tree import BundleReader
+from omac.adapters.skills.tree import Reader
 from omac.services.ports import CopyDamaged
 
 TICK_SECS = 0.03
@@ -30,13 +31,13 @@ async def copy(source: Path, frozen: DiskFrozenSkills) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were read."""
     seen: list[str] = []
-    real = BundleReader.read
+    real = Reader.read
 
-    def read(self: BundleReader, folder: int, name: str, *others: object) -> object:
+    def read(self: Reader, folder: int, name: str, *others: Any) -> object:
         seen.append(name)
-        return real(self, folder, name, *others)  # type: ignore[arg-type]
+        return real(self, folder, name, *others)
 
-    monkeypatch.setattr(BundleReader, "read", read)
+    monkeypatch.setattr(Reader, "read", read)
     return seen
 
 
@@ -57,6 +58,21 @@ def rewrite(path: Path, content: bytes) -> None:
     path.write_bytes(content.ljust(found.st_size)[: found.st_size])
     path.chmod(stat.S_IMODE(found.st_mode))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def relink(path: Path, target: str) -> None:
+    """Replace a file, a link or an empty folder by a link."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink()
+    path.symlink_to(target)
+
+
+def replace_by_fifo(path: Path) -> None:
+    """Replace a file by a FIFO."""
+    path.unlink()
+    os.mkfifo(path)
 
 
 def close_all(path: Path) -> None:
@@ -81,9 +97,9 @@ EDITS: dict[str, tuple[Callable[[Path], object], str]] = {
     "removed": (lambda path: (path / "lib" / "code.py").unlink(), "lib/code.py is gone"),
     "removed folder": (lambda path: (path / "empty").rmdir(), "empty is gone"),
     "renamed": (lambda path: (path / "omac.yaml").rename(path / "omac2.yaml"), "omac.yaml is gone"),
-    "link": (lambda path: ((path / "link").unlink(), (path / "link").symlink_to("run")), "link changed"),
-    "file to link": (lambda path: ((path / "run").unlink(), (path / "run").symlink_to("/bin/sh")), "run changed"),
-    "folder to link": (lambda path: ((path / "empty").rmdir(), (path / "empty").symlink_to("/etc")), "empty changed"),
+    "link": (lambda path: relink(path / "link", "run"), "link changed"),
+    "file to link": (lambda path: relink(path / "run", "/bin/sh"), "run changed"),
+    "folder to link": (lambda path: relink(path / "empty", "/etc"), "empty changed"),
 }
 
 
@@ -178,7 +194,7 @@ def other_boot(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda stat_file, _patch: stat_file.write_bytes(b""),
         lambda stat_file, _patch: stat_file.chmod(0o666),
         lambda stat_file, _patch: stat_file.symlink_to(stat_file.rename(stat_file.with_suffix(".y"))),
-        lambda stat_file, _patch: (stat_file.unlink(), os.mkfifo(stat_file)),
+        lambda stat_file, _patch: replace_by_fifo(stat_file),
         lambda _stat_file, patch: other_boot(patch),
     ],
     ids=["gone", "garbage", "empty", "writable", "link", "fifo", "boot"],

@@ -1,7 +1,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -87,14 +87,14 @@ async def test_a_look_that_nobody_waits_for_ends(tmp_path: Path, slow: Slow, fol
     """Whatever was read so far; the file goes on for ever."""
     workdir = write_project(tmp_path / "hostile", slow=True)
     source = str(workdir / ".agents" / "skills" / "echo")
-    looks: list[Callable[[], object]] = [
+    looks: list[Callable[[], Awaitable[object]]] = [
         lambda: folders.discover(str(workdir), ("agents",)),
         lambda: folders.digest(source),
         lambda: folders.bundle_hash(source),
     ]
     for look in looks:
         with trio.move_on_after(0.1) as scope:
-            await look()  # type: ignore[misc]  # each is one of the port's methods
+            await look()
         assert scope.cancelled_caught
         await until(lambda: slow.total == 0)
 

@@ -11,7 +11,7 @@ VARIABLES = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/h/.claude"}
 
 def paths(settings: object) -> list[str]:
     """The paths that the commands name, programs marked."""
-    found = {}
+    found: dict[str, bool] = {}
     for word in command_words(settings):
         path = expanded(word.text, VARIABLES)
         if path:

@@ -50,7 +50,9 @@ def test_what_does_not_fold_is_refused(numbers: tuple[int, ...]) -> None:
 
 def test_an_event_of_another_aggregate_is_refused() -> None:
     """Even where the fold would take it."""
-    lying = Aggregate("run", 0, lambda command, state: [Activated()], lambda state, event: state, (Counted,))
+    lying: Aggregate[int, Any] = Aggregate(
+        "run", 0, lambda command, state: [Activated()], lambda state, event: state, (Counted,)
+    )
     with pytest.raises(Refusal, match="no event of a run") as refused:
         lying.decided("lie", 0)
     assert refused.value.reason == "unfoldable"

@@ -1,5 +1,7 @@
 """Findings from facts: what is enough, what is less, what is missing, and the command that mends it."""
 
+from typing import Any
+
 import pytest
 
 from omac.domain.sandbox.doctor import (
@@ -11,7 +13,7 @@ from omac.domain.sandbox.doctor import (
     USERNS_CLONE,
     USERNS_MAX,
     WARN,
-    Diagnosis,
+    Finding,
     LimitFact,
     Machine,
     diagnose_bubblewrap,
@@ -20,7 +22,7 @@ from omac.domain.sandbox.doctor import (
     report,
 )
 
-ABLE = {
+ABLE: dict[str, Any] = {
     "uid": 1000, "kernel": "6.12.4-arch1", "architecture": "x86_64", "distribution": ("ubuntu", "debian"),
     "bwrap": "/usr/bin/bwrap", "bwrap_version": "0.11.0", "landlock": 6, "lsm": "capability,landlock,yama",
     "git_version": "2.47.1", "sysctls": {USERNS_MAX: "127000", TIOCSTI: "0"}, "searched": "/usr/bin",
@@ -33,14 +35,14 @@ NO_CLONE = (
 )
 
 
-def found(name: str, **facts: object) -> Diagnosis:
+def found(name: str, **facts: Any) -> Finding:
     """The finding of that name for a machine that can do everything, but for these facts."""
-    return next(one for one in findings(Machine(**{**ABLE, **facts})) if one.name == name)  # type: ignore[arg-type]
+    return next(one for one in findings(Machine(**{**ABLE, **facts})) if one.name == name)
 
 
 def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
     """Nothing is said to be wrong, and nothing offered, where nothing is missing."""
-    all_of_them = findings(Machine(**ABLE))  # type: ignore[arg-type]
+    all_of_them = findings(Machine(**ABLE))
     assert {one.level for one in all_of_them} == {OK}
     assert healthy(all_of_them)
     assert not any(one.fix for one in all_of_them)
@@ -191,7 +193,5 @@ def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
 
 def test_a_person_reads_a_line_for_each_and_the_commands_below() -> None:
     """The report has the level, the name and the sentence, and each command on a line that can be pasted from."""
-    lines = list(
-        report((Diagnosis("git", WARN, "git is not in /bin", ("apt install git",)), Diagnosis("x", OK, "fine")))
-    )
+    lines = list(report((Finding("git", WARN, "git is not in /bin", ("apt install git",)), Finding("x", OK, "fine"))))
     assert lines == ["[warn] git: git is not in /bin", "  try: apt install git", "[ok] x: fine"]

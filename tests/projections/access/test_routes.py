@@ -6,6 +6,7 @@ import pytest
 
 from omac.domain.directories import directory
 from omac.domain.directories.directory import reload_command
+from omac.domain.directories.events import SessionAdmitted, Skill
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
@@ -80,7 +81,7 @@ def test_a_token_that_its_directory_dropped_leads_nowhere(shop: Any, host: HostI
     """A journal from before sessions ended admits more of them than a directory keeps."""
     stream = ids.directory_stream(host, ids.scope_of("/w/shop"))
     admitted = [ids.TokenDigest(f"d{number}") for number in range(directory.SESSIONS_MAX + 1)]
-    shop.append(stream, *(directory.SessionAdmitted(f"s-{digest}", digest) for digest in admitted))
+    shop.append(stream, *(SessionAdmitted(f"s-{digest}", digest) for digest in admitted))
     system = system_of(shop)
     with pytest.raises(Refusal, match="unknown skill mount"):
         find_way(system, host, admitted[0], "ready")
@@ -118,8 +119,8 @@ def test_a_sidecar_that_gave_up_and_is_not_stubbed_yet(shop: Any, host: HostId) 
 def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host: HostId) -> None:
     """From every directory, below the reserved name; the way says from which, and dies with that directory's token."""
     spec = SidecarSpec("weather", "weather", "", "/g/weather", "/g", "sha256:1", True, ("run",))
-    plan = directory.ActivationPlan(
-        {"weather": directory.Skill("weather", "agents", "/g/weather", "sha256:1", "weather")},
+    plan = directory.Plan(
+        {"weather": Skill("weather", "agents", "/g/weather", "sha256:1", "weather")},
         {"weather": spec}, {"weather": 9}, {},
     )  # fmt: skip
     shop.directory(directory.RequestActivation("", "opencode", TokenDigest("")), directory.AdoptPlan(plan), path="")

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import trio
 
-from omac.domain.directories import directory
-from omac.domain.directories.planning import SkillPolicy
+from omac.domain.directories.events import ReloadRequested
+from omac.domain.directories.planning import Policy
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Exit
 from omac.domain.skills.skill import FoundSkill
@@ -60,7 +60,7 @@ async def test_unapproved_skills_are_stubbed_and_never_started(serving: Serving,
 
 async def test_unapproved_skills_run_where_a_person_allowed_it(serving: Serving, skill: MakeSkill) -> None:
     """`allow` holds for the run; the spec says that nobody approved it."""
-    async with serving(policy=SkillPolicy("allow")) as omac:
+    async with serving(policy=Policy("allow")) as omac:
         omac.folders.put("/w/shop", skill("echo"))
         assert (await omac.activate()).state == "active"
         assert not omac.sidecar("echo").spec.approved
@@ -78,7 +78,7 @@ async def test_an_approval_by_another_process_makes_the_skill_ready(serving: Ser
         assert omac.directory().generation == 2
         again = await omac.activate()
         assert again.dir_token == token
-        (reload,) = [r for r in omac.journal.records() if isinstance(r.event, directory.ReloadRequested)]
+        (reload,) = [r for r in omac.journal.records() if isinstance(r.event, ReloadRequested)]
         approved = [r.position for r in omac.journal.records() if r.run == "approver"]
         assert (reload.actor, reload.causation) == ("omac", approved[-1])
 

@@ -30,10 +30,10 @@ from omac.domain.sandbox import launch as sandbox
 from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
 from omac.journal.application import Journal
 from omac.journal.event_kinds import KIND_OF
-from omac.journal.inbox import REJECTED, Inbox
+from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
-from omac.journal.spool import RECORD_MAX
+from omac.journal.spool import RECORD_MAX, REJECTED
 from omac.projections.status import status_of
 from omac.projections.system import System
 from omac.services.kernel.ingestion import WAIT_NS, ingest, try_to_ingest
@@ -596,8 +596,11 @@ def test_a_locked_journal_loses_nothing(
 ) -> None:
     """What another program keeps from being recorded stays in the spool."""
     program.deny("a")
-    with journal.store._writer.connect() as connection:  # type: ignore[union-attr]
-        connection.connection.driver_connection.execute("PRAGMA busy_timeout=1")  # type: ignore[union-attr]
+    assert journal.store._writer is not None
+    with journal.store._writer.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.execute("PRAGMA busy_timeout=1")
     other = lock(path)
     with pytest.raises(Refusal, match="locked"):
         ingested(inbox, journal)

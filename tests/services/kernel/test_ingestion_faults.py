@@ -10,8 +10,9 @@ from contract.launches import AT, WHOLE, Program
 
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.inbox import REJECTED, Inbox, Pass
+from omac.journal.inbox import Inbox, Pass
 from omac.journal.opening import open_journal
+from omac.journal.spool import REJECTED
 from omac.services.kernel.ingestion import ingest, try_to_ingest
 from omac.services.kernel.opened import OpenedJournal
 

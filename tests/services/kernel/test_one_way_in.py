@@ -8,7 +8,8 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 
 import msgspec
 import pytest
@@ -221,16 +222,11 @@ async def _refused_then_recorded(execution: Execution, journal: Journal, kind: s
 
 @contextmanager
 def _disk_full(journal: Journal) -> Iterator[None]:
-    insert = journal.store.insert_events
-
     def refuse(*_: Any, **__: Any) -> Any:
         raise Refusal("journal-unavailable", "the disk is full")
 
-    journal.store.insert_events = refuse  # type: ignore[method-assign]  # a fault of the disk
-    try:
+    with mock.patch.object(journal.store, "insert_events", refuse):
         yield
-    finally:
-        journal.store.insert_events = insert  # type: ignore[method-assign]
 
 
 # ---- rule 2: requested before the effect, its outcome after ----
@@ -300,7 +296,8 @@ async def test_a_settings_file_is_touched_between_a_request_and_its_outcome(
     durable: list[list[str]] = []
 
     class Change:
-        origin, present = "/home/u/settings.toml", None
+        origin = "/home/u/settings.toml"
+        present: str | None = None
 
         def write(self) -> None:
             durable.append([KIND_OF[type(recorded.event)] for recorded in read_all(path)])
@@ -371,7 +368,7 @@ def test_no_event_has_a_field_for_a_capability_or_a_secret() -> None:
 def test_a_hidden_value_cannot_be_stored() -> None:
     """Not even by a mistake in the place of a text."""
     with pytest.raises(TypeError):
-        Codec().encode(credential.ConfigWritten("KEY", Hidden("x")))  # type: ignore[arg-type]
+        Codec().encode(credential.ConfigWritten("KEY", cast(str, Hidden("x"))))  # the mistake
 
 
 def test_no_kind_carries_a_living_token(examples: Mapping[str, Event]) -> None:

@@ -221,7 +221,12 @@ async def test_only_locks_that_matter_are_tried(serving: Serving, dead: Any) -> 
         await settle(omac)
     async with serving(reactors=False, run="second") as omac:
         asked: list[str] = []
-        await recover(omac.engine, omac.host, lambda run, _: bool(asked.append(run)))
+
+        def alive(run: str, _: object) -> bool:
+            asked.append(run)
+            return False
+
+        await recover(omac.engine, omac.host, alive)
         assert asked == []
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ async def test_a_refusal_waits_for_no_slow_journal(
     """Its caller is answered in time; what the journal takes after all is counted once."""
     monkeypatch.setattr(refusals, "FIRST_S", 0.02)
     async with serving(reactors=False) as omac:
-        other = lock(path)  # type: ignore[arg-type]  # a text does as well
+        other = lock(Path(path))
         try:
             with trio.fail_after(2):
                 await omac.refusals.note(refused(), AGENT, "a")

@@ -27,7 +27,7 @@ class File:
 
     def __init__(self, journal: Journal) -> None:
         self.present: str | None = None
-        self.problem: Exception | None = None
+        self.problem: BaseException | None = None
         self.seen: list[int] = []
         self._journal = journal
         self._asked: str | None = None
@@ -92,7 +92,7 @@ async def test_a_file_that_cannot_be_written(journal: Journal, file: File, probl
 async def test_a_change_that_was_cut_short_is_closed_by_the_next(journal: Journal, file: File, written: bool) -> None:
     """The file says which of the two happened."""
     execution = OpenedJournal(journal, HOST)
-    file.problem = KeyboardInterrupt()  # type: ignore[assignment]  # as good as a kill
+    file.problem = KeyboardInterrupt()  # as good as a kill
     with pytest.raises(KeyboardInterrupt):
         await change_setting(execution, file.changing, STORE, "vault")
     file.problem = None
@@ -103,13 +103,15 @@ async def test_a_change_that_was_cut_short_is_closed_by_the_next(journal: Journa
     assert events(journal)[:2] == [REQUESTED, closed]
 
 
-async def test_without_a_record_nothing_is_written(journal: Journal, file: File) -> None:
+async def test_without_a_record_nothing_is_written(
+    journal: Journal, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What cannot be recorded does not happen."""
 
     def refuse(*_: object, **__: object) -> None:
         raise Refusal("journal-unavailable", "the disk is full")
 
-    journal.store.insert_events = refuse  # type: ignore[assignment,method-assign]  # a fault of the disk
+    monkeypatch.setattr(journal.store, "insert_events", refuse)
     with pytest.raises(Refusal, match="the disk is full"):
         await change_setting(OpenedJournal(journal, HOST), file.changing, STORE, "vault")
     assert (file.seen, file.present) == ([], None)

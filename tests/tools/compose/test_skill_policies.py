@@ -1,5 +1,6 @@
 """tools/compose/skill_policies.py: what a run was asked to do, and what each project narrows it to."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_a_project_only_narrows(
 
 def test_confining_is_refused_by_name(tmp_path: Path) -> None:
     """Until sidecars can be confined; wherever it was said."""
-    ways = {
+    ways: dict[str, Callable[[], ServePolicies]] = {
         "omac serve --unapproved refuse": lambda: policies(tmp_path, {"serve.unapproved": "confine"}),
         "unset OMAC_SERVE_UNAPPROVED": lambda: policies(tmp_path, OMAC_SERVE_UNAPPROVED="confine"),
     }

@@ -42,12 +42,13 @@ def place() -> Iterator[Ground]:
     """A nested worktree with links of every kind; the tests of this module share it."""
     with ground() as made:
         tree = made.worktree
-        for name, target in {
+        targets: dict[str, Path | str] = {
             "out": made.outside, "out-relative": "../../../../outside", "dangling": made.outside / "new", "mine": "src",
             "chain": "out", "main": made.main, "loop": "loop", "top": "/", "self": ".", "up": "..",
             "proc": "/proc/self/cwd",
             "temporary": "/tmp", "file": made.outside / "there", "deep": "src/../out/sub",
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for name, target in targets.items():
             (tree / name).symlink_to(target)
         (tree / "é").symlink_to(made.outside)
         os.mkfifo(tree / "pipe")
