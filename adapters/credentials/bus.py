@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from jeepney import HeaderFields, Message, MessageFlag  # type: ignore[import-untyped]
-from jeepney.bus import get_connectable_addresses  # type: ignore[import-untyped]
-from jeepney.io.blocking import DBusConnection, prep_socket, unwrap_read  # type: ignore[import-untyped]
+from jeepney import HeaderFields, Message, MessageFlag
+from jeepney.bus import get_connectable_addresses
+from jeepney.io.blocking import DBusConnection, prep_socket, unwrap_read
 from secretstorage.exceptions import LockedException
 from secretstorage.util import PROMPT_IFACE
 

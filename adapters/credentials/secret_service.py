@@ -17,9 +17,9 @@ import msgspec
 import secretstorage
 from cryptography.hazmat.primitives import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from jeepney import DBusErrorResponse, Properties  # type: ignore[import-untyped]
-from jeepney.bus_messages import message_bus  # type: ignore[import-untyped]
-from jeepney.io.blocking import Proxy  # type: ignore[import-untyped]
+from jeepney import DBusErrorResponse, Properties
+from jeepney.bus_messages import message_bus
+from jeepney.io.blocking import Proxy
 from secretstorage.defines import SS_PATH
 from secretstorage.dhcrypto import Session
 from secretstorage.exceptions import (

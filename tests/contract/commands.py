@@ -38,8 +38,8 @@ BIRTH = sidecar.Birth(42, 7, "boot", 40_000, True, "42.log")
 ECHO = Skill("echo", "agents", f"{FOLDER}/echo", "sha256:1", "echo")
 SLACK = Skill("slack", "agents", f"{FOLDER}/slack", "sha256:1", "slack")
 STUB = RouteStubbed("slack", "slack", "pending-credentials", "KEY is missing", ("KEY",), ("omac secrets set",))
-WHOLE = directory.Plan({"echo": ECHO}, {"echo": SPEC}, {"echo": 1_024})
-PARTIAL = directory.Plan({"echo": ECHO, "slack": SLACK}, {"echo": SPEC}, {"echo": 1_024}, {"slack": STUB})
+WHOLE = directory.ActivationPlan({"echo": ECHO}, {"echo": SPEC}, {"echo": 1_024})
+PARTIAL = directory.ActivationPlan({"echo": ECHO, "slack": SLACK}, {"echo": SPEC}, {"echo": 1_024}, {"slack": STUB})
 RUNS = {"echo": sidecar.Sidecar("healthy", SPEC, 1)}
 FELL = {"echo": sidecar.Sidecar("gave_up", SPEC, 1, detail="it ended with 1")}
 STORED = {"KEY": credential.Stored("hmac:1", "vault")}
@@ -55,7 +55,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         directory.RequestReload(WORKDIR),
         directory.AdoptPlan(WHOLE),
         directory.AdoptPlan(PARTIAL),
-        directory.AdoptPlan(directory.Plan()),
+        directory.AdoptPlan(directory.ActivationPlan()),
         directory.Settle(WHOLE, RUNS),
         directory.Settle(PARTIAL, FELL),
         directory.Settle(None, RUNS),
@@ -99,7 +99,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "sandbox": (
         launch.Report(LAUNCH),
         launch.Report(launch.Launched(43)),
-        launch.Report(launch.Exited(0, ("/w/shop/.git/hooks/x: a hook",))),
+        launch.Report(launch.LaunchExited(0, ("/w/shop/.git/hooks/x: a hook",))),
         launch.Report(launch.Denied(WORKDIR, "claude", ("npm",), "git-unsafe", "no")),
         launch.Lose("the omac that launched it was killed"),
     ),

@@ -11,10 +11,10 @@ from contract.recorder import everything, group, insert, log
 from eventsourcing.persistence import StoredEvent
 
 from omac.domain.directories.events import SessionAdmitted
-from omac.domain.kernel.event import Cause, Draft, Entry, Event, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.application import Group, Journal
+from omac.journal.application import CommitGroup, Journal
 from omac.journal.judgement import Conflict
 from omac.journal.reader import PAGE
 
@@ -29,7 +29,7 @@ def evolve(state: Sessions, event: Event) -> Sessions:
     return (*state, event.session)
 
 
-def load(journal: Journal, stream: StreamId = STREAM) -> Entry[Sessions]:
+def load(journal: Journal, stream: StreamId = STREAM) -> Latest[Sessions]:
     """The aggregate of these tests."""
     return journal.load(stream, (), evolve)
 
@@ -41,7 +41,7 @@ def admit(journal: Journal, *sessions: str, stream: StreamId = STREAM) -> list[i
     return [recorded.position for recorded in commit_now(journal, drafts, CAUSE)]
 
 
-def grouped(journal: Journal, *drafts: Draft, spooled: Spooled | None = None) -> Group:
+def grouped(journal: Journal, *drafts: Draft, spooled: Spooled | None = None) -> CommitGroup:
     """What one caller appends."""
     return journal.group(drafts, journal.envelope(CAUSE, spooled))
 
@@ -59,14 +59,14 @@ def other(path: Path, journal: Journal) -> Iterator[Journal]:
 
 def test_nothing_happened_yet(journal: Journal) -> None:
     """An aggregate without events is in its initial state, at version 0."""
-    assert load(journal) == Entry((), 0)
+    assert load(journal) == Latest((), 0)
 
 
 def test_an_aggregate_is_loaded_as_it_was_appended(journal: Journal) -> None:
     """Events stand at the versions they were given, and the next ones after them; who, when and why are recorded."""
     assert admit(journal, "a", "b") == [1, 2]
     assert admit(journal, "c") == [3]
-    assert load(journal) == Entry(("a", "b", "c"), 3)
+    assert load(journal) == Latest(("a", "b", "c"), 3)
     rows = everything(journal.store)
     assert [(row.originator_id, row.originator_version) for row in rows] == [(STREAM, 1), (STREAM, 2), (STREAM, 3)]
     assert {(row.run, row.actor, row.correlation, row.causation) for row in rows} == {
@@ -79,7 +79,7 @@ def test_streams_do_not_mix(journal: Journal) -> None:
     """Each aggregate has its own versions, also when one name begins like another."""
     for name in ("a", "a/b", "A", "a "):
         assert len(admit(journal, "x", stream=StreamId(name))) == 1
-        assert load(journal, StreamId(name)) == Entry(("x",), 1)
+        assert load(journal, StreamId(name)) == Latest(("x",), 1)
 
 
 def test_a_long_stream(journal: Journal) -> None:
@@ -188,7 +188,7 @@ def test_the_environment_configures_nothing(path: Path, monkeypatch: pytest.Monk
     journal = journal_at(path)
     try:
         admit(journal, "a")
-        assert load(journal) == Entry(("a",), 1)
+        assert load(journal) == Latest(("a",), 1)
         assert [row.state for row in everything(journal.store)] == [b"\x01" + msgspec.msgpack.encode(["a", "d" * 64])]
     finally:
         journal.close()

@@ -9,7 +9,7 @@ import pytest
 from contract.journals import called, commit_now, journal_at, run_python, sqlite_recorder, texts
 from contract.recorder import group, insert, log, versions
 
-from omac.domain.kernel.event import Draft, Entry, Event
+from omac.domain.kernel.event import Draft, Event, Latest
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Reader, ReadJournal
@@ -57,7 +57,7 @@ def test_a_state_is_loaded(path: Path) -> None:
     with closing(ReadJournal(str(path))) as reading:
         nothing: tuple[Event, ...] = ()
         loaded = reading.load(draft.stream, nothing, lambda state, event: (*state, event))
-        assert loaded == Entry(())
+        assert loaded == Latest(())
         assert texts(list(reading.records())) == ["x", "x"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from omac.domain.kernel.event import Cause, Entry, Event, Recorded
+from omac.domain.kernel.event import Cause, Event, Latest, Recorded
 from omac.domain.kernel.ids import StreamId
 from omac.domain.skills import registration
 from omac.domain.skills.registration import AutoRegistered, Code, Registration
@@ -22,14 +22,14 @@ def test_streams_do_not_mix() -> None:
     aggregates = Aggregates(Registration(), registration.evolve)
     for record in (recorded(A, 1, 1), recorded(B, 2, 1), recorded(A, 3, 2)):
         aggregates.apply(record)
-    assert aggregates[A] == Entry(Registration(Code("/s", "sha256:3")), 2, "run3", 3, "c3")
-    assert aggregates[B] == Entry(Registration(Code("/s", "sha256:2")), 1, "run2", 2, "c2")
+    assert aggregates[A] == Latest(Registration(Code("/s", "sha256:3")), 2, "run3", 3, "c3")
+    assert aggregates[B] == Latest(Registration(Code("/s", "sha256:2")), 1, "run2", 2, "c2")
 
 
 def test_what_never_happened_is_the_initial_state() -> None:
     """Looking does not make an aggregate, and there is nothing yet that could be a cause."""
     aggregates = Aggregates(Registration(), registration.evolve)
-    assert aggregates[A] == Entry(Registration())
+    assert aggregates[A] == Latest(Registration())
     assert aggregates.entries == {}
     assert aggregates[A].cause() == Cause("omac", None, None)
 

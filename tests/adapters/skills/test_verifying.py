@@ -11,7 +11,7 @@ import pytest
 from omac.adapters.skills import verifying
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.adapters.skills.tree import Reader
+from omac.adapters.skills.tree import BundleReader
 from omac.services.ports import CopyDamaged
 
 TICK_SECS = 0.03
@@ -31,13 +31,13 @@ async def copy(source: Path, frozen: DiskFrozenSkills) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were read."""
     seen: list[str] = []
-    real = Reader.read
+    real = BundleReader.read
 
-    def read(self: Reader, folder: int, name: str, *others: Any) -> object:
+    def read(self: BundleReader, folder: int, name: str, *others: Any) -> object:
         seen.append(name)
         return real(self, folder, name, *others)
 
-    monkeypatch.setattr(Reader, "read", read)
+    monkeypatch.setattr(BundleReader, "read", read)
     return seen
 
 

@@ -13,7 +13,7 @@ from omac.domain.sandbox.doctor import (
     USERNS_CLONE,
     USERNS_MAX,
     WARN,
-    Finding,
+    Diagnosis,
     LimitFact,
     Machine,
     diagnose_bubblewrap,
@@ -35,7 +35,7 @@ NO_CLONE = (
 )
 
 
-def found(name: str, **facts: Any) -> Finding:
+def found(name: str, **facts: Any) -> Diagnosis:
     """The finding of that name for a machine that can do everything, but for these facts."""
     return next(one for one in findings(Machine(**{**ABLE, **facts})) if one.name == name)
 
@@ -193,5 +193,7 @@ def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
 
 def test_a_person_reads_a_line_for_each_and_the_commands_below() -> None:
     """The report has the level, the name and the sentence, and each command on a line that can be pasted from."""
-    lines = list(report((Finding("git", WARN, "git is not in /bin", ("apt install git",)), Finding("x", OK, "fine"))))
+    lines = list(
+        report((Diagnosis("git", WARN, "git is not in /bin", ("apt install git",)), Diagnosis("x", OK, "fine")))
+    )
     assert lines == ["[warn] git: git is not in /bin", "  try: apt install git", "[ok] x: fine"]

@@ -47,7 +47,7 @@ def test_the_table_is_the_whole_truth() -> None:
 
 @pytest.mark.parametrize(("status", "event"), list(itertools.product(get_args(Status), EXAMPLES)))
 def test_a_report_that_cannot_follow_is_refused(
-    status: Status, event: LaunchRequested | Launched | Exited | Denied
+    status: Status, event: LaunchRequested | Launched | LaunchExited | Denied
 ) -> None:
     """A report means its event where the table allows it; else it is refused, and nothing is recorded."""
     report = Report(event)

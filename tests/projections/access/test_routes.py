@@ -119,7 +119,7 @@ def test_a_sidecar_that_gave_up_and_is_not_stubbed_yet(shop: Any, host: HostId) 
 def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host: HostId) -> None:
     """From every directory, below the reserved name; the way says from which, and dies with that directory's token."""
     spec = SidecarSpec("weather", "weather", "", "/g/weather", "/g", "sha256:1", True, ("run",))
-    plan = directory.Plan(
+    plan = directory.ActivationPlan(
         {"weather": Skill("weather", "agents", "/g/weather", "sha256:1", "weather")},
         {"weather": spec}, {"weather": 9}, {},
     )  # fmt: skip

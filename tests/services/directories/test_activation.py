@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from omac.domain.directories.events import ReloadRequested
-from omac.domain.directories.planning import Policy
+from omac.domain.directories.planning import SkillPolicy
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Exit
 from omac.domain.skills.skill import FoundSkill
@@ -60,7 +60,7 @@ async def test_unapproved_skills_are_stubbed_and_never_started(serving: Serving,
 
 async def test_unapproved_skills_run_where_a_person_allowed_it(serving: Serving, skill: MakeSkill) -> None:
     """`allow` holds for the run; the spec says that nobody approved it."""
-    async with serving(policy=Policy("allow")) as omac:
+    async with serving(policy=SkillPolicy("allow")) as omac:
         omac.folders.put("/w/shop", skill("echo"))
         assert (await omac.activate()).state == "active"
         assert not omac.sidecar("echo").spec.approved
