@@ -49,11 +49,11 @@ def inspect(path: str) -> Copy:
 def back_up(path: str, target: str) -> Copy:
     """Copy the journal at `path`, which may be in use, to the new file `target`. Raises Refusal."""
     if target in [path + suffix for suffix in (*_WITH, "-journal")]:
-        raise Refusal("misuse", f"{target} is a name of the journal's own files", fix=["omac journal backup PATH"])
+        raise Refusal("misuse", f"{target} is one of the journal's own files", fix=["omac journal backup PATH"])
     try:
         os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        message = f"{target} exists already; a backup replaces nothing"
+        message = f"{target} exists already; a backup never overwrites a file"
         raise Refusal("misuse", message, fix=[f"ls -l {shlex.quote(target)}"]) from None
     except OSError as error:
         raise _unwritable(target, error) from error

@@ -73,6 +73,6 @@ _BROKEN = (msgspec.MsgspecError, TypeError, ValueError, LookupError, AttributeEr
 def _newer(what: str) -> Refusal:
     return Refusal(
         "journal-newer",
-        f"the journal holds {what}: a later omac wrote it, and this one would misread it",
+        f"the journal holds {what}: a newer omac wrote it, and this one cannot read it",
         fix=["omac version  # then install the newer omac"],
     )

@@ -103,7 +103,7 @@ def none_yet(path: str, mark: Mark | None = None) -> Refusal:
     if mark is not None:
         mark.require_unmarked()
     fix = ["omac serve --no-inner  # creates it"]
-    return Refusal("journal-unavailable", f"there is no journal at {path} yet", fix=fix)
+    return Refusal("journal-unavailable", f"no journal exists at {path} yet", fix=fix)
 
 
 def columns(table_info: Iterable[Sequence[Any]]) -> set[str]:

@@ -255,7 +255,7 @@ def _content(name: str, folder: int) -> bytes:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise _Unfit("it is no regular file")
+            raise _Unfit("it is not a regular file")
         if found.st_uid != os.geteuid():
             raise _Unfit(f"it belongs to user {found.st_uid}")
         if found.st_size > RECORD_MAX:

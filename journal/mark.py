@@ -61,7 +61,7 @@ class Mark(NamedTuple):
         if known is None:
             return
         if journal_id != known[0]:
-            raise self.lost(f"is another one (id {journal_id}) than omac last used there (id {known[0]})")
+            raise self.lost(f"is another journal (id {journal_id}) than the one omac last used there (id {known[0]})")
         if position < known[1]:
             raise self.lost(f"ends at position {position}; omac last saw it at {known[1]}, so it is an older copy")
 

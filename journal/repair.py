@@ -92,7 +92,7 @@ class Repair:
         except _RolledBack:
             pass
         except sqlite3.IntegrityError as error:
-            raise damaged(self._path, f"its indexes cannot be made again: {error}") from error
+            raise damaged(self._path, f"its indexes cannot be rebuilt: {error}") from error
         except sqlite3.Error as error:
             raise refusal_of(sa.exc.DBAPIError("repair", None, error), self._path) from error
         except sa.exc.DBAPIError as error:
@@ -201,7 +201,7 @@ def _chosen(
     if not positions:
         return list(findings)
     if first and (sound := sorted(set(positions) - {finding.position for finding in findings})):
-        raise Refusal("misuse", f"position {sound[0]} is sound; only what is damaged can be set aside", fix=[_CHECK])
+        raise Refusal("misuse", f"position {sound[0]} is sound; only damaged positions can be set aside", fix=[_CHECK])
     named = [finding for finding in (*mended, *findings) if finding.position in positions]
     since: dict[str, int] = {}
     for finding in named:

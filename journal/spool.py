@@ -168,7 +168,7 @@ def open_folder(folder: str, *, create: bool = False) -> int:
     os.close(descriptor)
     if found.st_uid != os.geteuid():
         raise _unusable(folder, f"it belongs to user {found.st_uid}, not to you ({os.geteuid()})")
-    raise _unusable(folder, "others may write to it", chmod=True)
+    raise _unusable(folder, "it is writable by other users", chmod=True)
 
 
 def bounded(value: object) -> object:

@@ -135,7 +135,7 @@ class Writer:
 
     async def _wait_for(self, item: _Item) -> Sequence[Recorded]:
         if self._closed:
-            raise Refusal("stopping", "omac is stopping; nothing more is recorded by this run")
+            raise Refusal("stopping", "omac is stopping; this run records nothing more")
         if self._under_way >= QUEUE_MAX:
             message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
             raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])

@@ -41,7 +41,7 @@ Examples:
   omac start claude                           an agent in this directory, in a sandbox, with its skills
   omac serve --no-inner --root ~/projects     serve project directories, launch no agent
   omac sandbox run -- npm test                a command that can change this project and nothing else
-  omac register slack --workdir ~/shop        vouch for a skill and give it what it needs
+  omac register slack --workdir ~/shop        approve a skill and set its values
   omac secrets set slack TOKEN                give one secret
   omac status                                 what is online
   omac audit --since 1h                       who used which skill, and who changed what may run
@@ -183,10 +183,10 @@ def deactivate(directory: Annotated[str, typer.Argument(help="A project director
 @app.command()
 def reload(
     directory: Annotated[str, typer.Argument(help="A project directory.")] = ".",
-    shared: Annotated[bool, typer.Option("--global", help="What all projects share, instead.")] = False,
+    shared: Annotated[bool, typer.Option("--global", help="The global skills instead.")] = False,
     json: Json = False,
 ) -> int:
-    """Ask the running server to look at a directory's skills again; its tokens stay."""
+    """Have the running server reload a directory's skills; its tokens stay."""
     from omac.tools.cli.control import run
 
     return run("reload", None if shared else directory, json, current().environment)

@@ -42,7 +42,7 @@ _PATH_BYTES_MAX = 4096
 _DRAFT = "workdir.new"
 _OTHERS_WRITE = 0o022
 _OTHERS = 0o077
-_WITHOUT = "omac sandbox run --ephemeral-cache -- COMMAND  # with a cache that is gone afterwards"
+_WITHOUT = "omac sandbox run --ephemeral-cache -- COMMAND  # with a temporary cache"
 
 
 class ToolCache:
@@ -180,7 +180,7 @@ def hold(root: CacheRoot, identity: str, *, shared: bool = False) -> int:
                 raise BlockingIOError
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-                raise OSError(errno.EPERM, "its lock is no file of yours")
+                raise OSError(errno.EPERM, "its lock is not a file you own")
         except BaseException:
             os.close(descriptor)
             raise
@@ -198,7 +198,7 @@ def marked(folder: int) -> bytes | None:
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise OSError(errno.EPERM, "its marker is no file of yours")
+            raise OSError(errno.EPERM, "its marker is not a file you own")
         return os.read(file, _PATH_BYTES_MAX + 1).removesuffix(b"\n")
     finally:
         os.close(file)
@@ -212,7 +212,7 @@ def _home(environment: Mapping[str, str]) -> tuple[str, str]:
     above, name = os.path.split(home.rstrip("/"))
     if name in ("", ".", ".."):
         fix = ["unset XDG_CACHE_HOME", _WITHOUT]
-        raise Refusal("cache-unsafe", f"XDG_CACHE_HOME={home} is no folder of caches", fix=fix)
+        raise Refusal("cache-unsafe", f"XDG_CACHE_HOME={home} is not a folder for caches", fix=fix)
     return os.path.realpath(above), name
 
 
@@ -253,7 +253,7 @@ def _require_tools(folder: int, path: str, workdir: str) -> None:
     except FileNotFoundError:
         raise _refusal(f"{path} is damaged: it has no {TOOLS}", workdir) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise _refusal(f"{os.path.join(path, TOOLS)} is no folder of yours", workdir)
+        raise _refusal(f"{os.path.join(path, TOOLS)} is not a folder you own", workdir)
     if stat.S_IMODE(found.st_mode) != 0o700:
         os.chmod(TOOLS, 0o700, dir_fd=folder)
 
@@ -272,7 +272,7 @@ def _make(root: CacheRoot, identity: str, workdir: str) -> None:
                 else:
                     os.rmdir(name, dir_fd=folder)
         except OSError:
-            message = f"{path} has no marker that names its workdir, so omac did not make what is in it"
+            message = f"{path} has no marker that names its workdir, so omac did not make it"
             raise _refusal(message, workdir) from None
         os.mkdir(TOOLS, 0o700, dir_fd=folder)
         draft = os.open(_DRAFT, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE_FLAGS, 0o600, dir_fd=folder)
@@ -321,11 +321,11 @@ def _opened(above: int, name: str, make: bool) -> int:
 def _require_safe(found: os.stat_result, path: str, own: bool) -> None:
     """Nobody else may change what is in a folder, nor look into omac's own. Raises Refusal (cache-unsafe)."""
     if found.st_uid != os.geteuid() and (own or found.st_uid):
-        message = f"{path} belongs to user {found.st_uid}, who can change it, and not to you ({os.geteuid()})"
+        message = f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("cache-unsafe", message, fix=[look_at(path), _WITHOUT])
     kept = not own and found.st_mode & stat.S_ISVTX  # nobody can replace what is not theirs
     if found.st_mode & (_OTHERS if own else _OTHERS_WRITE) and not kept:
-        message = f"others may {'write to' if found.st_mode & _OTHERS_WRITE else 'read'} {path}"
+        message = f"{path} is {'writable' if found.st_mode & _OTHERS_WRITE else 'readable'} by other users"
         fix = [f"chmod {'700' if own else 'go-w'} {quoted(path)}", _WITHOUT]
         raise Refusal("cache-unsafe", message, fix=fix)
 
@@ -335,7 +335,7 @@ def _no_folder(above: int, name: str, path: str, workdir: str) -> Refusal:
         target: str | None = os.readlink(name, dir_fd=above)
     except OSError:
         target = None
-    what = "is no folder" if target is None else f"is a link (to {target}), and tool caches are not kept through links"
+    what = "is no folder" if target is None else f"is a link (to {target}); omac keeps no tool caches behind links"
     if workdir:
         return _refusal(f"{path} {what}", workdir)
     fix = [look_at(path), _WITHOUT]

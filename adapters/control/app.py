@@ -66,7 +66,7 @@ def _add_unlock(
     async def unlock() -> Response:
         caller = Caller(_listener(), correlate())
         if caller.listener != "socket":  # a key is taken from the person only
-            raise Refusal("unauthorized", "a store is unlocked by the private socket only", fix=["omac unlock"])
+            raise Refusal("unauthorized", "only the private socket may unlock a store", fix=["omac unlock"])
         key = _vault_key(await _body())
 
         def open_store() -> None:

@@ -145,7 +145,7 @@ class ControlConnection:
             return None
         if (answer := response.answer(head)) is not None:
             return answer
-        message = f"the call did not end within {self._limits.call_timeout_s:g} s; what it began goes on"
+        message = f"the call did not end within {self._limits.call_timeout_s:g} s; its work continues"
         return _refusal_answer(Refusal("timeout", message, fix=["omac status"]), head.method)
 
     async def _take_leave(self, response: "_Response", head: RequestHead) -> None:

@@ -16,8 +16,8 @@ def check_caller(head: RequestHead, token: str | None) -> None:
     """Raise Refusal for a caller that may not be served: unauthorized without the bearer `token`, if one is wanted;
     bad-request for one that asks for another protocol (h2c, WebSocket)."""
     if token is not None and not _bears(head, token):
-        message = "the control plane wants its bearer token on TCP; its Unix socket wants none"
-        raise Refusal("unauthorized", message, fix=["omac status  # goes by the socket"])
+        message = "the control plane requires its bearer token on TCP; its Unix socket requires none"
+        raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
     if any(name.lower() == b"upgrade" for name, _ in head.headers):
         raise bad_request("the control plane speaks HTTP/1.1 only and upgrades to nothing")
 

@@ -88,8 +88,8 @@ def _socket_address(environment: Mapping[str, str]) -> str:
         try:
             return str(next(get_connectable_addresses(address)))
         except (ValueError, RuntimeError, StopIteration):
-            why = f"DBUS_SESSION_BUS_ADDRESS={address} is no address that omac can use"
+            why = f"DBUS_SESSION_BUS_ADDRESS={address} is not an address that omac can use"
             raise refusals.unavailable(why) from None
     if runtime and os.path.exists(os.path.join(runtime, "bus")):
         return os.path.join(runtime, "bus")
-    raise refusals.unavailable("there is no session bus: DBUS_SESSION_BUS_ADDRESS is not set")
+    raise refusals.unavailable("no session bus: DBUS_SESSION_BUS_ADDRESS is not set")

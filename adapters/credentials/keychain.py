@@ -45,7 +45,7 @@ def system_keychain(
     try:
         from omac.adapters.credentials.secret_service import SecretService
     except ImportError:
-        raise refusals.unavailable(f"omac knows none for {platform}") from None
+        raise refusals.unavailable(f"omac supports none on {platform}") from None
     return SecretService(environment, timeout_s=timeout_s, prompt_timeout_s=prompt_timeout_s)
 
 
@@ -54,11 +54,11 @@ def write_checked(keychain: Keychain, service: str, values: Mapping[str, Hidden]
     keychain.write(service, values)
     found = keychain.read(service, list(values))
     if lost := [name for name, value in values.items() if found.get(name) != value]:
-        raise refusals.lied(service, lost, "it took a value, and does not return it")
+        raise refusals.lied(service, lost, "it accepted a value, but does not return it")
 
 
 def remove_checked(keychain: Keychain, service: str, names: Sequence[str]) -> None:
     """Forget these values, and see that they are gone. Raises Refusal (keychain-failed) when they are not."""
     keychain.remove(service, names)
     if left := keychain.read(service, names):
-        raise refusals.lied(service, left, "it removed a value, and still returns it")
+        raise refusals.lied(service, left, "it deleted a value, but still returns it")

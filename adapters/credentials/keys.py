@@ -38,7 +38,7 @@ def key_at_hand(environment: Mapping[str, str], given: VaultKey | None) -> KeyAt
         return key
     if given is not None:
         return KeyAtHand(given, "the key from omac unlock")
-    missing = f": there is no key file {named}" if named else ""
+    missing = f": key file {named} does not exist" if named else ""
     raise Refusal("vault-locked", f"the vault is locked{missing}", fix=UNLOCK_FIXES)
 
 
@@ -59,7 +59,7 @@ def make_key_file(path: str) -> VaultKey:
         atomic.publish(path, HiddenBytes(key.hex().encode() + b"\n"), prefix=DRAFT_PREFIX)
     except FileExistsError:
         raise Refusal(
-            "vault-exists", f"{path} is there already, and no key is overwritten", fix=[f"ls -l {shlex.quote(path)}"]
+            "vault-exists", f"{path} exists already; omac never overwrites a key", fix=[f"ls -l {shlex.quote(path)}"]
         ) from None
     except OSError as error:
         raise Refusal("vault-unusable", f"the key file {path} cannot be written: {error.strerror}") from None
@@ -75,7 +75,7 @@ def _from_file(read: Callable[[str, str, int], HiddenBytes], path: str, what: st
     if key is None:
         raise Refusal(
             "vault-unusable",
-            f"{what} {path} holds no key: 64 hexadecimal digits, or exactly {KEY_BYTES} bytes",
+            f"{what} {path} is not a key: a key is 64 hexadecimal digits, or exactly {KEY_BYTES} bytes",
             fix=[f"wc -c {shlex.quote(path)}"],
         )
     return KeyAtHand(key, f"{what} {path}")

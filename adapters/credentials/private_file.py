@@ -36,7 +36,7 @@ def require_private_folder(path: str) -> None:
             "vault-unusable", f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})", fix=[_look(path)]
         )
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-        raise Refusal("vault-unusable", f"others may write to {path}", fix=[f"chmod 700 {shlex.quote(path)}"])
+        raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {shlex.quote(path)}"])
 
 
 def sweep(folder: str, draft_prefix: str) -> None:
@@ -76,7 +76,9 @@ def _require_private(path: str, what: str, found: os.stat_result, handed_over: b
         who = f"user {found.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[_look(path)])
     if found.st_mode & (0o007 if roots else 0o077):
-        raise Refusal("vault-unusable", f"others may use {what} {path}", fix=[f"chmod 600 {shlex.quote(path)}"])
+        raise Refusal(
+            "vault-unusable", f"{what} {path} is accessible to other users", fix=[f"chmod 600 {shlex.quote(path)}"]
+        )
 
 
 def _look(path: str) -> str:

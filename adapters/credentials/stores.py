@@ -164,7 +164,7 @@ def _outcome(store: str, work: Callable[[], T]) -> T | Refusal:
     except Exception as error:  # whatever it is, its text and its frames may hold a value
         found = Refusal(
             "keychain-failed" if store == KEYCHAIN else "vault-unusable",
-            f"the {store} failed in a way that omac does not know: {type(error).__name__}",
+            f"the {store} failed unexpectedly ({type(error).__name__})",
         )
     found.__traceback__ = found.__context__ = found.__cause__ = None
     return found
@@ -179,7 +179,7 @@ def _timed_out(store: str, seconds: float, vault_path: str) -> Refusal:
 
 def _known(store: str) -> str:
     if store not in (KEYCHAIN, VAULT):
-        raise ValueError(f"there is no store {store!r}")
+        raise ValueError(f"unknown store {store!r}")
     return store
 
 
@@ -190,7 +190,7 @@ def _require_storable(service: str, name: str, value: Hidden) -> None:
     if size > VALUE_BYTES_MAX:
         raise Refusal(
             "value-refused",
-            f"the value of {name} of {service} has {size} bytes; {VALUE_BYTES_MAX // 1024} KiB is the most",
+            f"the value of {name} of {service} has {size} bytes; the limit is {VALUE_BYTES_MAX // 1024} KiB",
         )
 
 

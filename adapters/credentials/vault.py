@@ -127,7 +127,7 @@ class Vault:
         if self.exists():
             raise Refusal(
                 "vault-exists",
-                f"there is a vault at {self.path} already, and it was not touched",
+                f"a vault exists at {self.path} already; omac left it unchanged",
                 fix=[f"ls -l {shlex.quote(self.path)}"],
             )
 
@@ -151,7 +151,7 @@ class Vault:
             private_file.require_private_folder(os.path.dirname(self.path))
             return private_file.read_private(self.path, "the vault", BYTES_MAX)
         except FileNotFoundError:
-            raise Refusal("vault-unusable", f"there is no vault at {self.path}", fix=["omac vault init"]) from None
+            raise Refusal("vault-unusable", f"no vault exists at {self.path}", fix=["omac vault init"]) from None
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -189,17 +189,17 @@ class Vault:
         except Damaged as error:
             raise Refusal(
                 "vault-damaged",
-                f"the vault {self.path} is damaged, and was not touched: {error}; put a backup in its place, or begin "
-                "anew and give every secret again",
+                f"the vault {self.path} is damaged, and is unchanged: {error}; restore a backup, or make a new "
+                "vault and set every secret again",
                 fix=[f"mv {shlex.quote(self.path)} {shlex.quote(self.path + '.damaged')} && omac vault init"],
             ) from None
         except Newer as error:
-            raise Refusal("vault-unusable", f"a later omac wrote the vault {self.path}: {error}") from None
+            raise Refusal("vault-unusable", f"a newer omac wrote the vault {self.path}: {error}") from None
         except Unsealable as error:
-            raise Refusal("value-refused", f"the vault {self.path} was not touched: {error}") from None
+            raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
         except OSError as error:
             raise Refusal(
                 "vault-unusable",
-                f"the vault {self.path} cannot be used, and was not touched: {error.strerror}",
+                f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}",
                 fix=[f"df -h {shlex.quote(os.path.dirname(self.path))}"],
             ) from None

@@ -77,7 +77,7 @@ class StateDir:
             raise Refusal(
                 "state-unusable",
                 f"{path} does not hold a key; it was changed by hand or cut off",
-                fix=[f"rm {shlex.quote(path)}  # then give every secret again: omac secrets set"],
+                fix=[f"rm {shlex.quote(path)}  # then set every secret again: omac secrets set"],
             )
         return key
 
@@ -229,7 +229,7 @@ class StateDir:
         if found.st_mode & 0o022:
             raise Refusal(
                 "state-unusable",
-                f"others may write to the state directory {self.path}",
+                f"the state directory {self.path} is writable by other users",
                 fix=[f"chmod 700 {shlex.quote(self.path)}"],
             )
 

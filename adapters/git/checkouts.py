@@ -94,7 +94,7 @@ def _problem(known: _Known, place: GitPlace, worktree: str, before: frozenset[by
             if digest_of(name, what) not in before:
                 new = max(new or b"", name)
     except TooMany:
-        return "would have git checkout write more where git obeys it than can be looked at"
+        return "would have git checkout write more where git obeys it than can be inspected"
     except NotWhole as problem:
         return str(problem)
     if new is None:

@@ -172,8 +172,8 @@ class Folders:
             place = os.path.normpath(os.path.join(f"{git}/objects", os.fsdecode(line)))
             if line and not line.startswith(b"#") and not below(place, pins.workdir):
                 self.warnings.append(
-                    f"{alternates} takes objects from {place}, and grants nothing by that; "
-                    "if it was you who wrote that, grant the place with --read"
+                    f"{alternates} takes objects from {place}, which the sandbox cannot "
+                    "read; if you set that, grant it with --read"
                 )
         self.objects.append(f"{git}/objects")
         for pack in _shared_packs(f"{git}/objects/pack"):
@@ -205,7 +205,7 @@ class Folders:
             return
         if os.path.realpath(path) != path:
             raise pointers.unsafe(
-                f"{why} names {path}, which passes through a symbolic link, so it could be led elsewhere",
+                f"{why} names {path}, which passes through a symbolic link, so an agent could redirect it",
                 f"git -C {quoted(workdir)} config --list --show-origin",
             )
         if not any(below(path, f"{git}/hooks") for git in self.whole):

@@ -85,7 +85,7 @@ def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
                 inspection.report(project, "was not inspected as a whole: repositories in the rest of it are set aside")
         except Exhausted:
             inspection.is_cut = True
-            inspection.report(project, "was not inspected as a whole: there is too much in it")
+            inspection.report(project, "was not inspected as a whole: it holds too much")
         except OSError as error:
             _tell_unread(inspection, project, error)
 

@@ -168,7 +168,7 @@ class Pending:
         try:
             atomic.write_all(record.descriptor, line)
         except OSError as problem:
-            message = f"what is to be inspected cannot be noted in {self.folder}: {problem.strerror}"
+            message = f"the list of files to inspect cannot be written to {self.folder}: {problem.strerror}"
             raise Refusal("state-unusable", message, fix=[f"df -h {quoted(self.folder)}"]) from problem
 
     def _wait(self, busy: Record) -> None:

@@ -50,7 +50,7 @@ class Pins:
         mode = mode_of(path)
         if stat.S_ISLNK(mode):
             raise pointers.unsafe(
-                f"{path} is a symbolic link, so it cannot be held in place",
+                f"{path} is a symbolic link, so it cannot be pinned",
                 f"{look_at(path)}  # put the file or folder itself in its place",
             )
         return mode != 0 or made != ""

@@ -294,7 +294,9 @@ def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, st
     if not commands:
         return []
     if len(commands) > COMMANDS_MAX:
-        return [(f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of it is brought home")]
+        return [
+            (f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of them is copied back")
+        ]
     logs = _logs(common, [name for name, _ in commands])
     told = []
     if _git(common, [command for _, command in commands]) != "":

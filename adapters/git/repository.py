@@ -61,7 +61,7 @@ def identify(root: str, workdir: str) -> Repository | None:
     git = pointers.target(dot)
     require_real(git, dot)
     if not stat.S_ISDIR(mode_of(git)):
-        raise unsafe(f"{dot} names {git}, and there is no such folder", f"git -C {quoted(root)} worktree repair")
+        raise unsafe(f"{dot} names {git}, which does not exist", f"git -C {quoted(root)} worktree repair")
     if os.path.lexists(f"{git}/commondir") and pointers.common(git) != git:
         return _linked(root, dot, git, workdir)
     if not is_git_folder(git):
@@ -127,7 +127,7 @@ def _require_own_worktree(root: str, git: str) -> None:
     if said != root and (not said or os.path.realpath(said) != root):
         what = f"says {said}" if said else "names no worktree"
         raise unsafe(
-            f"{root}/.git names the git folder {git}, but that one's core.worktree {what}, so it may be another's",
+            f"{root}/.git names the git folder {git}, whose core.worktree {what}: it may be another worktree's",
             f"cat {quoted(f'{root}/.git')}  # if it is right, set core.worktree in the folder that it names",
         )
 

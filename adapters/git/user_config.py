@@ -96,12 +96,12 @@ def agent_entry(environment: Mapping[str, str]) -> Entry:
     path = environment.get("SSH_AUTH_SOCK", "")
     fix = ['eval "$(ssh-agent)"', "ssh-add"]
     if not path.startswith("/"):
-        raise Refusal("misuse", "--ssh-agent: there is no agent: SSH_AUTH_SOCK names no socket", fix=fix)
+        raise Refusal("misuse", "--ssh-agent found no agent: SSH_AUTH_SOCK is not set to a socket", fix=fix)
     try:
         source = trail(path)[1]
         seen = os.lstat(source)
     except OSError as problem:
-        raise Refusal("misuse", f"--ssh-agent: there is no agent at {path}: {problem.strerror}", fix=fix) from None
+        raise Refusal("misuse", f"--ssh-agent found no agent at {path}: {problem.strerror}", fix=fix) from None
     if not stat.S_ISSOCK(seen.st_mode):
         raise Refusal("misuse", f"--ssh-agent: SSH_AUTH_SOCK names {path}, which is not a socket", fix=fix)
     if seen.st_uid != os.geteuid():
@@ -130,7 +130,7 @@ class _Settings:
         if not signs and any(
             key in _SIGNING and value.lower() not in ("false", "no", "off", "0") for key, value in every
         ):
-            why = "gpg cannot be reached from a sandbox" if self._agent else "there is no --ssh-agent"
+            why = "gpg cannot be reached from a sandbox" if self._agent else "--ssh-agent was not given"
             self.warnings.append(f"commits and tags are not signed: {why}")
         found = []
         for place, pairs in self.files:

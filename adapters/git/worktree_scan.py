@@ -182,7 +182,7 @@ class WorktreeScan:
 
     def _set_rest_aside(self) -> None:
         """The budget is spent: what was not reached is moved away unjudged, the folder that took so long first."""
-        what = "was not inspected: there was too much in the project"
+        what = "was not inspected: the project holds too much"
         if len(self._levels) > 1:
             name = self._levels[1].path.rpartition("/")[2]
             self._inspection.set_aside(self._levels[0].folder, name, self._levels[1].path, what)

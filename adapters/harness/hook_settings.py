@@ -51,7 +51,7 @@ def of_user(harness: Harness, hook: Hook, environment: Mapping[str, str]) -> Hoo
     named = os.path.join(moved or os.path.join(home_of(environment), folder), name)
     path = os.path.realpath(named)
     if os.path.lexists(named) and not os.path.lexists(path):
-        message = f"{named} is a link to {path}, where nothing is"
+        message = f"{named} is a link to {path}, which does not exist"
         raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(named)}"])
     return HookFile(os.path.dirname(path), os.path.basename(path), of_project=False)
 
@@ -114,7 +114,7 @@ def _content(file: HookFile, folder: int) -> tuple[bytes | None, int]:
     except FileNotFoundError:
         return None, 0o644 if file.of_project else 0o600
     except bounded.NotRegular:
-        raise _invalid(file, "is no ordinary file") from None
+        raise _invalid(file, "is not a regular file") from None
     except bounded.TooLarge:
         raise _invalid(file, f"is larger than {BYTES_MAX >> 20} MiB") from None
     except OSError as error:

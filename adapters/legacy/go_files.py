@@ -112,7 +112,9 @@ def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: lis
         real = os.path.realpath(path)
         if real.startswith(workdir.rstrip("/") + "/"):
             if os.path.lexists(path):
-                file.note("lies in the project, where an agent can write, so it vouches for nothing; it was not read")
+                file.note(
+                    "lies in the project, where an agent can write, so omac takes no approval from it; it was not read"
+                )
             return file
         content, found = _content(real)
         _require_own(found)
@@ -129,7 +131,7 @@ def _require_own(found: os.stat_result, whose: str = "") -> None:
     if found.st_uid not in (0, os.geteuid()):
         raise _Unusable(f"{whose}belongs to user {found.st_uid}, and not to you ({os.geteuid()})")
     if found.st_mode & 0o022:
-        raise _Unusable(f"{whose}can be written by others, so nothing in it counts; chmod go-w")
+        raise _Unusable(f"{whose}is writable by other users, so omac ignores it; run: chmod go-w")
 
 
 def _content(path: str, folder: int | None = None) -> tuple[bytes, os.stat_result]:
@@ -166,7 +168,7 @@ def _approvals(file: _File) -> Iterator[OldApproval]:
             if not HASH.fullmatch(bundle_hash):
                 raise _Unusable(f"bundle_hash {shown(bundle_hash)} must be sha256: and 64 hexadecimal digits")
             if not section.get("skill_dir"):
-                raise _Unusable("says no skill_dir, so it is not known which folder was approved")
+                raise _Unusable("has no skill_dir, so the approved folder is unknown")
             source, path = _folder(section, ""), os.path.normpath(section["skill_dir"])
             yield OldApproval(_name(section), path, _project_resolved(path), source, bundle_hash, file.path)
         except _Unusable as problem:
@@ -248,7 +250,7 @@ def _add(fields: dict[str, str], name: object, value: object) -> None:
         case str():
             fields[name] = value
         case _:
-            raise _Unusable(f"has a value of {name} that is no text: put it in quotes")
+            raise _Unusable(f"has a value of {name} that is not text: put it in quotes")
 
 
 def _of_version(document: object) -> dict[Any, Any]:
@@ -258,7 +260,7 @@ def _of_version(document: object) -> dict[Any, Any]:
     if isinstance(version, bool) or not isinstance(version, int):
         raise _Unusable(f"must say version: {VERSION}")
     if version > VERSION:
-        raise _Unusable("was written by a later omac than this one knows (its version is beyond 1)")
+        raise _Unusable("was written by a newer omac (its version is beyond 1)")
     if version != VERSION:
         raise _Unusable(f"must say version: {VERSION}")
     return document

@@ -96,7 +96,7 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise Refusal("state-unusable", f"something that is not a socket stands at {path}; it is left as it is")
+        raise Refusal("state-unusable", f"{path} exists and is not a socket; omac left it unchanged")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

@@ -137,11 +137,11 @@ def _allow(rules: int, path: str, accesses: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise _unavailable(f"{path} is to be in the sandbox, and is not there") from None
+        raise _unavailable(f"{path} is in the sandbox policy, but does not exist") from None
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISLNK(mode) or os.readlink(f"/proc/self/fd/{descriptor}") != path:
-            raise _unavailable(f"{path} is, or became, a link: what it leads to was not granted")
+            raise _unavailable(f"{path} is now a symbolic link, and its target was not granted")
         landlock.allow(rules, descriptor, accesses if stat.S_ISDIR(mode) else accesses & landlock.OF_FILES)
     finally:
         os.close(descriptor)

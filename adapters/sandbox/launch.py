@@ -303,7 +303,7 @@ def _init(info: int) -> int:
     deadline = time.monotonic() + BUILD_WITHIN_S
     while not report.rstrip().endswith(b"}"):
         if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise Failed(f"bubblewrap said nothing within {BUILD_WITHIN_S:g} s")
+            raise Failed(f"bubblewrap did not respond within {BUILD_WITHIN_S:g} s")
         piece = os.read(info, _INFO_BYTES_MAX)
         if not piece:
             raise Failed("bubblewrap ended before it had built the sandbox")

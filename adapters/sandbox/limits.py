@@ -61,7 +61,7 @@ def parse(words: Iterable[str]) -> dict[str, float]:
             name, equals, text = part.strip().partition("=")
             if name not in LIMITS or not equals:
                 known = ", ".join(EXAMPLES.values())
-                raise _misuse(f"--limit {part!r} names no limit; there are {known}", "pids")
+                raise _misuse(f"--limit {part!r} is not a limit; known limits are {known}", "pids")
             found[name] = _amount(name, text)
     return found
 
@@ -177,7 +177,7 @@ def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgro
     if name == "memory":
         return "RLIMIT_DATA, for each process; memory that processes share is not counted"
     reasons = [place.trouble for place in places if name in place.controllers and place.trouble]
-    why = "; ".join(reasons) or f"no cgroup hierarchy here deals out {name}"
+    why = "; ".join(reasons) or f"no cgroup hierarchy here has the controller {name}"
     if name == "cpu":
         raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", mends(name, places))
     if os.geteuid() == 0 and not _bounds_root():
@@ -187,7 +187,7 @@ def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgro
         return "RLIMIT_NPROC, in the sandbox's own user namespace"
     running = _threads(os.getuid())
     if running >= amount:
-        message = f"RLIMIT_NPROC counts all that this user runs here, which is {running} already, and {why}"
+        message = f"RLIMIT_NPROC counts every process of this user here, {running} already, and {why}"
         raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", mends(name, places))
     return "RLIMIT_NPROC, which counts all that this user runs, in the sandbox and outside"
 

@@ -67,10 +67,10 @@ def check(pid: int, wanted: Expected) -> None:
             finally:
                 os.close(descriptor)
             if wanted.nodes.get(path, node) != node:
-                raise _changed(path, "something else lies there now")
+                raise _changed(path, "another file is there now")
             on_top, is_read_only = points.get(path, (-1, False))
             if on_top < 0 or mount not in (on_top, None):
-                raise _changed(path, "what was to be mounted there is not")
+                raise _changed(path, "the expected mount is missing")
             if read_only and not is_read_only:
                 raise _changed(path, "it can be changed")
     finally:
@@ -114,7 +114,7 @@ def _opened(path: str, root: int) -> int:
         return opened_without_links(path, root)
     except OSError as problem:
         linked = problem.errno == errno.ELOOP
-        raise _changed(path, "a link stands in its way" if linked else problem.strerror or "gone") from problem
+        raise _changed(path, "a symbolic link is in its path" if linked else problem.strerror or "gone") from problem
 
 
 def _node(path: str, descriptor: int) -> tuple[int, int]:
@@ -127,6 +127,6 @@ def _node(path: str, descriptor: int) -> tuple[int, int]:
 def _changed(path: str, what: str) -> Refusal:
     return Refusal(
         "path-changed",
-        f"{path} was replaced while the sandbox was built ({what}); somebody is changing it right now",
+        f"{path} was replaced while the sandbox was built ({what}); another process is changing it right now",
         fix=[look_at(path), "try again when nothing else is at work there"],
     )

@@ -59,7 +59,7 @@ class Placeholders:
                     continue  # another sandbox was first
             self._list(made)
         except OSError as problem:
-            message = f"{at} cannot be made, which keeps a place from being used: {problem.strerror}"
+            message = f"the placeholder {at} cannot be made: {problem.strerror}"
             raise Refusal("path-changed", message, fix=[look_at(os.path.dirname(at))]) from problem
 
     def end(self) -> None:

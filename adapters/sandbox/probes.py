@@ -72,7 +72,7 @@ def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
     said = f"bwrap: Unknown option {lacks[0]}" if lacks else _try(bwrap)[0]
     if said:
         return diagnose_bubblewrap(said, sysctls(), uid=os.geteuid(), bwrap=bwrap, container=container())
-    message = f"{how}; without this policy it can build one, so a path of it cannot be mounted: bubblewrap says which"
+    message = f"{how}; it builds one without this policy, so one of the policy's paths cannot be mounted"
     return Refusal("sandbox-failed", message, fix=["omac sandbox run --explain -- true"])
 
 

@@ -107,7 +107,7 @@ def _path(name: str, environment: Mapping[str, str], home: str) -> str:
     except OSError:
         known = []
     near = _near(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
-    message = f"there is no profile {_shown(name)} in {folder}{near}"
+    message = f"no profile named {_shown(name)} in {folder}{near}"
     raise Refusal("settings-invalid", message, fix=[f"$EDITOR {shlex.quote(f'{folder}/{name}.toml')}"])
 
 
@@ -120,10 +120,10 @@ def _text(path: str) -> str:
     except OSError as error:
         raise Refusal("settings-invalid", f"the profile {shown} cannot be read: {error.strerror}", fix=look) from error
     if seen.st_uid not in (0, os.geteuid()):
-        message = f"the profile {shown} belongs to user {seen.st_uid}, who can change it, and not to you"
+        message = f"the profile {shown} belongs to user {seen.st_uid}, not to you"
         raise Refusal("settings-invalid", message, fix=look)
     if seen.st_mode & 0o022:
-        message = f"others may write to the profile {shown}, and so decide what a sandbox may do"
+        message = f"the profile {shown} is writable by other users, who could decide what a sandbox allows"
         raise Refusal("settings-invalid", message, fix=[f"chmod 600 {shlex.quote(path)}"])
     try:
         return content.decode()
@@ -176,14 +176,14 @@ class _Reading:
         except ValueError as error:  # tomllib says the line itself
             self._refuse("", str(error)[:200])
         if not isinstance(document, dict):
-            self._refuse("", "it is no table of settings")
+            self._refuse("", "it is not a table of settings")
         return document
 
     def _check_keys(self, table: dict[str, Any], known: tuple[str, ...], prefix: str) -> None:
         for key in table:
             if key not in known:
                 near = _near(key, known) or f"; there are {', '.join(known)}"
-                self._refuse(key, f"there is no {prefix}{_shown(key)}{near}")
+                self._refuse(key, f"unknown key {prefix}{_shown(key)}{near}")
 
     def _paths(self, key: str, value: object, found: Profile) -> list[str]:
         paths = []
@@ -192,7 +192,7 @@ class _Reading:
             if path and (os.path.lexists(path) or key == "deny"):
                 paths.append(os.path.abspath(path))
             else:
-                found.warnings += (f"{_shown(self.path)}: {key} {_shown(one)} is left out: there is nothing",)
+                found.warnings += (f"{_shown(self.path)}: {key} {_shown(one)} is ignored: no such file or directory",)
         return paths
 
     def _expanded(self, key: str, path: str) -> str:
@@ -204,7 +204,7 @@ class _Reading:
             name = first[1:].removeprefix("{").removesuffix("}")
             value = self.environment.get(name, "")
             if value and not value.startswith("/"):
-                self._refuse(key, f"{key} {_shown(path)}: {name} is no absolute path")
+                self._refuse(key, f"{key} {_shown(path)}: {name} is not an absolute path")
             return value + slash + rest if value else ""
         if first or not slash:
             self._refuse(key, f"{key} {_shown(path)}: write a path that begins with /, ~/ or $VARIABLE/")

@@ -113,10 +113,10 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
     except _Unusable as unusable:
         raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"$EDITOR {shlex.quote(path)}"]) from None
     if found.st_uid not in (0, os.geteuid()):
-        message = f"{shown} belongs to user {found.st_uid}, who can change it, and not to you ({os.geteuid()})"
+        message = f"{shown} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(path)}"])
     if found.st_mode & 0o022:
-        message = f"others may write to {shown}, and so decide what omac does"
+        message = f"{shown} is writable by other users, who could decide what omac does"
         raise Refusal("settings-invalid", message, fix=[f"chmod 600 {shlex.quote(path)}"])
     return content.decode(), document
 

@@ -125,11 +125,15 @@ class LinuxSidecarHost(SidecarHost):
                     self._ports.append(port)
                     return port
         except OSError as problem:
-            raise SpawnFailed(f"no free port on 127.0.0.1: {problem}; end what holds so many of them") from problem
+            raise SpawnFailed(
+                f"no free port on 127.0.0.1: {problem}; stop the program that holds so many of them"
+            ) from problem
         finally:
             for each in tried:
                 each.close()
-        raise SpawnFailed("no free port on 127.0.0.1 that was not just used; end what holds so many of them")
+        raise SpawnFailed(
+            "no free port on 127.0.0.1 that was not just used; stop the program that holds so many of them"
+        )
 
     async def _try_isolation(self) -> str | None:
         if not self._bwrap:

@@ -51,14 +51,14 @@ def _require_same(approved: Interpreter, path: str, writable: tuple[str, ...]) -
     if not approved.path:
         appeared = approved.name if "/" in approved.name else host_programs.on_path(approved.name, path)
         if appeared.startswith("/") and os.path.exists(appeared):
-            raise InterpreterChanged(f"it runs by {appeared}, which was not there when it was approved")
+            raise InterpreterChanged(f"its interpreter {appeared} did not exist when it was approved")
         return
     if host_programs.leads_through(approved.path, writable):
-        raise InterpreterChanged(f"it runs by {approved.path}, which an agent may change")
+        raise InterpreterChanged(f"its interpreter {approved.path} can be changed by an agent")
     now = _identified(approved.name, approved.path)
     if not approved.is_same(now):
         what = "is not there any more" if now is None else "is not the program that was approved"
-        raise InterpreterChanged(f"it runs by {approved.path}, which {what}")
+        raise InterpreterChanged(f"its interpreter {approved.path} {what}")
 
 
 def _resolve(
@@ -93,7 +93,7 @@ def _program(name: str, source: str, copy: str, path: str, writable: tuple[str, 
         if not below(program, copy) and host_programs.leads_through(program, writable):
             raise Refusal(
                 "skill-invalid",
-                f"{source} runs by {program}, which an agent may change: what it puts there would get your secrets",
+                f"{source} runs with {program}, which an agent may change: the changed program would get your secrets",
                 fix=[f"ls -l {shlex.quote(program)}", f"${{EDITOR:-vi}} {shlex.quote(source)}/omac.yaml"],
             )
         return program if os.path.isfile(program) else ""

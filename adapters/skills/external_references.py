@@ -57,7 +57,7 @@ def require_unchangeable(source: str, relpath: str, places: list[str]) -> None:
             if fault is None and project and leads_through(path, (project,)):
                 fault = f"lies in {printable(project)}, where an agent may change it"
         except OSError as error:
-            fault = f"cannot be looked at ({error.strerror})"
+            fault = f"cannot be inspected ({error.strerror})"
         if fault:
             culprit = os.path.join(source, relpath)
             text = f"names {printable(path)}, which is not in the skill folder and {fault}: a copy would run that"
@@ -105,4 +105,4 @@ def changeable(path: str) -> str | None:
 def _changeable(found: os.stat_result) -> str | None:
     if found.st_uid != 0:
         return f"belongs to user {found.st_uid}, not to root"
-    return "can be written by others than root" if found.st_mode & 0o022 else None
+    return "is writable by users other than root" if found.st_mode & 0o022 else None

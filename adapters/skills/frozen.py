@@ -147,7 +147,7 @@ class DiskFrozenSkills:
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise Refusal(
                 "state-unusable",
-                f"the folder of approved copies {self._folder} can be changed by others",
+                f"the folder of approved copies {self._folder} is writable by other users",
                 fix=[f"ls -ld {shlex.quote(self._folder)}", f"chmod 700 {shlex.quote(self._folder)}"],
             )
 

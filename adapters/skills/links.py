@@ -140,7 +140,7 @@ def _untrusted(resolved: str) -> str | None:
         if found.st_uid != 0:
             return f"{which}belongs to user {found.st_uid}, not to root"
         if found.st_mode & 0o022:
-            return f"{which}can be written by others than root"
+            return f"{which}is writable by users other than root"
         if path == "/":
             return None
         path = os.path.dirname(path)

@@ -100,7 +100,7 @@ class BundleReader:
         with open(fd, "rb", buffering=0) as file:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "is no regular file", shown)
+                raise OSError(errno.EINVAL, "is not a regular file", shown)
             if found.st_size > self._bytes_left:
                 raise self._too_large(shown)  # a sparse file costs nothing to make
             digest, view, first = hashlib.sha256(), memoryview(self._buffer), True

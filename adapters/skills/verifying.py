@@ -127,7 +127,7 @@ class _Reading:
                 _require_own(self._path, relpath, status, (FILE_MODE, PROGRAM_MODE))
                 return self._file(folder, relpath, entry.name)
             case _:
-                raise _damaged(self._path, relpath, "was added, and is no regular file")
+                raise _damaged(self._path, relpath, "was added, and is not a regular file")
 
     def _file(self, folder: int, relpath: str, name: str) -> TreeFile:
         def each(chunk: memoryview, first: bool) -> bytes | memoryview:

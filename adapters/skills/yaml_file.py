@@ -169,7 +169,7 @@ def _advice(error: Any) -> str:
         case MaxDepthExceededError():
             return f"is nested more than {DEPTH_MAX} levels deep; flatten it"
         case DuplicateKeyError():
-            return "a key stands here twice; remove one of the two"
+            return "this key is repeated; remove one of the two"
         case ComposerError() if problem.startswith(NOT_PLAIN):
             return problem.removeprefix(NOT_PLAIN)
         case ComposerError() if "another document" in problem:

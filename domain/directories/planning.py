@@ -169,13 +169,13 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
 def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration: Registration) -> RouteStubbed:
     approved = registration.approved
     if registration.found is None:
-        detail = "not registered: nobody has registered it on this machine, and finding it does not"
+        detail = "not registered on this machine, and discovery does not register it"
         return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
     if registration.found.digest == UNREADABLE and registration.found.is_bundle(Code(skill.source, skill.bundle_hash)):
         detail = "not host-approved, and it cannot be: its folder holds something that no copy can (see: omac approve)"
         look = f"find {shlex.quote(skill.source)} ! -type f ! -type d -ls"
         return _broken(skill, mount, detail, (look, reload_command(place.workdir)))
-    detail = "not host-approved: nobody has vouched for its code on this machine"
+    detail = "not host-approved: its code is not approved on this machine"
     if approved is not None and approved.is_bundle(Code(skill.source, skill.bundle_hash)):
         detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"
     elif approved is not None:

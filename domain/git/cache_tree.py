@@ -20,7 +20,7 @@ PATH_BYTES_MAX = 4096  # PATH_MAX of Linux
 LINES_BYTES_MAX = 48 << 20  # of trees that are being made
 _OTHERS = "its extension TREE names trees of other entries"
 _BROKEN = "its extension TREE is not one that git writes"
-_TOO_MANY = "its extension TREE names more trees than can be looked at"
+_TOO_MANY = "its extension TREE names more trees than can be inspected"
 
 
 class _Broken(Exception):

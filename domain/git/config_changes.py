@@ -78,7 +78,7 @@ def _values(content: bytes) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for key, value in parse(content.decode(errors="surrogateescape")):
         if "." not in key:
-            raise ValueError(f"{key!r} stands in no section")
+            raise ValueError(f"{key!r} is in no section")
         found.setdefault(key, []).append(value)
     return found
 

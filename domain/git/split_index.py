@@ -48,7 +48,7 @@ def split_problem(indexes: Sequence[bytes], oid_bytes: int) -> str:
         if problem or tree is None:
             return problem
         if sum(map(len, indexes)) > INDEX_BYTES_MAX:
-            return "names trees of more entries than can be looked at"
+            return "names trees of more entries than can be inspected"
         from omac.domain.git.cache_tree import tree_problem
 
         return tree_problem(tree, all_entries(indexes, oid_bytes), oid_bytes)

@@ -40,7 +40,7 @@ HARNESS = Harness(
             paths=("file_path", "notebook_path"),
             folders=("workdir", "cwd", "working_directory"),
         ),
-        notice="codex runs a hook only once you trusted it: start codex, and look at /hooks",
+        notice="codex runs a hook only after you trust it: start codex, and open /hooks",
         begins_in_project=True,
     ),
 )

@@ -62,8 +62,8 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
                 state = self.evolve(state, event)
             except KeyError as impossible:
                 message = (
-                    f"{type(command).__name__} for a {self.name} means {type(event).__name__}, which cannot follow "
-                    f"there ({impossible}); nothing was recorded: this is a defect of omac"
+                    f"{type(event).__name__}, from {type(command).__name__} for a {self.name}, cannot follow in this "
+                    f"state ({impossible}); nothing was recorded: this is a defect of omac"
                 )
                 raise Refusal("unfoldable", message, fix=["omac version  # and report it"]) from impossible
         return events

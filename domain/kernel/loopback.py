@@ -16,7 +16,7 @@ def loopback_address(host: str, port: int, flag: str) -> ipaddress.IPv4Address |
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise Refusal("misuse", f"{flag} takes a loopback address, and {host!r} is none") from None
+        raise Refusal("misuse", f"{flag} takes a loopback address, and {host!r} is not one") from None
     if not address.is_loopback or not 0 <= port <= 65535:
         raise Refusal("misuse", f"{flag} takes a loopback address only, not {host}:{port}")
     return address

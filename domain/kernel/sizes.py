@@ -20,7 +20,7 @@ def parse_size(text: str) -> int:
     amount = (amount[:-1] if power else amount).removesuffix(" ")
     whole, dot, fraction = amount.partition(".")
     if not _digits(whole, DIGITS_MAX) or (dot and not _digits(fraction, FRACTION_DIGITS_MAX)):
-        raise Refusal("misuse", f"{text!r} is no size: write 20G, 1.5G, 500M, or a number of bytes")
+        raise Refusal("misuse", f"{text!r} is not a size: write 20G, 1.5G, 500M, or a number of bytes")
     return int(float(amount) * 1024**power)
 
 

@@ -188,7 +188,7 @@ def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
     if present.skill.problem is not None:
         return Step("registration", "skip", entry.file, why=present.skill.problem)
     if not present.fields and (present.skill.meta is None or present.skill.meta.sidecar is None):
-        return Step("registration", "skip", entry.file, why="it has no sidecar: there is nothing to register")
+        return Step("registration", "skip", entry.file, why="it has no sidecar, so omac has nothing to register")
     found = present.registration.found
     known = found is not None and found.is_bundle(present.code)
     return Step("registration", "there" if known else "take", entry.file)
@@ -207,7 +207,7 @@ def judge_approval(present: FoundHere, old: Old, seen: Seen | str | None, kept: 
     if approval is None:
         return Step("approval", "skip", "", value=skill.bundle_hash, why=_unvouched(present, old), fix=fix)
     if not isinstance(seen, Seen) or seen.bundle_hash != skill.bundle_hash:
-        why = seen if isinstance(seen, str) else "its files changed while they were looked at"
+        why = seen if isinstance(seen, str) else "its files changed while omac read them"
         return Step("approval", "skip", approval.file, value=skill.bundle_hash, why=why, fix=fix)
     if uncovered := [path for path, content in seen.loose.items() if kept.get(path) != content]:
         shown = ", ".join(sorted(uncovered)[:3]) + (", ..." if len(uncovered) > 3 else "")
@@ -281,7 +281,7 @@ def _judge_setting(present: FoundHere, trusted: bool, source: OldValues, name: s
     if not trusted:
         return Step("setting", "skip", file, name, value, "its code is not approved", (by_hand,))
     if source.project == "seen" and len(value) > SEEN_CHARS_MAX:
-        return Step("setting", "skip", file, name, value, f"{BY_AGENT}; it is too long to be looked at", (by_hand,))
+        return Step("setting", "skip", file, name, value, f"{BY_AGENT}; it is too long to review", (by_hand,))
     return Step("setting", "take", file, name, value, BY_AGENT if source.project else "")
 
 
@@ -293,7 +293,7 @@ def judge_defaults(
     texts = values.remembered.get(present.skill.name, {})
     for name, field in present.fields.items():
         if name in remembered and (name in texts or name in held):
-            steps.append(Step("default", "there", "", name, why="a value is remembered already"))
+            steps.append(Step("default", "there", "", name, why="a default is saved already"))
         elif isinstance(field, Secret) and name in held:
             problem = _secret_problem(field, held[name].value)
             verdict: Verdict = "skip" if problem else "take"
@@ -319,11 +319,11 @@ def judge_absent(old: Old, found: Collection[tuple[str, str]]) -> list[ImportGro
             step = Step("registration", "skip", entry.file, why="no skill of this name is in this folder now")
             groups.append(ImportGroup(entry.name, "missing", entry.source, (step,)))
     names = {name for name, _ in found}
-    why = "no such skill is taken over here"
+    why = "no such skill is imported here"
     for name in old.project.given.keys() - names:
         groups.append(ImportGroup(name, "missing", "", (Step("setting", "skip", old.project.file, why=why),)))
     for name in old.project.remembered:
-        told = "an agent can write this file, so nothing in it is remembered for other projects"
+        told = "an agent can write this file, so omac saves no defaults from it"
         groups.append(ImportGroup(name, "defaults", "", (Step("default", "skip", old.project.file, why=told),)))
     return sorted(set(groups), key=lambda group: (group.skill, group.scope, group.source))
 
@@ -345,14 +345,14 @@ def _unvouched(present: FoundHere, old: Old) -> str:
         return f"this code was approved in another folder, {elsewhere[0]}, and another folder inherits nothing"
     if any(one.is_for(skill) for one in named):
         return "its code has changed since it was approved"
-    return "nobody approved it: a project's own files do not count"
+    return "not approved: a project's own files cannot approve a skill"
 
 
 def _settled(present: FoundHere, name: str) -> tuple[Verdict, str] | None:
     if name in present.given.secrets or name in present.given.config:
-        return "there", "a value was given here already"
+        return "there", "a value is set here already"
     if name in present.given.taken:
-        return "there", "its value was taken back here"
+        return "there", "its value was revoked here"
     return None
 
 

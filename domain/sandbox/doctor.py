@@ -88,7 +88,7 @@ class Diagnosis:
 def findings(machine: Machine) -> tuple[Diagnosis, ...]:
     """All findings, in the order in which a person would mend them."""
     if machine.system != "Linux":
-        return (Diagnosis("system", FAIL, f"omac runs nothing in a sandbox on {machine.system} yet"),)
+        return (Diagnosis("system", FAIL, f"omac has no sandbox for {machine.system} yet"),)
     return (
         *_system(machine),
         _bubblewrap(machine),
@@ -164,7 +164,7 @@ def _namespaces(machine: Machine) -> Diagnosis:
         return Diagnosis("namespaces", FAIL, cause, (*without, *_instead(machine)))
     if machine.settings_writable:
         says = (
-            f"{machine.settings_writable} can be written inside: a program in the sandbox could take over the machine"
+            f"{machine.settings_writable} is writable inside the sandbox: a program there could take over the machine"
         )
         return Diagnosis("namespaces", FAIL, says, ("omac sandbox run --explain -- true",))
     return Diagnosis(
@@ -201,7 +201,7 @@ def _seccomp(machine: Machine) -> Diagnosis:
 
 def _tiocsti(machine: Machine) -> Diagnosis:
     if machine.sysctls.get(TIOCSTI) == "0":
-        return Diagnosis("terminal", OK, "the kernel lets nobody type into a terminal for its user")
+        return Diagnosis("terminal", OK, "the kernel stops programs from typing into the terminal of their user")
     if machine.seccomp:
         says = "the kernel would let programs type into their terminal (TIOCSTI); the filter does not let those inside"
         return Diagnosis("terminal", OK, says)
@@ -258,7 +258,7 @@ def _concerns_namespaces(said: str) -> bool:
 def _proc_masked(said: str, container: str) -> tuple[str, tuple[str, ...]]:
     """A kernel mounts no new /proc where parts of the one that is there are hidden: mount_namespaces(7)."""
     where = f"this container ({container})" if container else "something here, as containers do,"
-    cause = f"{where} hides parts of /proc, and so the kernel lets nobody mount one for the sandbox ({said})"
+    cause = f"{where} hides parts of /proc, so the kernel refuses to mount one for the sandbox ({said})"
     docker = "docker run --security-opt systempaths=unconfined --security-opt seccomp=unconfined IMAGE"
     return cause, (docker, "podman run --security-opt unmask=ALL IMAGE", LANDLOCK_ONLY)
 
@@ -268,18 +268,18 @@ def _namespaces_refused(
 ) -> tuple[str, tuple[str, ...]]:
     if sysctls.get(USERNS_MAX) == "0" or "No space left" in said or "nesting" in said:
         if sysctls.get(USERNS_MAX) not in ("0", None):
-            return f"as many user namespaces as may be, or too many within each other, are there ({said})", (
+            return f"the limit of user namespaces, or of their nesting, is reached ({said})", (
                 f"sysctl {USERNS_MAX}",
                 _as_root(f"sysctl -w {USERNS_MAX}={4 * int(sysctls[USERNS_MAX])}", uid),
             )
-        return f"{USERNS_MAX} is 0: nobody may have a user namespace ({said})", _set(USERNS_MAX, NAMESPACES_USUAL, uid)
+        return f"{USERNS_MAX} is 0: user namespaces are disabled ({said})", _set(USERNS_MAX, NAMESPACES_USUAL, uid)
     if uid != 0 and sysctls.get(USERNS_CLONE) == "0":
         return f"{USERNS_CLONE} is 0: only root may have user namespaces ({said})", _set(USERNS_CLONE, 1, uid)
     if uid != 0 and sysctls.get(APPARMOR_RESTRICTS) not in ("0", None):
         cause = f"AppArmor lets only programs with a profile have user namespaces, and {bwrap} has none ({said})"
         return cause, (*_apparmor_profile(bwrap), *_set(APPARMOR_RESTRICTS, 0, uid, "  # weaker: lets every program"))
     if container:
-        cause = f"this container ({container}) lets nobody have user namespaces ({said})"
+        cause = f"this container ({container}) forbids user namespaces ({said})"
         options = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
         return cause, (f"docker run {options} --security-opt systempaths=unconfined IMAGE", LANDLOCK_ONLY)
     return f"the kernel refuses user namespaces to this process ({said})", (

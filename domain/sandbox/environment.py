@@ -102,7 +102,7 @@ def _check(name: str, stated: bool) -> None:
             "misuse", f"{name[:40]!r} is not the name of a variable: --env takes NAME or NAME=VALUE", fix=["env"]
         )
     if name in _OWN or name.startswith(_OWN_PREFIXES):
-        raise Refusal("misuse", f"{name} is omac's own: no program in a sandbox gets it")
+        raise Refusal("misuse", f"{name} belongs to omac: programs in a sandbox never get it")
     if name in _LOADER or name.startswith(_LOADER_PREFIXES):
         raise Refusal(
             "misuse",
@@ -113,6 +113,6 @@ def _check(name: str, stated: bool) -> None:
     if not stated and (name in BLOCKED or name.startswith(_BLOCKED_PREFIXES)):
         raise Refusal(
             "misuse",
-            f"{name} makes other programs run code, or is a credential: it passes only with its value written out",
+            f"{name} makes other programs run code, or is a credential: --env passes it only with a value",
             fix=[f'--env {name}="${name}"'],
         )

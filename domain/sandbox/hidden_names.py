@@ -50,7 +50,11 @@ class HiddenNames:
 def check_pattern(pattern: str) -> None:
     """Raise Refusal (misuse) for a pattern that no name matches, or every one."""
     if "/" in pattern or pattern in (".", "..") or not pattern.strip("*"):
-        why = "is every name" if not pattern.strip("*") else "is no name: it is looked for in every folder"
+        why = (
+            "is every name"
+            if not pattern.strip("*")
+            else "is not a file name; it takes names, which omac searches in every folder"
+        )
         fix = ["omac sandbox run --deny-name '*.pem' -- COMMAND", "omac sandbox run --deny PATH -- COMMAND"]
         raise Refusal("misuse", f"--deny-name {pattern} {why}", fix=fix)
 

@@ -54,7 +54,7 @@ SETTINGS: dict[str, Setting] = {
             ("refuse", "accept"),
             "refuse",
             ("refuse",),
-            "what becomes of an approved skill whose code has changed",
+            "whether approved skills run after their code changed",
         ),
         Setting(
             "serve.unapproved",
@@ -62,7 +62,7 @@ SETTINGS: dict[str, Setting] = {
             ("refuse", "confine", "allow"),
             "refuse",
             ("refuse",),
-            "what becomes of a skill that nobody approved",
+            "whether unapproved skills run",
         ),
         Setting(
             "serve.auto_register",
@@ -165,7 +165,7 @@ def resolve(
 def setting_named(name: str) -> Setting:
     """The setting of that name. Raises Refusal (misuse)."""
     if name not in SETTINGS:
-        message = f"there is no setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
+        message = f"unknown setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
         raise Refusal("misuse", message, fix=["omac settings show"])
     return SETTINGS[name]
 
@@ -202,7 +202,7 @@ def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
         else:
             warnings.append(f"{path}: {problem}; ignored")
         if len(warnings) > WARNINGS_MAX:
-            warnings[WARNINGS_MAX:] = [f"{path}: there is more that omac does not understand; ignored"]
+            warnings[WARNINGS_MAX:] = [f"{path}: more entries that omac does not understand; ignored"]
             break
     return SettingsFile(path, values, tuple(warnings))
 
@@ -259,7 +259,7 @@ def _statements(document: Mapping[str, object]) -> Iterator[tuple[str, str, str 
     tables = dict.fromkeys(setting.table_and_key[0] for setting in SETTINGS.values())
     for table, values in document.items():
         if table not in tables:
-            yield "", "", f"there is no table {_key(table)}{_did_you_mean(table, tables)}"
+            yield "", "", f"unknown table {_key(table)}{_did_you_mean(table, tables)}"
         elif not isinstance(values, dict):
             yield "", "", f"{table} must be a table: write [{table}] above its settings"
         else:
@@ -269,7 +269,7 @@ def _statements(document: Mapping[str, object]) -> Iterator[tuple[str, str, str 
 
 def _statement(name: str, value: object) -> tuple[str, str, str | None]:
     if name not in SETTINGS:
-        return "", "", f"there is no setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
+        return "", "", f"unknown setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
     word = stated_word(value, SETTINGS[name])
     if isinstance(word, str) and SETTINGS[name].takes(word):
         return name, word, None
@@ -280,7 +280,7 @@ def _statement(name: str, value: object) -> tuple[str, str, str | None]:
 def _setting_of_variable(variable: str) -> None:
     variables = [setting.variable for setting in SETTINGS.values()]
     if variable not in variables:
-        message = f"{_key(variable)} is no setting of omac{_did_you_mean(variable, variables)}"
+        message = f"{_key(variable)} is not a setting of omac{_did_you_mean(variable, variables)}"
         raise Refusal("misuse", message, fix=[f"unset {shlex.quote(variable)}", "omac settings show"])
 
 

@@ -63,7 +63,7 @@ def check_secret(field: Secret, text: str) -> Hidden:
         raise ValueRefused(field.name, "is empty")
     _check_size_and_form(field.name, text)
     if not field.multiline and ("\n" in text or "\r" in text):
-        raise ValueRefused(field.name, "holds a line break, and the skill wants it in one line")
+        raise ValueRefused(field.name, "has a line break, but the skill allows only one line")
     _check_pattern(field.name, field.pattern, text, "")
     return Hidden(text)
 
@@ -88,7 +88,7 @@ def parse_lines(text: str) -> dict[str, str]:
             raise ValueRefused(where, 'has no "=": write NAME=value')
         if not VARIABLE.fullmatch(name):
             rule = "1 to 128 of A-Z 0-9 _, no digit first, no spaces around it"
-            raise ValueRefused(where, f'what stands before the "=" must be the name of a variable: {rule}')
+            raise ValueRefused(where, f'the text before "=" must be the name of a variable: {rule}')
         if name in seen:
             raise ValueRefused(where, f"sets the variable of line {seen[name]} again: remove one of the two")
         seen[name] = number

@@ -60,7 +60,7 @@ class AccessGate:
         try:
             now = self._find_way(way.digest, way.mount)
             if now.port != way.port:
-                raise Refusal("sidecar-down", f"{way.skill}: its sidecar was started anew; try again")
+                raise Refusal("sidecar-down", f"{way.skill}: its sidecar was restarted; try again")
         except Refusal as refusal:
             self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
             raise

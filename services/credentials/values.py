@@ -100,7 +100,7 @@ class Credentials:
             problems: list[Refusal] = []
             if mirror and scope != GLOBAL:
                 mirroring = self._mirror(store, skill, code, values, cause)
-                if not (problem := await _problem(mirroring, "given, but cannot be remembered")):
+                if not (problem := await _problem(mirroring, "stored, but saving it as a default failed")):
                     problem = await self._tidy(DEFAULTS, skill, values, cause)
                 problems += problem
             return Given(store, (*problems, *await self._tidy(scope, skill, values, cause)))
@@ -172,14 +172,14 @@ class Credentials:
         }
         given = self.given(place.scope, spec.skill).secrets if wanted else {}
         if taken := sorted(name for name, one in wanted.items() if given.get(name) != one):
-            raise _missing(spec, place, taken, "not what is given to it any more")
+            raise _missing(spec, place, taken, "revoked or replaced since the start was planned")
         try:
             found, changed = await self._read(credential.service(place.scope, spec.skill), wanted)
         except Refusal as refusal:
             raise SecretsMissing(wanted, refusal.message, refusal.fix) from None
         if absent := sorted(wanted.keys() - found.keys()):
-            how = "no longer what was recorded" if changed else "no longer there"
-            raise _missing(spec, place, absent, f"what the {wanted[absent[0]].store} holds is {how}")
+            how = "is not the recorded value" if changed else "is missing"
+            raise _missing(spec, place, absent, f"the entry in the {wanted[absent[0]].store} {how}")
         return found
 
     async def _read(self, service: str, wanted: Mapping[str, Stored]) -> tuple[dict[str, Hidden], bool]:
@@ -222,7 +222,7 @@ class Credentials:
 
     async def _tidy(self, scope: str, skill: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
         """Have the stores forget what these values replaced; returns what failed."""
-        problem = "given, but an earlier value is still where it was"
+        problem = "stored, but deleting an earlier value failed"
         return await _problem(self._erase(scope, skill, values.secrets, cause), problem)
 
     async def _erase(self, scope: str, skill: str, names: Collection[str], cause: Cause) -> None:

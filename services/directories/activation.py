@@ -128,7 +128,7 @@ class Activation:
         """End a sidecar that lost its approval or a secret; it starts again if what is left will do."""
         spec = self._engine.system.sidecars[target].state.spec
         if spec is not None and self._registrar.lacks(spec):
-            self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop("what it was given was revoked"), cause)
+            self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop("its values were revoked"), cause)
 
     def look_at_shared(self, asker: StreamId | None = None) -> trio.Event:
         """Look at the skills that all directories share, in the background: bring them online as soon as there are
@@ -207,7 +207,7 @@ class Activation:
             if isinstance(found, Exception):
                 raise found
             return found
-        raise Refusal("activation-failed", f"its skills could not be looked at within {LOOK_S:g} s")
+        raise Refusal("activation-failed", f"its skills could not be discovered within {LOOK_S:g} s")
 
     async def _steer(self, stream: StreamId, state: Directory, plan: ActivationPlan) -> bool:
         """Ask for the sidecars that the plan wants and for the end of those it does not; whether anything was asked."""

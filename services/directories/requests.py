@@ -145,7 +145,7 @@ class Directories:
             stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
             await self._shared_settled()
             if not self._state(stream).reachable:
-                raise Refusal("directory-offline", "no skill is shared by all directories, or none was found yet")
+                raise Refusal("directory-offline", "no global skill exists, or none is discovered yet")
             await self._execute(stream, directory.RequestReload(), call.cause(), beside=call.granted(""))
             await self._shared_settled()
             return {"dir": "", "state": self._state(stream).status, "skills": self.global_skills()}

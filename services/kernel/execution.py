@@ -91,7 +91,7 @@ class Execution(ABC):
                     if conflict.known:
                         raise AlreadyRecorded(str(conflict)) from conflict
                 await self._catch_up()
-        raise Refusal("contention", f"others keep changing {stream}; nothing was changed", fix=["try again"])
+        raise Refusal("contention", f"other processes keep changing {stream}; nothing was changed", fix=["try again"])
 
     async def record(
         self, facts: Sequence[Addressed[Any, Any]], cause: Cause, late: Late | None = None

@@ -210,7 +210,7 @@ class Supervision:
         """Where it runs: the approved copy, else the skill's own folder. Raises _Changed when the files there are not
         those that were judged, OSError when they cannot be read."""
         if not self._vouched(spec):
-            raise _Changed("nobody vouches for its code any more")
+            raise _Changed("its code is no longer approved")
         if spec.digest:
             try:
                 return await self._frozen.checked(spec.digest, spec.source)
@@ -222,7 +222,7 @@ class Supervision:
         except FileNotFoundError as gone:
             raise _Changed(f"its files cannot be read: {gone}") from gone
         if found != spec.bundle_hash:
-            raise _Changed(f"its files in {spec.source} changed after they were looked at; reload the directory")
+            raise _Changed(f"its files in {spec.source} changed after omac read them; reload the directory")
         return spec.source
 
     def _approve(self, spec: SidecarSpec) -> str:

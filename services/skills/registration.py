@@ -101,7 +101,7 @@ class Registering:
         skill = candidate.skill
         frozen = await self._frozen.freeze(skill.source)
         if frozen.bundle_hash != skill.bundle_hash or digest not in (None, frozen.digest):
-            message = f"{skill.name} in {skill.source} changed while it was looked at: nothing was approved"
+            message = f"{skill.name} in {skill.source} changed while omac read it; nothing was approved"
             fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
             raise Refusal("skill-changed", message, fix=fix)
         sidecar = skill.meta.sidecar if skill.meta else None

@@ -83,7 +83,7 @@ async def find(
     if candidate.skill.problem is not None:
         raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=_edit(candidate.skill))
     if not _runs(candidate.skill):
-        message = f"{name} has no sidecar, only a SKILL.md: there is nothing to run, nor to register"
+        message = f"{name} has only a SKILL.md and no sidecar, so omac has nothing to run or register"
         raise Refusal("skill-without-sidecar", message)
     return candidate
 
@@ -116,7 +116,7 @@ def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, comma
         for one in usable
         if one.skill.name.lower() in near
     ]
-    where = "in what all projects share" if search.scope == "global" else f"in {search.workdir}"
+    where = "among the global skills" if search.scope == "global" else f"in {search.workdir}"
     message = f"no skill {name!r} with a sidecar {where}; there are: {names}"
     look = f"ls -la {shlex.quote(search.workdir)}/.{SHARED_BASE}/skills"
     return Refusal("skill-not-found", message, fix=fix or ["omac list --all", look])

@@ -341,7 +341,7 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     assert omac.run(*look, extra=path).out == '{"status": "ok"}\n'
     own.write_text(f'#!/bin/sh\nenv > {omac.folder}/MARK\nexec {real} "$@"\n')
     told = omac.run(*look, extra=path)
-    assert f"it runs by {own}, which is not the program that was approved; approve it again" in told.err
+    assert f"its interpreter {own} is not the program that was approved; approve it again" in told.err
     assert f"try: omac approve echo --workdir {project} --harness opencode" in told.err
     assert not (omac.folder / "MARK").exists()
     assert omac.run(*words, extra=path).status == 0
@@ -383,4 +383,4 @@ def test_a_granted_folder_has_no_interpreter(omac: Omac, way: str) -> None:
     words = ("start", "--workdir", str(project), *grant, "--", "sh", "-c", "curl -s $OMAC_ECHO_BASE/status")
     done = omac.run(*words, extra=path)
     assert (done.out == '{"status": "ok"}\n') == (way == "neither"), done
-    assert (f"it runs by {own}, which an agent may change" in done.err) == (way != "neither"), done
+    assert (f"its interpreter {own} can be changed by an agent" in done.err) == (way != "neither"), done

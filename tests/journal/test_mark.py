@@ -96,7 +96,7 @@ def test_another_journal(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     opened(other, "x", "y", "z").close()
     shutil.copy(other, path)
-    assert "is another one" in refused(path).message
+    assert "is another journal" in refused(path).message
 
 
 def test_the_loss_is_accepted(path: Path) -> None:

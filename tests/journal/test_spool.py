@@ -160,8 +160,8 @@ def make_file(folder: Path) -> None:
     [
         (lambda folder: link_to(folder, folder.parent / "elsewhere"), "symbolic link"),
         (lambda folder: make_file(folder), "no folder"),
-        (lambda folder: make(folder, 0o770), "others may write"),
-        (lambda folder: make(folder, 0o707), "others may write"),
+        (lambda folder: make(folder, 0o770), "writable by other users"),
+        (lambda folder: make(folder, 0o707), "writable by other users"),
         (lambda folder: make(folder, uid=NOBODY), "belongs to user 65534"),
     ],
     ids=["link", "file", "group", "all", "foreign"],

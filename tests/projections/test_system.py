@@ -63,7 +63,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
         code = Code(f"/s/{name}", f"sha256:{chance.randrange(2)}")
         spec = SidecarSpec(name, name, path, code.source, "/s", code.bundle_hash, True, ("run",))
         skill = Skill(name, "agents", code.source, code.bundle_hash, name)
-        stub = RouteStubbed(name, name, "skill-broken", "nobody approved it")
+        stub = RouteStubbed(name, name, "skill-broken", "its code is not approved")
         plan = chance.choice(
             [
                 directory.ActivationPlan({name: skill}, {name: spec}, {name: 5}, {}),

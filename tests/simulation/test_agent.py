@@ -570,7 +570,7 @@ def test_names_lead_nowhere(house: House) -> None:
         assert not trap.exists(), fix
 
 
-REFUSED = ("changed while it was looked at", "not the code that was")
+REFUSED = ("changed while omac read it", "does not match --hash")
 
 
 @pytest.mark.parametrize("command", ["approve", "register"])

@@ -67,7 +67,7 @@ def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
     before = position(omac)
     done = omac.run("journal", "restore", str(tmp_path / "nope.db"))
     assert done.status == 5
-    assert f"there is no backup at {tmp_path}/nope.db" in done.err
+    assert f"no backup exists at {tmp_path}/nope.db" in done.err
     assert f"try: ls -l {tmp_path}" in done.err
     assert position(omac) == before
 

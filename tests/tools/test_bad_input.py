@@ -298,7 +298,7 @@ def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
     ("damage", "status", "said"),
     [
         ("newer", 5, "schema 99"),
-        ("event", 5, "later omac"),
+        ("event", 5, "newer omac"),
         ("text", 10, "not a journal"),
         ("foreign", 10, "not a journal"),
         ("bytes", 10, "cannot be decoded"),
@@ -435,7 +435,7 @@ def test_a_state_directory_too_deep_for_sockets(omac: Omac) -> None:
 def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
     """Where others can write they could put a socket in the place of omac's: refused, with the way to mend it."""
     omac.state.chmod(0o777)
-    refused(omac.run("serve", "--no-inner"), 5, "others may write", f"chmod 700 {omac.state}")
+    refused(omac.run("serve", "--no-inner"), 5, "writable by other users", f"chmod 700 {omac.state}")
     omac.state.chmod(0o700)
     elsewhere = omac.folder / "file"
     elsewhere.write_text("")
@@ -519,20 +519,20 @@ NONSENSE = [
     (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
     (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
     (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
-    (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox makes no sense"),
-    (["serve", "--no-inner", "--allow", "/x"], 2, "--allow makes no sense"),
+    (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox has no effect"),
+    (["serve", "--no-inner", "--allow", "/x"], 2, "--allow has no effect"),
     (["serve", "--network", "half", "--", "true"], 2, "--network takes host or none"),
     (["serve", "--no-inner", "--root", "/nonexistent"], 2, "/nonexistent"),
     (["serve", "--no-inner", "--root", "/etc/hostname"], 2, "/etc/hostname"),
     (["serve", "--no-inner", "--workdir", "/nonexistent"], 2, "--workdir"),
     (["serve", "--no-inner", "--journal", "postgresql://user:secret@host/db"], 2, "not supported yet"),
     (["serve", "--no-inner", "--control-addr", "127.0.0.1:²"], 2, "--control-addr"),
-    (["audit", "--since", "yesterday"], 2, "'yesterday' is no time"),
-    (["audit", "--until", "2026-13-01"], 2, "is no time"),
+    (["audit", "--since", "yesterday"], 2, "'yesterday' is not a time"),
+    (["audit", "--until", "2026-13-01"], 2, "is not a time"),
     (["audit", "--outcome", "lost"], 2, "--outcome takes completed"),
-    (["replay", "--at", "soon"], 2, "'soon' is no time"),
-    (["replay", "--at", "²"], 2, "is no time"),
-    (["replay", "--at=-1"], 2, "is no time"),
+    (["replay", "--at", "soon"], 2, "'soon' is not a time"),
+    (["replay", "--at", "²"], 2, "is not a time"),
+    (["replay", "--at=-1"], 2, "is not a time"),
     (["replay", "--at", "9" * 30], 1, "the journal ends at position"),
     (["approve", "nothing", "--workdir", "/"], 4, "no skill 'nothing'"),
     (["approve", "echo", "--workdir", "/nonexistent"], 2, "does not exist"),
@@ -566,7 +566,7 @@ def test_no_server_and_no_journal(omac: Omac) -> None:
     for action in ("activate", "deactivate", "reload"):
         refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", "omac serve --no-inner")
     for command in (["status"], ["audit"], ["replay", "--at", "1"], ["journal", "stats"]):
-        refused(omac.run(*command), 5, "there is no journal at", "omac serve --no-inner")
+        refused(omac.run(*command), 5, "no journal exists at", "omac serve --no-inner")
     omac.serve().end(signal.SIGKILL)
     refused(omac.run("reload", str(omac.root)), 1, "no omac serve is running here")
 

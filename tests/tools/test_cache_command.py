@@ -105,9 +105,9 @@ def test_nothing_there(house: House) -> None:
     out, errors = house.told()
     assert out == []
     assert errors == [
-        "there are no tool caches",
-        "there are no tool caches",
-        f"there is no tool cache of {project}",
+        "no tool caches exist",
+        "no tool caches exist",
+        f"no tool cache exists for {project}",
         "0 to go, 0 stay with 0 B",
     ]
     assert not (house.folder / "home" / ".cache").exists()
@@ -187,7 +187,7 @@ def test_clear_what_is_refused_at_a_launch(house: House) -> None:
     with pytest.raises(Refusal, match="another workdir"):
         open_cache(str(shop), house.environment)
     assert house.clear(shop) == 0
-    assert house.told()[1] == ["it was that of /somewhere/else: both paths lead to the same name"]
+    assert house.told()[1] == ["this is the cache of /somewhere/else: both paths have the same cache"]
     open_cache(str(shop), house.environment).end()
 
 
@@ -195,7 +195,7 @@ def test_clear_what_is_refused_at_a_launch(house: House) -> None:
 def test_clear_has_to_be_told_whose(house: House, workdir: str | None, every: bool) -> None:
     """Neither nothing nor both."""
     house.project("shop")
-    with pytest.raises(Refusal, match="say whose") as caught:
+    with pytest.raises(Refusal, match="name a project") as caught:
         clear(workdir, every, False, False, house.environment)
     assert caught.value.reason == "misuse"
     assert house.there() == {"shop"}
@@ -243,8 +243,8 @@ def test_gc_leaves_what_is_in_use(house: House, user: Callable[[Path], None]) ->
     assert house.gc(max_size="1K") == 0
     out, errors = house.told()
     assert out == []
-    assert errors[1] == f"in use, and left alone: {used}"
-    assert "what is in use cannot go" in errors[2]
+    assert errors[1] == f"in use, so kept: {used}"
+    assert "caches in use are kept" in errors[2]
     assert house.there() == {"used"}
 
 
@@ -258,7 +258,9 @@ def test_dry_runs(house: House, command: str) -> None:
     assert sorted((str(path), path.lstat().st_mtime_ns) for path in (house.folder / "home").rglob("*")) == before
 
 
-@pytest.mark.parametrize(("max_age", "max_size", "told"), [("soon", None, "is no time"), ("30d", "much", "is no size")])
+@pytest.mark.parametrize(
+    ("max_age", "max_size", "told"), [("soon", None, "is not a time"), ("30d", "much", "is not a size")]
+)
 def test_slips(house: House, max_age: str, max_size: str | None, told: str) -> None:
     """Nothing is removed then."""
     house.project("old", days=99)

@@ -108,7 +108,7 @@ def test_approving_other_code_than_was_meant(house: Omac, server: Serving) -> No
     (project / ".agents/skills/echo/sidecar.py").write_text("raise SystemExit('planted')\n")
     done = house.run(*shlex.split(fix)[1:])
     assert done.status == 9
-    assert "not the code that was meant" in done.err
+    assert "does not match --hash" in done.err
     assert server.skill(project)["state"] == "broken"
 
 

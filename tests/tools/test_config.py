@@ -67,7 +67,7 @@ def test_the_journey_of_a_setting(omac: Omac) -> None:
     assert sources(omac, project)["REGION"] == ("us", "stored")
     done = omac.run("config", "unset", "slack", "REGION", "LIMIT", "REGION", *where)
     assert done.out.splitlines() == [
-        f"REGION is no longer given to slack for {project}",
+        f"REGION is revoked from slack for {project}",
         f"LIMIT was not given to slack for {project}",
     ]
     assert sources(omac, project)["REGION"] == ("eu", "default")

@@ -78,7 +78,7 @@ def test_it_asks_first(omac: Omac, shop: Path) -> None:
     no = typed(omac, [("go on? [y/N]", b"\n")], *command)
     assert (no.status, "nothing was changed" in no.out) == (1, True)
     assert "its approval ends" in no.out
-    assert "secrets of slack that are removed: TOKEN" in no.out
+    assert "this deletes secrets of slack: TOKEN" in no.out
     assert len(registry(omac)) == 1
     yes = typed(omac, [("go on? [y/N]", b"y\n")], *command)
     assert yes.status == 0, yes
@@ -95,11 +95,11 @@ def test_what_was_given_stays_unless_it_is_purged(omac: Omac, shop: Path) -> Non
     assert alone(omac, "register", "slack", "--workdir", str(shop)).status == 0
     assert deregister(omac, "slack", "--purge-fields", *where).status == 0
     done = deregister(omac, "slack", "--purge-secrets", *where)
-    assert (done.status, done.out) == (0, f"  forgotten: TOKEN of slack for {shop}\n"), done
+    assert (done.status, done.out) == (0, f"  deleted: TOKEN of slack for {shop}\n"), done
     assert not kept(omac, str(shop))
     assert kept(omac, DEFAULTS)
     done = deregister(omac, "slack", "--purge-defaults", *where)
-    assert (done.status, done.out) == (0, "  no longer remembered for slack: NOTE, TOKEN\n"), done
+    assert (done.status, done.out) == (0, "  deleted defaults of slack: NOTE, TOKEN\n"), done
     assert not kept(omac, DEFAULTS)
     assert json.loads(omac.ok("status", "--json"))["defaults"] == {}
     assert deregister(omac, "slack", "--purge-defaults", "--purge-secrets", *where).status == 4
@@ -126,7 +126,7 @@ def test_what_is_left_in_a_store_is_removed_later(omac: Omac, shop: Path) -> Non
     done = deregister(omac, *where, "--purge-secrets", "--yes", OMAC_VAULT_KEY_FILE="")
     assert (done.status, kept(omac, str(shop))) == (8, True), done
     asked = deregister(omac, *where, "--purge-secrets")
-    assert "earlier values of slack that are removed: TOKEN" in asked.err
+    assert "this deletes earlier values of slack: TOKEN" in asked.err
     done = deregister(omac, *where, "--purge-secrets", "--yes")
     assert (done.status, kept(omac, str(shop))) == (0, False), done
     assert deregister(omac, *where, "--purge-secrets", "--yes").status == 4
@@ -145,7 +145,7 @@ def test_a_default_that_was_cut_short(omac: Omac, shop: Path) -> None:
         trio.run(everything.stores.write, "vault", service, {"TOKEN": Hidden(SECRET)})
     assert kept(omac, DEFAULTS)
     done = deregister(omac, *where)
-    assert (done.status, done.out) == (0, "  no longer remembered for slack: TOKEN\n"), done
+    assert (done.status, done.out) == (0, "  deleted defaults of slack: TOKEN\n"), done
     assert not kept(omac, DEFAULTS)
 
 
@@ -155,12 +155,12 @@ def test_a_skill_of_the_same_name_keeps_its_values(omac: Omac, shop: Path) -> No
     claude, agents = (("slack", "--workdir", str(shop), "--harness", name) for name in ("claude", "opencode"))
     assert alone(omac, "approve", *claude).status == 0
     done = deregister(omac, *claude, "--purge-secrets", "--purge-fields", "--yes")
-    assert (done.status, "forgotten" in done.out) == (0, False), done
+    assert (done.status, "deleted" in done.out) == (0, False), done
     assert kept(omac, str(shop))
     assert registry(omac)[0]["secrets"] == ["TOKEN"]
     assert deregister(omac, *agents, "--yes").status == 0
     done = deregister(omac, *agents, "--purge-secrets", "--yes")
-    assert (done.out, kept(omac, str(shop))) == (f"  forgotten: TOKEN of slack for {shop}\n", False), done
+    assert (done.out, kept(omac, str(shop))) == (f"  deleted: TOKEN of slack for {shop}\n", False), done
 
 
 def test_a_folder_that_is_gone(omac: Omac, shop: Path) -> None:

@@ -143,9 +143,9 @@ PROGRAM = Path(sys.executable).with_name("omac")
         (("version",), 0, "omac "),
         (("version", "--json"), 0, '{"version":'),
         (("nosuch",), 2, "Usage: omac"),
-        (("audit",), 5, "omac: there is no journal at "),
+        (("audit",), 5, "omac: no journal exists at "),
         (("settings", "set", "secrets.store", "odd"), 2, "omac: "),
-        (("replay", "--at", "soon"), 5, "omac: there is no journal at "),
+        (("replay", "--at", "soon"), 5, "omac: no journal exists at "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

@@ -62,7 +62,7 @@ def test_the_whole_way(
         out, err = capsys.readouterr()
         assert out == f"{path}: the write guard is {said}\n"
         assert ("--user" in err) == project
-        assert ("trusted" in err) == (agent == "codex")
+        assert ("you trust it" in err) == (agent == "codex")
     matcher, command = installed(path)
     assert set(tools) <= set(matcher.split("|"))
     assert path.read_text().startswith('{\n    "theirs": {"é": 1.50},\n    "hooks": {\n')
@@ -115,7 +115,7 @@ def test_refusals(place: Ground, omac: Path, monkeypatch: pytest.MonkeyPatch) ->
         uninstall("pi", False, True, place.environment)
     monkeypatch.setattr(sys, "argv", ["-c"])
     monkeypatch.setattr(sys, "executable", str(place.folder / "python"))
-    with pytest.raises(Refusal, match="no program called omac"):
+    with pytest.raises(Refusal, match="no program named omac"):
         install("claude", False, True, place.environment | {"PATH": os.path.dirname(omac)})
     monkeypatch.setattr(sys, "executable", str(omac.parent / "python"))
     install("claude", False, True, place.environment)

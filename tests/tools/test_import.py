@@ -313,7 +313,7 @@ def test_a_dry_run_changes_nothing(old: OldOmac) -> None:
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     old.settings(None, {}, {"slack": {"REGION": "eu"}})
-    for ending in ("nothing was changed", "nothing is left to take over"):
+    for ending in ("nothing was changed", "nothing is left to import"):
         before, kept = (tree(old.omac.state), tree(old.user), tree(project)), old.kept()
         plan = old.plan(project)
         assert not plan["changed"]
@@ -345,7 +345,7 @@ def test_a_second_run_does_nothing(old: OldOmac) -> None:
     events, before = old.omac.events(), tree(old.omac.state)
     done = old.moves(project)
     assert (done.status, done.err) == (0, "")
-    assert "nothing is left to take over" in done.out
+    assert "nothing is left to import" in done.out
     assert old.omac.events() == events
     assert tree(old.omac.state) == before
     old.omac.ok("config", "set", "slack", "REGION", "us", "--workdir", str(project))
@@ -479,7 +479,7 @@ def test_approvals_that_somebody_else_may_write(old: OldOmac) -> None:
     approvals.chmod(0o666)
     plan = old.plan(project)
     assert step(plan, "approval")["verdict"] == "skip"
-    assert any(str(approvals) in note and "written by others" in note for note in plan["notes"])
+    assert any(str(approvals) in note and "writable by other users" in note for note in plan["notes"])
     approvals.chmod(0o600)
     inside = project / "config"
     shutil.copytree(old.user.parent, inside)
@@ -541,7 +541,7 @@ def test_asking(old: OldOmac) -> None:
     assert tree(old.omac.state) == before
     status, said = typed(old.omac, project, b"y\n")
     assert status == 0, said
-    assert said.index("+ approval") < said.index("[y/N]") < said.index("taken over")
+    assert said.index("+ approval") < said.index("[y/N]") < said.index("imported")
     assert len(old.omac.events(Approved)) == 1
 
 
@@ -586,7 +586,7 @@ def test_settings_that_a_person_looks_at(old: OldOmac) -> None:
     assert not old.omac.events(ConfigWritten)
     status, said = typed(old.omac, project, b"y\n")
     assert status == 0, said
-    question = said.index("look at these settings")
+    question = said.index("review these settings")
     assert question < said.index(f"slack: URL = '{evil}'") < said.index("[y/N]")
     assert len(said[question : said.index("[y/N]")].splitlines()) < 6
     assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {"REGION": "us", "URL": evil}
@@ -606,7 +606,7 @@ def test_nothing_old_is_here(old: OldOmac) -> None:
     project.mkdir()
     done = old.moves(project)
     assert (done.status, done.err) == (0, "")
-    assert "no old omac was here" in done.out
+    assert "the Go omac left nothing to import" in done.out
 
 
 @pytest.mark.parametrize(

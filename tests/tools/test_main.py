@@ -62,7 +62,7 @@ def test_a_call_uses_what_it_is_given(tmp_path: Path) -> None:
     one = house(tmp_path / "one")
     assert called(one, "journal", "path") == (0, f"{tmp_path}/one/.local/state/omac/journal.db\n", "")
     status, _, err = called(one, "settings", "set", "secrets.store", "vault")
-    assert (status, err) == (0, "a server that runs goes on as it was started\n")
+    assert (status, err) == (0, "a running server keeps the settings it started with\n")
     status, out, _ = called(one, "settings", "show", "--json")
     (store,) = [row for row in map(json.loads, out.splitlines()) if row["name"] == "secrets.store"]
     assert (status, store["value"]) == (0, "vault")
@@ -81,7 +81,7 @@ def test_every_way_to_end_is_a_code(tmp_path: Path) -> None:
         (("nosuch",), 2, "Usage: omac"),
         (("status", "--nosuch"), 2, "Usage: omac status"),
         (("approve",), 2, "Usage: omac approve"),
-        (("audit",), 5, "omac: there is no journal at "),
+        (("audit",), 5, "omac: no journal exists at "),
         (("audit", "--outcome", "odd"), 2, "omac: --outcome takes "),
     ):
         status, out, err = called(one, *words)

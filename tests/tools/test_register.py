@@ -191,7 +191,7 @@ def test_a_remembered_value_that_no_longer_fits(omac: Omac, shop: Path) -> None:
     taken(register(omac, shop, "--json", **ALL))
     strict = valued(omac, "strict", META.replace("^xoxb-[a-z0-9]+$", "^xapp-"))
     done = register(omac, strict, "--defaults")
-    assert (done.status, "TOKEN: the remembered value cannot be used" in done.err) == (9, True)
+    assert (done.status, "TOKEN: the saved default cannot be used" in done.err) == (9, True)
     assert "refused: TOKEN" in done.err
     assert "refused: REGION" not in done.err
     assert SECRET not in done.out + done.err
@@ -225,9 +225,9 @@ def test_files_and_the_standard_input(omac: Omac, shop: Path) -> None:
     assert [one["from"] for one in taken(done)["config"]] == ["given"] * 3
     assert values(omac, shop)["config"] == {"LIMIT": "7", "NOTE": "a note", "REGION": "eu"}
     assert stored(omac, str(shop)) == SECRET
-    assert "others can read" not in done.err
+    assert "readable by other users" not in done.err
     secrets.chmod(0o644)
-    assert f"others can read {secrets}" in register(omac, shop, *flags).err
+    assert f"{secrets} holds secrets, but is readable by other users" in register(omac, shop, *flags).err
     done = register_from(f"TOKEN={OTHER}\nSPARE=b=c\n".encode(), omac, shop)
     assert done.status == 0, done
     assert (stored(omac, str(shop)), stored(omac, str(shop), "SPARE")) == (OTHER, "b=c")
@@ -259,7 +259,7 @@ def test_a_secret_of_many_lines_by_the_environment(omac: Omac, shop: Path) -> No
         (b"TOKEN=xoxb-1\nTOKEN=hunter2\n", "line 2: sets the variable of line 1 again"),
         (b"TOKEN=xoxb-1\nhunter2\n", 'line 2: has no "="'),
         (b"export TOKEN=hunter2\n", 'line 1: begins with "export"'),
-        (b"hunter2=x\n", "line 1: what stands before"),
+        (b"hunter2=x\n", "line 1: the text before"),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else value.partition(":")[2].strip()[:20] or "large",
 )
@@ -277,7 +277,7 @@ def test_secrets_that_are_refused(shared: tuple[Omac, Path], stdin: bytes, told:
     ("extra", "told"),
     [
         ({"OMAC_SECRET_TOKEN": "hunter2"}, ["refused: TOKEN: does not match"]),
-        ({"OMAC_SECRET_SPARE": "hunter2\nhunter2"}, ["refused: SPARE: holds a line break"]),
+        ({"OMAC_SECRET_SPARE": "hunter2\nhunter2"}, ["refused: SPARE: has a line break"]),
         ({"OMAC_SECRET_SPARE": "hunter2\udcff"}, ["refused: SPARE: holds NUL or an incomplete surrogate"]),
         ({"OMAC_CONFIG_REGION": "asia"}, ["refused: REGION: 'asia' must be one of the choices"]),
         (
@@ -355,7 +355,7 @@ def test_values_can_be_left_for_later(omac: Omac, shop: Path) -> None:
     """`--no-secrets` and `--no-fields` register all the same, and say what it waits for."""
     done = register(omac, shop, "--no-secrets", "--no-fields")
     assert done.status == 0, done
-    assert "it will not start before it has: TOKEN, REGION" in done.err
+    assert "it does not start without: TOKEN, REGION" in done.err
     assert taken(register(omac, shop, "--no-secrets", "--json", OMAC_CONFIG_REGION="eu"))["missing"] == ["TOKEN"]
     assert values(omac, shop) == {"secrets": [], "config": {"REGION": "eu"}}
 
@@ -405,7 +405,7 @@ def test_skills_that_cannot_be_registered(omac: Omac, shop: Path) -> None:
     omac.skill(shop, "zlack", META.replace("name: slack", "name: Slack").replace("chat", "chat2"))
     omac.skill(shop, "up", META.replace("slack", "up") + "  install_scripts: {linux: ../evil.sh}\n")
     for name, code, problem in (
-        ("words", 2, "has no sidecar"),
+        ("words", 2, "no sidecar"),
         ("Slack", 3, "differs only in case from slack"),
         ("up", 3, "must be a path inside the skill folder"),
     ):
@@ -449,7 +449,7 @@ def test_code_that_changed(omac: Omac, shop: Path) -> None:
     (fix,) = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
     assert " --force --hash sha256:" in fix
     (shop / ".agents" / "skills" / "slack" / "sidecar.py").write_text(PROGRAM + "# still more\n")
-    assert "is not the code that was meant" in alone(omac, *shlex.split(fix)[1:]).err
+    assert "does not match --hash" in alone(omac, *shlex.split(fix)[1:]).err
     assert len(omac.events(Approved)) == 1
     second = taken(register(omac, shop, "--force", "--json"))
     assert (second["new"], second["bundle_hash"] != first["bundle_hash"]) == (True, True)
@@ -470,7 +470,7 @@ def test_it_says_what_was_vouched_for(omac: Omac, shop: Path) -> None:
         f"next: omac serve --no-inner --workdir {shop}",
         f"  or, where a server runs: omac activate {shop}",
     ]
-    assert done.err == "note: slack: it has no SKILL.md, by which agents would know it\n"
+    assert done.err == "note: slack: it has no SKILL.md, so agents cannot discover it\n"
     assert SECRET.encode() not in everywhere(omac, done)
 
 
@@ -516,7 +516,7 @@ def test_the_install_script_is_shown_and_not_run(omac: Omac, kind: str) -> None:
     if kind == "plain":
         assert f"|         touch {mark}\\x1b]0;x\\x07\\u202e\n" in done.out
     if kind == "long":
-        assert "| echo 199\n+-- there is more of it" in done.out
+        assert "| echo 199\n+-- the file has more of it" in done.out
 
 
 # Many at once, and servers
@@ -534,7 +534,7 @@ def test_many_at_once(omac: Omac, shop: Path) -> None:
     with ThreadPoolExecutor(12) as pool:
         ended = list(pool.map(one, range(12)))
     for done in ended:
-        assert done.status == 0 or "others keep changing" in done.err, done
+        assert done.status == 0 or "other processes keep changing" in done.err, done
     assert sum(done.status == 0 for done in ended) >= 7
     registry = status(omac)["registry"]
     assert {row["dir"] for row in registry} == {str(project) for project in projects}

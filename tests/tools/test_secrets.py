@@ -120,7 +120,7 @@ def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
     done = piped(omac, SECRET.encode() + b"\n", "secrets", "set", "slack", "TOKEN", *where)
     assert (done.status, done.out) == (0, f"TOKEN of slack for {shop}: kept in the vault {omac.state / 'vault'}\n")
     said, command = done.err.splitlines()
-    assert said == "slack is not approved: it gets this once its code is"
+    assert said == "slack is not approved: it receives its values after approval"
     assert command.startswith(f"  try: omac approve slack --workdir {shop} --harness opencode --hash sha256:")
     row = listed(omac, shop)["TOKEN"]
     fingerprint = row.pop("fingerprint")
@@ -135,11 +135,11 @@ def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
     ]
     taken = omac.run("secrets", "unset", "slack", "TOKEN", "SPARE", *where)
     assert taken.out.splitlines() == [
-        f"TOKEN is no longer given to slack for {shop}",
+        f"TOKEN is revoked from slack for {shop}",
         f"SPARE was not given to slack for {shop}",
     ]
     assert f"try: omac secrets set slack TOKEN --workdir {shop} --harness opencode" in taken.err
-    assert "still remembered" in taken.err
+    assert "still a saved default" in taken.err
     assert "--purge-defaults" in taken.err
     assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
     assert listed(omac, shop)["TOKEN"]["fingerprint"] == "<missing>"
@@ -197,9 +197,9 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "empty": ("TOKEN", b"", "is empty"),
     "only a newline": ("TOKEN", b"\n", "is empty"),
     "pattern": ("TOKEN", b"bad-zq91", "does not match the pattern"),
-    "line break": ("TOKEN", b"xoxb-zq91\nzq92", "holds a line break"),
-    "carriage return": ("TOKEN", b"xoxb-zq91\rzq92", "holds a line break"),
-    "two newlines": ("TOKEN", b"xoxb-zq91\n\n", "holds a line break"),
+    "line break": ("TOKEN", b"xoxb-zq91\nzq92", "has a line break"),
+    "carriage return": ("TOKEN", b"xoxb-zq91\rzq92", "has a line break"),
+    "two newlines": ("TOKEN", b"xoxb-zq91\n\n", "has a line break"),
     "NUL": ("TOKEN", b"xoxb-zq91\0", "NUL"),
     "NUL in several lines": ("PEM", b"zq91\n\0\n", "NUL"),
     "not UTF-8": ("TOKEN", b"xoxb-zq91\xff", "is not UTF-8"),
@@ -424,7 +424,7 @@ def test_a_skill_of_the_same_name(omac: Omac, shop: Path) -> None:
     """What the skill in one base folder was given is not handed to another, approved or not."""
     claude, agents = in_claude(shop), ("--workdir", str(shop), "--harness", "opencode")
     done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *claude)
-    assert (done.status, "does not have it any more" in done.err) == (0, False), done
+    assert (done.status, "is no longer set for" in done.err) == (0, False), done
     assert omac.ok("config", "set", "slack", "NOTE", "mine", *claude)
     omac.ok("approve", "slack", *agents)
     serving = omac.serve()
@@ -438,7 +438,7 @@ def test_a_skill_of_the_same_name(omac: Omac, shop: Path) -> None:
     omac.ok("secrets", "unset", "slack", "TOKEN", *agents)
     assert omac.events(SecretRemoved) == []
     done = piped(omac, OTHER.encode(), "secrets", "set", "slack", "TOKEN", *agents)
-    assert "TOKEN was given to slack in .claude/skills, which does not have it any more" in done.err
+    assert "TOKEN is no longer set for slack in .claude/skills" in done.err
     assert ready(serving, shop, TOKEN=OTHER, NOTE=None)
     assert SECRET.encode() not in everywhere(omac, done)
 
@@ -451,7 +451,7 @@ def test_an_approval_says_what_the_code_gets(omac: Omac, shop: Path) -> None:
     told = json.loads(omac.ok("approve", "slack", "--json", *agents))
     assert told["gets"] == ["TOKEN", "NOTE"]
     again = omac.run("approve", "slack", *agents)
-    assert again.out.endswith("  and gets what was given to it: TOKEN, NOTE\n")
+    assert again.out.endswith("  it receives values set before: TOKEN, NOTE\n")
     assert json.loads(omac.ok("approve", "slack", "--json", *claude))["gets"] == []
     assert "gets" not in omac.ok("approve", "slack", *claude)
     assert SECRET.encode() not in everywhere(omac, again)
@@ -461,12 +461,12 @@ def test_what_is_told_besides(capsys: pytest.CaptureFixture[str]) -> None:
     """What failed once the value counted is a warning, with what mends it."""
     one = Candidate(SkillScope("/w/shop"), FoundSkill("slack", "agents", "/s", "/s/slack", "sha256:1"))
     before = Credential(config={"A": "1", "B": "2"}, bases={"A": "claude", "B": "agents"})
-    problem = Refusal("vault-locked", "given, but cannot be remembered: it is locked", fix=["omac unlock"])
+    problem = Refusal("vault-locked", "stored, but saving it as a default failed: it is locked", fix=["omac unlock"])
     tell_besides(one, Values({"T": Hidden(SECRET)}, {"A": "3", "B": "3"}), before, [problem])
     assert capsys.readouterr() == (
         "",
-        "A was given to slack in .claude/skills, which does not have it any more: a name has one value\n"
-        "T, A, B: given, but cannot be remembered: it is locked\n"
+        "A is no longer set for slack in .claude/skills: a name has one value\n"
+        "T, A, B: stored, but saving it as a default failed: it is locked\n"
         "  try: omac unlock\n",
     )
 
@@ -488,7 +488,7 @@ def test_a_locked_vault(omac: Omac, shop: Path) -> None:
     unset = ("secrets", "unset", "slack", "TOKEN", "--workdir", str(shop))
     done = piped(omac, b"", *unset)
     assert done.status == 8
-    assert "no longer given to slack, but not removed" in done.err
+    assert "revoked from slack, but deleting from the store failed" in done.err
     assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
     omac.environment["OMAC_VAULT_KEY_FILE"] = key
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 2

@@ -104,7 +104,7 @@ def test_with_origins(environment: Environment, project: Path, capsys: pytest.Ca
         "cache.redirect_xdg   false   default",
         "guard.scratch                default",
     ]
-    slip = f"omac: {project}: there is no setting serve.unaproved; did you mean serve.unapproved?; ignored"
+    slip = f"omac: {project}: unknown setting serve.unaproved; did you mean serve.unapproved?; ignored"
     assert warnings.splitlines() == [slip]
 
 
@@ -145,9 +145,9 @@ def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureF
     assert text.splitlines() == [
         "secrets.store is vault: where new secrets are kept",
         "secrets.store is vault already: where new secrets are kept",
-        "secrets.store: yours is removed; without it auto holds",
+        "secrets.store: yours is removed; now auto applies",
     ]
-    first = "omac: OMAC_SECRETS_STORE is in the environment, and comes first there"
+    first = "omac: OMAC_SECRETS_STORE is in the environment, and overrides this there"
     assert [line for line in warnings.splitlines() if "environment" in line] == [first] * 3
 
 

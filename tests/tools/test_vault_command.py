@@ -142,7 +142,7 @@ def test_where_nobody_can_type(omac: Omac) -> None:
     assert (done.status, done.out) == (2, "")
     assert "  try: omac vault init --key-file ~/.omac-vault.key" in done.err
     missing = omac.run("vault", "status")
-    assert (missing.status, missing.out) == (0, f"there is no vault at {omac.state / 'vault'}\n")
+    assert (missing.status, missing.out) == (0, f"no vault exists at {omac.state / 'vault'}\n")
     assert "  try: omac vault init" in missing.err
 
 
@@ -150,7 +150,7 @@ def test_where_nobody_can_type(omac: Omac) -> None:
     ("answers", "problem"),
     [
         ([(NEW, line("short-7"))], "8 characters or more; nothing was made"),
-        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))], "not the same; nothing was made"),
+        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))], "the two passphrases differ; nothing was made"),
         ([(NEW, line(PASSPHRASE)), (AGAIN, b"\x04")], "the input ended"),
     ],
 )
@@ -244,7 +244,7 @@ def test_unlock_hands_over_the_key_at_hand(omac: Omac, key: Path) -> None:
     assert "OMAC_VAULT_KEY_FILE does not name it" in locked.err
     omac.environment["OMAC_VAULT_KEY_FILE"] = str(key)
     out = omac.ok("unlock")
-    assert out.splitlines() == [f"the vault {omac.state / 'vault'}: open", f"the server looks again at {project}"]
+    assert out.splitlines() == [f"the vault {omac.state / 'vault'}: open", f"the server reloads {project}"]
     runs(serving, project, SOON_S)
     assert key.read_bytes().strip() not in everywhere(omac, locked)
 

@@ -70,8 +70,8 @@ def require_meant(folders: SkillFolders, candidate: Candidate, meant: str | None
     digest = digest_of(folders, skill)
     if meant == digest:
         return digest
-    message = f"{skill.name} in {skill.source} is not the code that was meant: its hash is {digest} now"
-    fix = [f"{command} --hash {digest}  # once you have looked at the code again"]
+    message = f"{skill.name} in {skill.source} does not match --hash: its hash is now {digest}"
+    fix = [f"{command} --hash {digest}  # after you reviewed its code"]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
 
@@ -111,7 +111,7 @@ def granted(sidecar: SidecarMeta) -> list[str]:
 def _revoke(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """By what is recorded: the folder may be gone."""
     if asked.bundle_hash is not None:
-        raise Refusal("misuse", "--revoke and --hash make no sense together: whatever is approved is revoked")
+        raise Refusal("misuse", "--revoke and --hash cannot be combined: --revoke ends the approval of any code")
     registry = Registry.read(environment, asked.journal)
     known = registry.one(asked.where, asked.skill, "omac approve", "--revoke")
     if known is None:
@@ -175,9 +175,9 @@ def _tell(asked: ApproveRequest, told: Told) -> None:
     show_code(skill, sidecar)
     show_interpreters(told.approved)
     if told.before:
-        say(f"  before, it was {told.before.bundle_hash}, digest {told.before.digest or 'not taken'}")
+        say(f"  approved before: {told.before.bundle_hash}, digest {told.before.digest or 'not taken'}")
     if told.gets:
-        say(f"  and gets what was given to it: {', '.join(told.gets)}")
+        say(f"  it receives values set before: {', '.join(told.gets)}")
     if told.missing:
         say(f"  it still needs: {', '.join(told.missing)}")
         say(f"  try: omac register {shlex.quote(skill.name)} {told.candidate.place.flags}")

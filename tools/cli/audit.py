@@ -42,7 +42,7 @@ class Filter(NamedTuple):
             raise Refusal("misuse", f"--outcome takes {', '.join(get_args(Outcome))}, not {outcome!r}")
         kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
         if kind is not None and kind not in kinds:
-            raise Refusal("misuse", f"there is no kind {kind!r}; try access, sandbox, guard, skill, secret, config")
+            raise Refusal("misuse", f"unknown kind {kind!r}; try access, sandbox, guard, skill, secret, config")
         return cls(
             skill,
             os.path.realpath(expanded(directory)) if directory else None,

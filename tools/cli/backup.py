@@ -30,7 +30,7 @@ def restore(source: str, journal_path: str | None, yes: bool, environment: Mappi
     backup_path = os.path.abspath(expanded(source))
     if not os.path.exists(backup_path):
         where = os.path.dirname(backup_path)
-        raise Refusal("journal-unavailable", f"there is no backup at {backup_path}", fix=[f"ls -l {quoted(where)}"])
+        raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=[f"ls -l {quoted(where)}"])
     copy = inspect(backup_path)
     with state.without_server(environment, path):
         return _restore(copy, source, path, environment, yes=yes)

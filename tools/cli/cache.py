@@ -36,7 +36,7 @@ class CacheRow(msgspec.Struct, frozen=True):
 
 def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show all caches. Raises Refusal."""
-    with Progress("looked at") as progress, open_caches(environment, progress.step) as caches:
+    with Progress("inspected") as progress, open_caches(environment, progress.step) as caches:
         found = _looked_at(caches, caches.ids()) if caches else []
     if as_json:
         for cache in found:
@@ -44,24 +44,24 @@ def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     elif found:
         _show_table(found)
     else:
-        say("there are no tool caches", current().stderr)
+        say("no tool caches exist", current().stderr)
     return 0
 
 
 def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     """Remove one cache, or all; 1 if one was in use, or would not go. Raises Refusal."""
     if every == (workdir is not None):
-        raise Refusal("misuse", "say whose: --workdir DIR, or --all", fix=["omac cache list"])
+        raise Refusal("misuse", "name a project with --workdir DIR, or use --all", fix=["omac cache list"])
     where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
-    with Progress("looked at or removed") as progress, open_caches(environment, progress.step) as caches:
+    with Progress("inspected or removed") as progress, open_caches(environment, progress.step) as caches:
         meant = [one for one in caches.ids() if every or one == cache_id(where)] if caches else []
         found = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
         rows, problems = _removed(caches, found, dry_run) if caches else ([], [])
     if not rows:
-        say(f"there is no tool cache of {where}" if where else "there are no tool caches", current().stderr)
+        say(f"no tool cache exists for {where}" if where else "no tool caches exist", current().stderr)
     for row in rows:
         if where and row.workdir not in (where, ""):
-            say(f"it was that of {row.workdir}: both paths lead to the same name", current().stderr)
+            say(f"this is the cache of {row.workdir}: both paths have the same cache", current().stderr)
     _tell(rows, problems, as_json)
     return 1 if problems or any(row.action == "in use" for row in rows) else 0
 
@@ -77,7 +77,7 @@ def gc(
     """Remove the caches that are to go (`to_go`); 1 if something would not go. Raises Refusal."""
     since = parse_moment(max_age, clock)
     bytes_max = parse_size(max_size) if max_size is not None else None
-    with Progress("looked at or removed") as progress, open_caches(environment, progress.step) as caches:
+    with Progress("inspected or removed") as progress, open_caches(environment, progress.step) as caches:
         found = _looked_at(caches, caches.ids()) if caches else []
         going = [(cache, why, cache.last_used) for cache, why in to_go(found, clock(), since, bytes_max)]
         rows, problems = _removed(caches, going, dry_run) if caches else ([], [])
@@ -90,9 +90,9 @@ def gc(
     say(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}", current().stderr)
     used = [cache for cache in left if cache.in_use]
     if used:
-        say(f"in use, and left alone: {', '.join(cache.workdir or cache.id for cache in used)}", current().stderr)
+        say(f"in use, so kept: {', '.join(cache.workdir or cache.id for cache in used)}", current().stderr)
     if bytes_max is not None and total > bytes_max:
-        say(f"that is more than {shown_size(bytes_max)}: what is in use cannot go", current().stderr)
+        say(f"that is more than {shown_size(bytes_max)}: caches in use are kept", current().stderr)
     return 1 if problems else 0
 
 

@@ -34,11 +34,11 @@ def cache_list(json: Json = False) -> int:
 @cache_app.command("clear")
 def cache_clear(
     workdir: Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Those of all projects.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="The caches of all projects.")] = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> int:
-    """Remove the tool cache of a project; one in use stays, and is named.
+    """Remove the tool cache of a project; a cache in use is kept and reported.
 
     \b
     omac cache clear --workdir ~/projects/shop
@@ -51,14 +51,16 @@ def cache_clear(
 
 @cache_app.command("gc")
 def cache_gc(
-    max_age: Annotated[str, typer.Option(metavar="AGE", help="Those not used for this long go: 12h, 30d.")] = "30d",
+    max_age: Annotated[
+        str, typer.Option(metavar="AGE", help="Remove caches not used for this long: 12h, 30d.")
+    ] = "30d",
     max_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Then, until the rest is that small, others: 500M, 20G.")
+        str | None, typer.Option(metavar="SIZE", help="Then remove more, until the rest is this small: 500M, 20G.")
     ] = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> int:
-    """Remove the tool caches of projects that are gone, and those not used for long; those in use stay.
+    """Remove the tool caches of projects that are gone, and those not used for long; caches in use are kept.
 
     \b
     omac cache gc --dry-run

@@ -157,6 +157,6 @@ def _asked_for(one: OneSkill, field: Config) -> str:
 
     value = ask_config(field) if can_ask() else None
     if value is None:
-        message = f"{field.name} of {one.name} needs a value, and there is no terminal to ask at"
+        message = f"{field.name} of {one.name} needs a value, and no terminal to prompt on"
         raise Refusal("misuse", message, fix=[f"{one.command('config', 'set', field.name, '-')}  # from stdin"])
     return value

@@ -81,11 +81,13 @@ class DefaultsToPurge(NamedTuple):
 def run(asked: DeregisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
     if not asked.skills and not asked.prune:
-        raise Refusal("misuse", "name a skill, or say --prune for all whose folder is gone", fix=["omac list --all"])
+        raise Refusal(
+            "misuse", "name a skill, or use --prune for every skill whose folder is gone", fix=["omac list --all"]
+        )
     registry = Registry.read(environment, asked.journal)
     targets = _meant(asked, registry, environment)
     if not targets:
-        say("nothing to prune: the folder of every registered skill is there")
+        say("nothing to prune: the folder of every registered skill exists")
         return 0
     with opened(environment, asked.journal, clock) as everything:
         purges = [_purge(asked, one, everything.credentials) for one in targets]
@@ -99,18 +101,18 @@ def run(asked: DeregisterRequest, environment: Mapping[str, str], clock: Callabl
         try:
             recorded(everything, lambda: _take(purges, everything.credentials))
         except Refusal as refusal:
-            message = f"forgotten, but not all of it was removed from where it is kept: {refusal.message}"
+            message = f"deregistered, but deleting its values failed: {refusal.message}"
             fix = [*refusal.fix, _again(asked, targets)]
             raise Refusal(refusal.reason, message, fix=fix) from None
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
             say(f"deregistered: {one.skill} in {one.known.status.source}")
             if not one.known.gone:
-                say("  its folder is still there: a server that runs lists it again, and does not run it")
+                say("  its folder still exists: a running server lists it again, but does not run it")
         if names := (*purge.secrets, *purge.left, *purge.config):
-            say(f"  forgotten: {', '.join(names)} of {purge.skill} for {one.place.shown}")
+            say(f"  deleted: {', '.join(names)} of {purge.skill} for {one.place.shown}")
         if purge.defaults:
-            say(f"  no longer remembered for {purge.skill}: {', '.join(purge.defaults)}")
+            say(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}")
     return 0
 
 
@@ -208,7 +210,7 @@ def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[Def
         return True
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
-            say(f"{one.skill} in {one.known.status.source}, of {one.place.shown}, is to be forgotten", current().stderr)
+            say(f"this deregisters {one.skill} in {one.known.status.source}, of {one.place.shown}", current().stderr)
             if one.known.status.approved_hash:
                 say("  its approval ends: it no longer runs", current().stderr)
         for what, names in (
@@ -218,10 +220,10 @@ def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[Def
             ("defaults", purge.defaults),
         ):
             if names:
-                say(f"  {what} of {one.skill} that are removed: {', '.join(names)}", current().stderr)
+                say(f"  this deletes {what} of {one.skill}: {', '.join(names)}", current().stderr)
     if not can_ask():
         fix = [_again(asked._replace(yes=True), targets)]
-        raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
+        raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
     return confirm("go on?")
 
 

@@ -26,7 +26,7 @@ MARKS = {"take": "+", "there": "=", "skip": "-"}
 SCOPES = {
     "workdir": "this project",
     "global": "all projects",
-    "defaults": "remembered for its name",
+    "defaults": "saved defaults",
     "missing": "not here",
 }
 
@@ -47,7 +47,7 @@ def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[]
     """Show what would be taken over and, if that is wanted, take it over. Raises Refusal."""
     if asked.json and not (asked.dry_run or asked.yes):
         fix = ["omac import --dry-run --json", "omac import --yes --json"]
-        raise Refusal("misuse", "with --json nobody is asked: say --yes, or --dry-run to change nothing", fix=fix)
+        raise Refusal("misuse", "--json cannot prompt; add --yes, or --dry-run to change nothing", fix=fix)
     folders = skill_folders(environment)
     found = search_of(Where(asked.workdir, harness=asked.harness), folders)
     search = SkillSearch(found.workdir, found.harness)
@@ -63,10 +63,10 @@ def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[]
     if asked.json:
         print_json(_json(asked, search.workdir, moved, changed, refused))
     elif not moved.is_needed:
-        say("nothing is left to take over" if groups else f"no old omac was here: nothing for {search.workdir}")
+        say("nothing is left to import" if groups else f"the Go omac left nothing to import for {search.workdir}")
     elif changed:
         rest = ", but for secrets in the keychain" if moved.refusals else ""
-        say(f"taken over{rest}; the old files and keychain entries were left as they are")
+        say(f"imported{rest}; the old files and keychain entries are unchanged")
     elif asked.dry_run:
         say("nothing was changed")
     else:
@@ -106,12 +106,12 @@ def _is_wanted(asked: ImportRequest, workdir: str, groups: Sequence[ImportGroup]
     if not can_ask():
         again = f"omac import --workdir {shlex.quote(workdir)}"
         fix = [f"{again} --yes", f"{again} --dry-run"]
-        raise Refusal("misuse", "there is no terminal to ask at; nothing was changed", fix=fix)
+        raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
     if doubtful := [(group, step) for group in groups for step in group.steps if _is_doubtful(step)]:
-        say("look at these settings: an agent can have written them, and they can lead the skill's secrets elsewhere:")
+        say("review these settings: an agent may have written them to send the skill's secrets elsewhere:")
         for group, step in doubtful:  # once more, where nothing can push them out of sight
             say(f"  {group.skill}: {step.name} = {step.value!r}")
-    return confirm("Take over what is marked with +?")
+    return confirm("Import the lines marked with +?")
 
 
 def _is_doubtful(step: Step) -> bool:
@@ -130,7 +130,7 @@ def _carry_out(
 
 
 def _show(workdir: str, groups: Sequence[ImportGroup]) -> None:
-    say(f"from the omac that was written in Go, for {workdir}:")
+    say(f"from the Go omac, for {workdir}:")
     absent = [group for group in groups if group.scope == "missing"]
     shown_groups = [group for group in groups if group.scope != "missing"] + absent[:ABSENT_SHOWN_MAX]
     for group in shown_groups:  # a forged file must not push what matters out of sight
@@ -150,7 +150,7 @@ def _line(step: Step) -> str:
     if step.origin:
         words.append(f"from {step.origin}")
     text = " ".join(word for word in words if word)
-    state = {"take": "", "there": " is there already", "skip": " is not taken over"}[step.verdict]
+    state = {"take": "", "there": " is there already", "skip": " is not imported"}[step.verdict]
     return f"{text}{':' if state and step.why else ''}{state}{f': {step.why}' if step.why else ''}"
 
 
@@ -158,7 +158,7 @@ def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
     for note in moved.notes:
         say(f"omac: {note}", current().stderr)
     for refusal in moved.refusals:
-        say(f"omac: the secrets that may be in the keychain were not looked at: {refusal.message}", current().stderr)
+        say(f"omac: the keychain could not be read for secrets to import: {refusal.message}", current().stderr)
         for command in refusal.fix:
             if command != "omac vault init":  # what is in the keychain is not in a vault
                 say(f"  try: {command}", current().stderr)

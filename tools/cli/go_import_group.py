@@ -22,14 +22,14 @@ def import_(
         bool,
         typer.Option(
             "--project-settings",
-            help="Take over settings from the project's own file too, unseen with --yes: it trusts whoever could "
-            "write in the project, an agent for one, not to send secrets elsewhere by them.",
+            help="Import settings from the project's own file too, with --yes unreviewed. An agent may have written "
+            "them to send secrets elsewhere.",
         ),
     ] = False,
     journal: Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print data for programs.")] = False,
 ) -> int:
-    """Take over the skills, approvals, settings and secrets of the omac that was written in Go.
+    """Import the skills, approvals, settings and secrets of the Go omac.
 
     It shows first what it would do, and asks. What is there already stays; the old files and entries stay too.
 

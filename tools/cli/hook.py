@@ -35,11 +35,11 @@ def install(agent: str, project: bool, user: bool, environment: Mapping[str, str
     changed, are_hooks_off = agent_hooks.install(file, hook, _program())
     say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     if are_hooks_off:
-        say(f"omac: {file.path} says {hook.off_switch}: no hook runs until that is gone", current().stderr)
+        say(f"omac: {file.path} sets {hook.off_switch}: no hook runs until you remove that", current().stderr)
     if hook.notice:
         say(hook.notice, current().stderr)
     if project:
-        say("an agent can change its project's file; only your own (--user) holds against it", current().stderr)
+        say("an agent can change its project's file; only your own (--user) is safe from it", current().stderr)
     return 0
 
 
@@ -73,5 +73,5 @@ def _program() -> str:
     for path in (sys.argv[0], beside):  # not the first on PATH, which may be an agent's
         if os.path.basename(path) == "omac" and os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.abspath(path)
-    message = "there is no program called omac that an agent could call"
+    message = "no program named omac is installed that an agent could call"
     raise Refusal("prerequisite-missing", message, fix=[f"ls -l {shlex.quote(beside)}", "command -v omac"])

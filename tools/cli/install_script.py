@@ -54,7 +54,7 @@ def show_install_script(script: InstallScript) -> None:
     for line in script.content.split("\n"):
         say(f"| {line}".rstrip())
     if script.cut:
-        say("+-- there is more of it in the file")
+        say("+-- the file has more of it")
     else:
         say("+--")
 

@@ -145,7 +145,7 @@ def _state(one: Candidate, registration: Registration) -> tuple[str, str]:
         return "not approved", ""
     if not approved.is_bundle(one.code):
         return "changed", f"approved is {approved.bundle_hash} in {approved.source}"
-    return ("approved", "") if approved.digest else ("not approved", "there is no copy of what was approved")
+    return ("approved", "") if approved.digest else ("not approved", "the approved copy is missing")
 
 
 def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[SkillRow]:

@@ -151,7 +151,7 @@ def _collect(
     needed = [name for name in secrets if sources[name] in NEEDS_STORE]
     _require_store(candidate, needed, everything, asks)
     if asks and {"ask", "offer"} & set(sources.values()):
-        say(f"{skill.name} in {skill.source} wants values; until all are given, nothing is recorded", current().stderr)
+        say(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered", current().stderr)
     collected = collecting.collect(remembered)
     if not needed:
         _require_store(candidate, list(collected.values.secrets), everything, asks)
@@ -209,7 +209,7 @@ def _missing(asked: RegisterRequest, candidate: Candidate, names: list[str], eve
         if some:
             told = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
             fix.append(asked.command(candidate, words, flag, "FILE") + told)
-    message = f"{skill.name} needs {', '.join(names)}, and nobody can be asked; nothing was recorded"
+    message = f"{skill.name} needs {', '.join(names)}, but has no terminal to prompt on; nothing was recorded"
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
 
 
@@ -255,12 +255,12 @@ def _show(asked: RegisterRequest, done: Done, environment: Mapping[str, str]) ->
         if field.name in given.config:
             say(f"  {field.name} is {shlex.quote(given.config[field.name])}")
     if done.collected.adopted:
-        say(f"  taken from what is remembered: {', '.join(done.collected.adopted)}")
+        say(f"  taken from saved defaults: {', '.join(done.collected.adopted)}")
     script = install_script(skill, environment)
     if script is not None:
         show_install_script(script)
     if done.missing:
-        say(f"it will not start before it has: {', '.join(done.missing)}", current().stderr)
+        say(f"it does not start without: {', '.join(done.missing)}", current().stderr)
         say(f"  try: {asked.command(done.candidate)}", current().stderr)
     if done.next:
         serve, activate = done.next

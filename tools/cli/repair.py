@@ -98,7 +98,7 @@ def _confirmed(asked: RepairRequest, count: str) -> bool:
         return True
     if not can_ask():
         again = ["omac journal repair", *(f"--position {position}" for position in asked.positions), "--yes"]
-        raise Refusal("misuse", "there is no terminal to ask at", fix=[" ".join(again)])
+        raise Refusal("misuse", "no terminal to prompt on", fix=[" ".join(again)])
     return confirm(f"Do this for {count}?")
 
 

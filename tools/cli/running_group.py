@@ -18,7 +18,7 @@ JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", he
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
-Unapproved = Annotated[str | None, typer.Option(help="Skills nobody approved: refuse, confine or allow.")]
+Unapproved = Annotated[str | None, typer.Option(help="Unapproved skills: refuse, confine or allow.")]
 AcceptChanges = Annotated[
     bool, typer.Option("--accept-skill-changes", help="Run approved skills whose code has changed; this run only.")
 ]
@@ -84,7 +84,7 @@ def start(
 ) -> int:
     """Run an agent, or any command, in one directory, with the directory's skills, in a sandbox.
 
-    With a HARNESS, what stands after -- are arguments for that agent; without, it is the command itself.
+    With a HARNESS, words after -- are arguments for that agent; without one, they are the command.
 
     \b
     omac start claude                               an agent
@@ -118,7 +118,7 @@ def serve(
 ) -> int:
     """Serve the skills of many project directories, to an agent in a sandbox, until it ends or omac is stopped.
 
-    With a HARNESS, what stands after -- are arguments for that agent; without, it is the command itself. The agent may
+    With a HARNESS, words after -- are arguments for that agent; without one, they are the command. The agent may
     change what is below the roots.
 
     \b

@@ -46,7 +46,7 @@ def pre_tool_use(context: typer.Context) -> int:
 
 
 Project = Annotated[bool, typer.Option("--project", help="The project's file; an agent can change that one.")]
-User = Annotated[bool, typer.Option("--user", help="Your own file; this is what holds where neither is said.")]
+User = Annotated[bool, typer.Option("--user", help="Your own file; the default.")]
 Agent = Annotated[str, typer.Argument(help=f"{listed(HOOKED_NAMES, 'or')}.")]
 
 
@@ -65,7 +65,7 @@ def install(agent: Agent, project: Project = False, user: User = False) -> int:
 
 @hook_app.command()
 def uninstall(agent: Agent, project: Project = False, user: User = False) -> int:
-    """Have an agent no longer ask it; everything else in the file stays."""
+    """Stop an agent from asking the write guard; everything else in the file stays."""
     from omac.tools.cli.hook import uninstall
 
     return uninstall(agent, project, user, current().environment)

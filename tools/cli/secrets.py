@@ -51,8 +51,8 @@ def set_(
     name, equals, _ = name.partition("=")
     if equals or rest:
         message = (
-            "there is more on the command line than a skill and a name. A secret does not belong there, where other "
-            "programs see it: it is typed when asked for, or comes by stdin"
+            "the command line holds more than a skill and a name. Never put a secret there, where other programs can "
+            "read it: type it when prompted, or pass it by stdin"
         )
         words = [asked.skill, name, *_repeated(asked.where)]
         raise Refusal("misuse", message, fix=[f"omac secrets set {shlex.join(words)}"])
@@ -108,7 +108,7 @@ def unset(
     if remembered and one.place.scope != GLOBAL:
         told = ", ".join(remembered)
         say(
-            f"{told}: still remembered for omac register --defaults; to forget all that is remembered:",
+            f"{told}: still a saved default for omac register --defaults; to delete all saved defaults:",
             current().stderr,
         )
         say(f"  try: omac deregister {shlex.quote(one.name)} {one.flags} --purge-defaults", current().stderr)
@@ -125,7 +125,7 @@ def _take(one: OneSkill, names: Sequence[str], stores: Collection[str]) -> None:
     except Refusal as refusal:
         if any(name in one.given().secrets for name in names):
             raise
-        message = f"{', '.join(names)}: no longer given to {one.name}, but not removed from where it is kept"
+        message = f"{', '.join(names)}: revoked from {one.name}, but deleting from the store failed"
         fix = [*refusal.fix, one.command("secrets", "unset", *names)]
         raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=one.name) from None
 
@@ -171,7 +171,7 @@ def _value(one: OneSkill, secret: Secret) -> Hidden:
 def _imported(one: OneSkill, source: str) -> dict[str, Hidden]:
     again = one.command("secrets", "import", "--from", shlex.quote(source))
     if source == "-" and at_terminal():
-        raise Refusal("misuse", "a terminal shows what is typed on it: import from a file, or from a pipe")
+        raise Refusal("misuse", "a terminal would show the secrets: import from a file, or from a pipe")
     lines = read_values(source, secret=True)
     if not lines:
         raise Refusal("value-refused", f"{shown_source(source)} holds no NAME=value line", fix=[again], skill=one.name)
@@ -220,7 +220,7 @@ def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
 def tell_unapproved(one: OneSkill) -> None:
     """That what was given waits for an approval, if it does."""
     if command := one.approve_command():
-        say(f"{one.name} is not approved: it gets this once its code is", current().stderr)
+        say(f"{one.name} is not approved: it receives its values after approval", current().stderr)
         say(f"  try: {command}", current().stderr)
 
 
@@ -230,7 +230,7 @@ def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[
         print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})
     else:
         for name in asked:
-            say(f"{name} {'is no longer' if name in taken else 'was not'} given to {one.name} for {one.place.shown}")
+            say(f"{name} {'is revoked from' if name in taken else 'was not given to'} {one.name} for {one.place.shown}")
     for field in one.sidecar.fields:
         if (
             field.name in taken

@@ -78,10 +78,10 @@ def options(asked: ServeRequest, environment: Mapping[str, str]) -> ServeOptions
 def _launch(asked: ServeRequest, workdir: str, roots: list[str], environment: Mapping[str, str]) -> AgentLaunch | None:
     if asked.no_inner:
         if asked.words is not None:
-            raise Refusal("misuse", "--no-inner launches no agent, so arguments for one make no sense")
+            raise Refusal("misuse", "--no-inner launches no agent, so it takes no arguments for one")
         if asked.sandbox or asked.no_sandbox:
             flag = "--no-sandbox" if asked.no_sandbox else asked.sandbox[0]
-            raise Refusal("misuse", f"--no-inner launches no agent, so {flag} makes no sense")
+            raise Refusal("misuse", f"--no-inner launches no agent, so {flag} has no effect")
         return None
     agent = harness_named(asked.harness or DEFAULT_HARNESS.name) if asked.harness or asked.words is None else None
     return launch_of(

@@ -13,7 +13,7 @@ from omac.tools.terminal.render import say
 
 
 def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
-    """Show every setting as it holds in a project directory. Raises Refusal."""
+    """Show every setting as it applies in a project directory. Raises Refusal."""
     from omac.tools.compose.settings import project_settings, resolved_settings
 
     project = project_settings(os.path.abspath(expanded(workdir)))
@@ -57,12 +57,12 @@ def _change(
 
     changed = change_user_setting(environment, journal, clock, setting, value)
     if value is None:
-        say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; without it {setting.default} holds")
+        say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {setting.default} applies")
     else:
         say(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
-    say("a server that runs goes on as it was started", current().stderr)
+    say("a running server keeps the settings it started with", current().stderr)
     if environment.get(setting.variable):
-        say(f"omac: {setting.variable} is in the environment, and comes first there", current().stderr)
+        say(f"omac: {setting.variable} is in the environment, and overrides this there", current().stderr)
     return 0
 
 

@@ -144,7 +144,7 @@ def tell_besides(candidate: Candidate, values: Values, before: Credential, probl
         owner = before.bases.get(name, base)
         if owner != base and (name in before.secrets or name in before.config):
             skill = f"{candidate.skill.name} in .{owner}/skills"
-            say(f"{name} was given to {skill}, which does not have it any more: a name has one value", current().stderr)
+            say(f"{name} is no longer set for {skill}: a name has one value", current().stderr)
     for problem in problems:
         say(f"{', '.join(names)}: {problem.message}", current().stderr)
         for command in problem.fix:
@@ -155,7 +155,7 @@ def at_terminal() -> bool:
     """Whether a person types the standard input. Raises Refusal (misuse) where it is closed."""
     stdin = current().stdin
     if stdin is None:
-        raise Refusal("misuse", "the standard input is closed: there is nothing to read a value from")
+        raise Refusal("misuse", "the standard input is closed, so no value can be read from it")
     return stdin.isatty()
 
 

@@ -10,7 +10,7 @@ UNKNOWN_KEYS_SHOWN = 10
 
 def note_guide(skill: FoundSkill) -> None:
     """Print what is wrong with its SKILL.md, by which agents know it."""
-    problem = "it has no SKILL.md, by which agents would know it" if skill.guide is None else skill.guide.problem
+    problem = "it has no SKILL.md, so agents cannot discover it" if skill.guide is None else skill.guide.problem
     if problem is not None:
         _note(skill, problem)
 

@@ -31,9 +31,7 @@ def register(
     harness: Harness = None,
     shared: Shared = False,
     force: Annotated[bool, typer.Option("--force", help="Also if its code is no longer what was approved.")] = False,
-    defaults: Annotated[
-        bool, typer.Option("--defaults", help="Take what was given elsewhere; ask for the rest.")
-    ] = False,
+    defaults: Annotated[bool, typer.Option("--defaults", help="Use saved defaults; ask for the rest.")] = False,
     no_secrets: Annotated[bool, typer.Option("--no-secrets", help="Leave secrets as they are.")] = False,
     secrets_from: Annotated[
         str | None, typer.Option(metavar="FILE", help="NAME=value lines with secrets; - is the standard input.")
@@ -49,7 +47,7 @@ def register(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Vouch for the code of a skill, as it is now, and give it the values it needs.
+    """Approve the code of a skill, as it is now, and set the values it needs.
 
     Values come from files, from OMAC_SECRET_<NAME> and OMAC_CONFIG_<NAME>, or from you.
 
@@ -74,12 +72,14 @@ def deregister(
     shared: Shared = False,
     purge_secrets: Annotated[bool, typer.Option("--purge-secrets", help="Remove their secrets.")] = False,
     purge_fields: Annotated[bool, typer.Option("--purge-fields", help="Remove their settings.")] = False,
-    purge_defaults: Annotated[bool, typer.Option("--purge-defaults", help="Remove what is remembered.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Those whose folder is gone; all, if none is named.")] = False,
+    purge_defaults: Annotated[bool, typer.Option("--purge-defaults", help="Remove their saved defaults.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Skills whose folder is gone; all of them, if none is named.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     journal: JournalPath = None,
 ) -> int:
-    """Forget skills and their approvals; their folders stay.
+    """Deregister skills and revoke their approvals; their folders stay.
 
     \b
     omac deregister slack --purge-secrets --purge-fields
@@ -101,11 +101,11 @@ def approve(
     harness: Harness = None,
     shared: Shared = False,
     bundle_hash: Hash = None,
-    revoke: Annotated[bool, typer.Option("--revoke", help="No longer vouch for it.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke its approval.")] = False,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Vouch for the code of a skill, as it is now, on this host.
+    """Approve the code of a skill, as it is now, on this host.
 
     \b
     omac approve echo --workdir ~/projects/shop
@@ -119,11 +119,11 @@ def approve(
 
 
 def approvals(
-    no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the code on disk.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not compare with the code on disk.")] = False,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show what was approved on this host, and whether the code on disk still is that.
+    """Show what is approved on this host, and whether the code on disk is still the same.
 
     \b
     omac approvals --json

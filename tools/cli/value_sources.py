@@ -158,7 +158,7 @@ def usable(sidecar: SidecarMeta, remembered: Values) -> Values:
     config = [(field, remembered.config[field.name]) for field in sidecar.config if field.name in remembered.config]
     found = Values(secrets, _checked(config, check_config, problems))
     for problem in problems:
-        say(f"{problem.name}: the remembered value cannot be used: it {problem.problem}", current().stderr)
+        say(f"{problem.name}: the saved default cannot be used: it {problem.problem}", current().stderr)
     return found
 
 

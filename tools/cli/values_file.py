@@ -45,7 +45,7 @@ def _content(source: str, *, secret: bool) -> bytes:
         fix = [f"ls -ld {shlex.quote(path)}"]
         raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
     if secret and stat.S_ISREG(mode) and mode & 0o044:
-        say(f"others can read {path}, and it holds secrets", current().stderr)
+        say(f"{path} holds secrets, but is readable by other users", current().stderr)
         say(f"  try: chmod 600 {shlex.quote(path)}", current().stderr)
     if len(content) > BYTES_MAX:
         raise Refusal("value-refused", f"{path} holds more than {BYTES_MAX} bytes")

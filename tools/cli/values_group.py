@@ -11,7 +11,7 @@ from omac.tools.terminal.invocation import current
 if TYPE_CHECKING:
     from omac.tools.cli.skill_argument import SkillArgument
 
-secrets_app = Commands(help="Give secrets to skills, and take them back.")
+secrets_app = Commands(help="Give secrets to skills, and revoke them.")
 config_app = Commands(help="Show and change the settings of skills.")
 vault_app = Commands(help="The encrypted file for secrets, where there is no keychain.")
 settings_app = Commands(help="Show and change omac's own settings.")
@@ -75,7 +75,7 @@ def secrets_list(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show which secrets a skill wants and which it was given; never their values.
+    """Show which secrets a skill needs and which are set; never their values.
 
     \b
     omac secrets list slack
@@ -95,7 +95,7 @@ def secrets_unset(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Take secrets back from a skill.
+    """Revoke secrets of a skill.
 
     \b
     omac secrets unset slack SLACK_TOKEN
@@ -134,7 +134,7 @@ def config_show(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show the settings of a skill and where each comes from; of secrets, whether they are there.
+    """Show the settings of a skill and where each comes from; for secrets, whether they are set.
 
     \b
     omac config show slack --json
@@ -199,7 +199,7 @@ def config_unset(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Take values of settings back from a skill; their defaults hold again.
+    """Remove values of a skill's settings; their defaults apply again.
 
     \b
     omac config unset slack REGION
@@ -249,11 +249,13 @@ def unlock(json: Json = False) -> int:
 
 @settings_app.command("show")
 def settings_show(
-    origin: Annotated[bool, typer.Option("--show-origin", help="Show who said so, and what was not heard.")] = False,
+    origin: Annotated[
+        bool, typer.Option("--show-origin", help="Show where each value comes from, and what was ignored.")
+    ] = False,
     workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
     json: Json = False,
 ) -> int:
-    """Show every setting as it holds in a project directory.
+    """Show every setting as it applies in a project directory.
 
     \b
     omac settings show --show-origin
@@ -266,10 +268,10 @@ def settings_show(
 @settings_app.command("set")
 def settings_set(
     setting: Setting,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="What it shall be.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value.")],
     journal: JournalPath = None,
 ) -> int:
-    """Change a setting of yours.
+    """Change one of your settings.
 
     \b
     omac settings set secrets.store vault
@@ -281,7 +283,7 @@ def settings_set(
 
 @settings_app.command("unset")
 def settings_unset(setting: Setting, journal: JournalPath = None) -> int:
-    """Let a setting be what it is without you.
+    """Remove a setting from your settings file.
 
     \b
     omac settings unset secrets.store

@@ -44,7 +44,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
     vault = vaults.secret_stores(environment).vault
     if vault.exists():
         fix = ["omac vault status"]
-        raise Refusal("vault-exists", f"there is a vault at {vault.path} already, and it was not touched", fix=fix)
+        raise Refusal("vault-exists", f"a vault exists at {vault.path} already; omac left it unchanged", fix=fix)
     if key_file is not None:
         _init_with_new_key(vault, os.path.abspath(expanded(key_file)))
         return 0
@@ -56,12 +56,12 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
     if environment.get(FILE_VARIABLE):
         missing = os.path.abspath(environment[FILE_VARIABLE])
         fix = [f"omac vault init --key-file {shlex.quote(missing)}"]
-        raise Refusal("misuse", f"{FILE_VARIABLE} names {missing}, and there is no such file", fix=fix)
+        raise Refusal("misuse", f"{FILE_VARIABLE} names {missing}, which does not exist", fix=fix)
     if not at_terminal():
-        message = "a passphrase for the vault is typed on a terminal, and this is none; a key file needs nobody to type"
+        message = "the vault needs a passphrase, but there is no terminal to type it on; use a key file instead"
         raise Refusal("misuse", message, fix=[f"omac vault init --key-file {KEY_FILE}"])
     vault.create_with_passphrase(_new_passphrase())
-    say(f"made the vault {vault.path}; it opens with the passphrase, which nothing but you remembers: omac unlock")
+    say(f"made the vault {vault.path}; only the passphrase opens it, by omac unlock; omac does not store it")
     return 0
 
 
@@ -110,7 +110,7 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
     names = {VAULT: f"the vault {stores.vault.path}", KEYCHAIN: "the system's keychain"}
     say(f"{' and '.join(names[store] for store in sorted(used))}: open")
     for path in dict.fromkeys(looked_at):
-        say(f"the server looks again at {path or 'what all projects share'}")
+        say(f"the server reloads {path or 'the global skills'}")
     return 0
 
 
@@ -133,8 +133,8 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
     if not runs:
         raise Refusal(
             "not-found",
-            "no omac serve is running here: nothing could keep the vault's key. A command that needs it asks for the "
-            f"passphrase itself; where nobody can type, a vault made with --key-file opens with {FILE_VARIABLE}",
+            "no omac serve is running here to keep the vault's key. Commands prompt for the passphrase themselves; "
+            f"without a terminal, use a vault made with --key-file, which opens with {FILE_VARIABLE}",
             fix=["omac serve --no-inner --root DIR", f"omac vault init --key-file {KEY_FILE}"],
         )
     return _key_of_person(stores.vault, _typed if at_terminal() else _read)
@@ -157,9 +157,7 @@ def _read(of_what: str) -> Hidden:
 
     text = text_of(read_stdin(PASSPHRASE_BYTES_MAX))
     if not text:
-        message = (
-            f"the passphrase {of_what} was looked for in stdin, and it holds {'none' if text == '' else 'no text'}"
-        )
+        message = f"the passphrase {of_what} is missing: stdin {'is empty' if text == '' else 'is not text'}"
         raise Refusal("prompt-ended", message, fix=["omac unlock"])
     return Hidden(text)
 
@@ -175,7 +173,7 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
 
 def _show_status(told: Mapping[str, object], detail: str) -> None:
     if not told["exists"]:
-        say(f"there is no vault at {told['path']}")
+        say(f"no vault exists at {told['path']}")
         say("  try: omac vault init", current().stderr)
         return
     say(f"{told['path']}: a vault that opens with its {told['key']}")
@@ -193,5 +191,5 @@ def _new_passphrase() -> Hidden:
         message = f"a passphrase has {PASSPHRASE_CHARS_MIN} characters or more; nothing was made"
         raise Refusal("value-refused", message, fix=["omac vault init"])
     if first != _typed("the same again"):
-        raise Refusal("value-refused", "the two are not the same; nothing was made", fix=["omac vault init"])
+        raise Refusal("value-refused", "the two passphrases differ; nothing was made", fix=["omac vault init"])
     return first

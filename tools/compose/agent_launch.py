@@ -92,9 +92,9 @@ def launch_of(
     """
     argv = (*command, *(words or ())) if agent or words is None else tuple(words)
     if not argv:
-        raise Refusal("misuse", "there is no command after --", fix=["omac start -- bash"])
+        raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])
     if flags and not sandboxed:
-        raise Refusal("misuse", f"{flags[0]} is about the sandbox, and --no-sandbox asks for none")
+        raise Refusal("misuse", f"{flags[0]} configures the sandbox, but --no-sandbox launches without one")
     asked = sandbox_options.parse([*flags, "--", *argv])
     served = () if not sandboxed or asked.network == "none" else _served_port(argv, agent)
     found = find_program(argv, environment)
@@ -109,16 +109,18 @@ def directory(path: str, flag: str) -> str:
     canonical = os.path.realpath(expanded(path))
     if not os.path.isdir(canonical):
         reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
-        message = f"{flag} {path}: there is no directory {canonical}"
+        message = f"{flag} {path}: no such directory: {canonical}"
         raise Refusal(reason, message, fix=[f"ls -ld {shlex.quote(canonical)}"])
     return canonical
 
 
 def warn_unsandboxed(launch: AgentLaunch, file: TextIO) -> None:
     """Say what it means to go without."""
-    say(f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you: it, and whatever it is told or", file)
-    say("omac: tricked to run, can read and change all that you can, omac's secrets and records included,", file)
-    say("omac: and what it starts may outlive omac. Leave --no-sandbox out to have it confined.", file)
+    say(
+        f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you. It and every program it starts can read", file
+    )
+    say("omac: and change all that you can, omac's secrets and records included, and may outlive omac.", file)
+    say("omac: Leave --no-sandbox out to have it confined.", file)
 
 
 def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:

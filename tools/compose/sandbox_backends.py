@@ -125,7 +125,7 @@ def _require_landlock(plan: SandboxPlan) -> None:
         policy.fence = ()
         sys.stderr.write(
             "omac: on this kernel it can make links among git's files while it runs (Linux 5.19 can refuse that); "
-            "they are put out of the way when it ends: run no git there meanwhile\n"
+            "they are set aside when it ends: run no git there meanwhile\n"
         )
     if policy.network == "none":
         return  # nothing of the host's network is there

@@ -91,7 +91,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
             raise Refusal(
                 "unsafe-link",
                 f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
-                fix=[f"{look_at(link)}  # name where it leads, if that is what you mean"],
+                fix=[f"{look_at(link)}  # to grant its target, name the target itself"],
             )
 
 

@@ -56,14 +56,14 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
             )
             command = f"git -C {quoted(folder.worktree)} log -p -- {quoted(names[0])}"
             found.append(
-                f"git in {folder.worktree} was given omac's text in the place of {shown}: the files themselves are as "
-                f"they were, and what is committed of them is not; before you push: {command}"
+                f"git in {folder.worktree} read omac's placeholder instead of {shown}: the files are unchanged, but "
+                f"commits may contain the placeholder; before you push: {command}"
             )
         elif folder.worktree and _was_given(f"{folder.common}/objects", since_ns):
             command = f"git -C {quoted(folder.worktree)} log --all -m --name-only --find-object={MARKER_OID}"
             found.append(
-                f"git in {folder.worktree} was given omac's text in the place of a hidden file, and a commit or a "
-                f"stash may have it; before you push, or take that stash: {command}"
+                f"git in {folder.worktree} read omac's placeholder instead of a hidden file, and a commit or stash may "
+                f"contain it; before you push, or use that stash: {command}"
             )
     return found
 
@@ -112,9 +112,7 @@ class HiddenSearch:
         """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
         found = self.found[folder] = walk(folder, self._entries_max, self._names, frozenset(left_out))
         if self._names.patterns and not found.complete:
-            message = (
-                f"{folder} has more than {self._entries_max} files: --deny-name cannot be looked for in all of them"
-            )
+            message = f"{folder} has more than {self._entries_max} files: too many for --deny-name to search"
             raise Refusal("policy-too-large", message, fix=["omac sandbox run --deny PATH -- COMMAND"])
         return found
 
@@ -144,7 +142,7 @@ class HiddenSearch:
             self._hide_unread(found, entries, hidden)
         if len(hidden) > FILES_MAX:
             first = next(iter(hidden))
-            message = f"{len(hidden)} files are to be hidden by their name, {first} among them; {FILES_MAX} can be"
+            message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"
             raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
         return list(hidden.values())
 
@@ -153,7 +151,7 @@ class HiddenSearch:
         for path in found.unread:
             around = governing(entries, path)
             if path in self.found:
-                message = f"{path} cannot be listed, so what is to be hidden in it cannot be found"
+                message = f"{path} cannot be listed, so files to hide in it cannot be found"
                 raise Refusal("path-changed", message, fix=[f"chmod u+rx {quoted(path)}"])
             if around is not None and around.access in (READ, WRITE) and _is_users(path):
                 hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")

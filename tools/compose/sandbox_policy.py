@@ -189,7 +189,7 @@ def _entries(
     entries += [Entry(path, DENY, "--deny") for path in made.choices.deny]
     made.search.readable(entries, granted)
     warnings += [
-        f"--deny {path}: there is nothing yet, so nothing is hidden; what appears there can be read"
+        f"--deny {path} hides nothing: --deny works only on paths that exist at launch"
         for path in made.choices.deny
         if not os.path.lexists(path)
     ]
@@ -283,11 +283,15 @@ def _granted(choices: Choices, home: str) -> list[Entry]:
         for path in paths:
             if not os.path.lexists(path):
                 raise Refusal(
-                    "directory-missing", f"{flag} {path}: there is nothing", fix=[look_at(os.path.dirname(path))]
+                    "directory-missing",
+                    f"{flag} {path}: no such file or directory",
+                    fix=[look_at(os.path.dirname(path))],
                 )
             if path == "/":
-                fix = ["omac sandbox run --explain -- true  # what is there anyway"]
-                raise Refusal("misuse", f"{flag} / is all there is: name the folders that it needs", fix=fix)
+                fix = ["omac sandbox run --explain -- true  # shows what is granted already"]
+                raise Refusal(
+                    "misuse", f"{flag} / would grant the whole file system: name the folders that it needs", fix=fix
+                )
             if access == WRITE:
                 _refuse_home(path, flag, home)
             found.append(Entry(path, access, flag))
@@ -365,7 +369,7 @@ def _trees(asked: SandboxRequest, home: str) -> list[str]:
         refuse_links(path, links, trees)
         if not os.path.isdir(real):
             reason: Reason = "not-a-directory" if os.path.lexists(real) else "directory-missing"
-            raise Refusal(reason, f"{flag} {path}: there is no directory {real}", fix=[look_at(os.path.dirname(real))])
+            raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[look_at(os.path.dirname(real))])
         _refuse_home(real, flag, home)
     return trees
 
@@ -377,7 +381,7 @@ def _refuse_home(path: str, flag: str, home: str) -> None:
         raise Refusal(
             "misuse",
             f"{flag} {path} is {what}: an agent could change what your shell runs next",
-            fix=["cd ~/projects/shop  # the project it shall work in", "omac sandbox run --workdir DIR -- make"],
+            fix=["cd ~/projects/shop  # the project to work in", "omac sandbox run --workdir DIR -- make"],
         )
 
 

@@ -50,8 +50,8 @@ def _policy(resolved: Mapping[str, Resolved]) -> SkillPolicy:
     unapproved, drift = resolved["serve.unapproved"], resolved["serve.bundle_drift"].value
     if unapproved.value == "confine":
         message = (
-            f"serve.unapproved is confine (from {unapproved.origin}), and this omac cannot confine sidecars yet: "
-            "it refuses skills that nobody approved"
+            f"serve.unapproved is confine (from {unapproved.origin}), but this omac cannot confine sidecars yet "
+            "and refuses unapproved skills"
         )
         origin = unapproved.origin.partition(" ")[0]
         fix = {"user": "omac settings unset serve.unapproved", "environment": "unset OMAC_SERVE_UNAPPROVED"}

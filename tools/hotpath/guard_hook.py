@@ -104,7 +104,7 @@ class _Guarded:
         """Whether a write to this absolute path is denied."""
         place = landing(path)
         if below(place, landing(_state(self._environment))):
-            return self._denial("what omac keeps for itself is not to be written", named, place)
+            return self._denial("omac's own files must not be written", named, place)
         if below(place, self._root):
             return self._judge_inside(named, place)
         if self._is_declared(place):
@@ -205,7 +205,7 @@ def _declared_in_file(environment: Environment) -> list[bytes]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-        raise Unclear(f"others than you may write to {shown(_text(path))}")
+        raise Unclear(f"{shown(_text(path))} is writable by other users")
     import tomllib
 
     try:
@@ -214,7 +214,7 @@ def _declared_in_file(environment: Environment) -> list[bytes]:
         raise Unclear(f"{shown(_text(path))} cannot be understood") from None
     folders = said.split(os.pathsep) if isinstance(said, str) else said
     if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
-        raise Unclear(f"guard.scratch in {shown(_text(path))} is no list of folders")
+        raise Unclear(f"guard.scratch in {shown(_text(path))} is not a list of folders")
     return [folder.encode() for folder in folders]
 
 

@@ -52,7 +52,11 @@ OPTIONS = (  # in the order of the help
     Option("--allow", "allow", "PATH", "may read and change it; repeat for more", repeats=True),
     Option("--read", "read", "PATH", "may read it", repeats=True),
     Option(
-        "--deny", "deny", "PATH", "may do neither, whatever else says so; the path must be there already", repeats=True
+        "--deny",
+        "deny",
+        "PATH",
+        "may do neither, whatever else grants it; works only on paths that exist at launch",
+        repeats=True,
     ),
     Option(
         "--deny-name",
@@ -69,7 +73,7 @@ OPTIONS = (  # in the order of the help
         "yours, but listening on named ports only (host, the default), or no network at all (none)",
     ),
     Option("--open-port", "open_ports", "PORT", "may listen on this TCP port", repeats=True),
-    Option("--env", "env", "NAME[=VALUE]", "gets this variable, yours or the one given", repeats=True),
+    Option("--env", "env", "NAME[=VALUE]", "gets this variable, with your value or this one", repeats=True),
     Option(
         "--limit",
         "limits",
@@ -79,12 +83,12 @@ OPTIONS = (  # in the order of the help
         repeats=True,
     ),
     Option("--ssh-agent", "ssh_agent", "", "may ask your SSH agent to sign"),
-    Option("--ephemeral-cache", "ephemeral_cache", "", "package caches that are gone with it"),
+    Option("--ephemeral-cache", "ephemeral_cache", "", "temporary package caches, removed at its end"),
     Option(
         "--profile",
         "profile",
         "NAME|PATH",
-        "a file of yours that says any of this: ~/.config/omac/sandbox-profiles/NAME.toml",
+        "your own file with these options: ~/.config/omac/sandbox-profiles/NAME.toml",
     ),
     Option("--backend", "backend", "NAME", "what builds the sandbox: auto (default), bubblewrap or landlock"),
     Option(
@@ -186,15 +190,15 @@ def parse(words: Sequence[str]) -> SandboxRequest:
             if not equals:
                 at += 1
                 if at == len(words) or words[at] == "--":
-                    raise _misuse(f"{name} wants a value")
+                    raise _misuse(f"{name} needs a value")
                 value = words[at]
             _take(asked, option, value)
         elif option and not equals:
             setattr(asked, option.field, True)
         elif word.startswith("-"):
-            raise _misuse(f"there is no option {name}{_near(name)}")
+            raise _misuse(f"unknown option {name}{_near(name)}")
         else:
-            raise _misuse(f"{word!r} stands before --; write the command after it")
+            raise _misuse(f"{word!r} is before --; write the command after --")
         at += 1
     _check(asked)
     return asked
@@ -202,20 +206,20 @@ def parse(words: Sequence[str]) -> SandboxRequest:
 
 def _take(asked: SandboxRequest, option: Option, value: str) -> None:
     if "\0" in value or not value:
-        raise _misuse(f"{option.name} wants a value that is not empty")
+        raise _misuse(f"{option.name} needs a value that is not empty")
     if option.repeats:
         getattr(asked, option.field).append(value)
     elif getattr(asked, option.field):
-        raise _misuse(f"{option.name} counts once, and was given twice")
+        raise _misuse(f"{option.name} was given twice, but takes one value")
     else:
         setattr(asked, option.field, value)
 
 
 def _check(asked: SandboxRequest) -> None:
     if not asked.command and not asked.explain:
-        raise _misuse("there is no command; write it after --")
+        raise _misuse("the command is missing; write it after --")
     if asked.json and not asked.explain:
-        raise _misuse("--json goes with --explain: a command that runs prints what it prints")
+        raise _misuse("--json works only with --explain: a command prints its own output")
     if asked.backend and asked.backend not in BACKENDS:
         raise _misuse(f"--backend takes auto, bubblewrap or landlock, not {asked.backend!r}")
     if asked.network and asked.network not in NETWORKS:
@@ -226,7 +230,7 @@ def _check(asked: SandboxRequest) -> None:
         if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
             raise _misuse(f"--open-port takes a port from 1 to 65535, not {port!r}")
     if asked.open_ports and asked.network == "none":
-        raise _misuse("--open-port opens nothing where --network none leaves no network")
+        raise _misuse("--open-port has no effect with --network none")
 
 
 def _misuse(what: str) -> Refusal:

@@ -163,7 +163,7 @@ class SandboxLaunch:
         try:
             self._record("sandbox.exited", {"status": status, "findings": first(findings), "lost": ""})
         except Refusal as refusal:  # it has run: its status is what its caller waits for
-            _say(f"it ended with status {status}, which is not on record: {refusal.message}")
+            _say(f"the command ended with status {status}, but this could not be recorded: {refusal.message}")
         return status
 
     def _confined(self) -> tuple[int, list[str]]:
@@ -186,7 +186,7 @@ class SandboxLaunch:
             status = self._backend.run(self._plan, self._meanwhile, built, self._begun)
         finally:
             for folder in held.end() if held else ():
-                _say(f"the cgroup {folder} is still there: something in it has not ended")
+                _say(f"the cgroup {folder} still exists: a process in it has not ended")
             if self._replaceable and self._replaceable.is_placed:
                 self._inspecting.ended(self._replaceable.content)
                 self._replaceable.close()
@@ -290,7 +290,7 @@ class SandboxLaunch:
             self._record("sandbox.denied", fields)
         except Refusal as unrecorded:
             if unrecorded.message != refusal.message:
-                _say(f"that it was refused is not on record: {unrecorded.message}")
+                _say(f"this refusal could not be recorded: {unrecorded.message}")
 
     def _record(self, kind: str, fields: dict[str, object], *, durable: bool = True) -> str:
         self._version += 1

@@ -61,7 +61,7 @@ def ask_config(field: Config, *, instead: str | None = None) -> str | None:
         if not typed and instead is not None:
             return None
         if not typed:
-            raise ValueRefused(field.name, "is empty, and it is required")
+            raise ValueRefused(field.name, "is required, but empty")
         return check_config(field, typed)
 
     return _asked(field, field.type, instead, answer)
@@ -140,12 +140,12 @@ def _utf8(typed: bytes) -> str | None:
 def _terminal() -> Iterator["PromptTerminal"]:
     """The terminal, for one question. Raises Refusal (misuse) where there is none."""
     if not current().has_terminal:
-        raise Refusal("misuse", "there is no terminal to ask at")
+        raise Refusal("misuse", "no terminal to prompt on")
     try:
         descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         if not _is_terminal(0):
-            raise Refusal("misuse", "there is no terminal to ask at") from None
+            raise Refusal("misuse", "no terminal to prompt on") from None
         yield PromptTerminal(0, 2)
         return
     try:

@@ -54,7 +54,7 @@ def show_registry(status: Status) -> None:
         if given:
             say(f"    given: {', '.join(given)}")
     for skill, names in status.defaults.items():
-        say(f"  remembered for {skill}: {', '.join(names)}")
+        say(f"  saved defaults of {skill}: {', '.join(names)}")
 
 
 def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:

@@ -20,7 +20,7 @@ def parse_moment(text: str, clock: Callable[[], int]) -> int:
         moment = datetime.fromisoformat(text)
         return round(moment.timestamp() * 1_000_000) * 1_000
     except (ValueError, OverflowError, OSError):
-        message = f"{text!r} is no time: write 2026-11-21T14:00:00Z, or an age like 90s, 15m, 2h, 7d"
+        message = f"{text!r} is not a time: write 2026-11-21T14:00:00Z, or an age like 90s, 15m, 2h, 7d"
         raise Refusal("misuse", message) from None
 
 

@@ -211,7 +211,7 @@ async def test_refusals_are_recorded_and_answered(
 async def test_a_refused_request_leaves_the_connection_usable_unless_a_body_follows(build: Build, token: str) -> None:
     """Without body the next request is served; with one the connection closes after the answer, without reset."""
     house = await build(None)
-    house.gate.resolve_error = Refusal("skill-broken", "nobody approved it")
+    house.gate.resolve_error = Refusal("skill-broken", "its code is not approved")
     client = await house.client()
     for _ in range(2):
         await client.send(b"HEAD /x/y HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -239,7 +239,7 @@ def test_the_agent_signs_a_commit(world: Box) -> None:
 def test_an_agent_that_is_not_the_users_is_refused(tmp_path: Path) -> None:
     """No socket, no agent, somebody else's: said before anything starts; a socket of one's own is granted alone."""
     path = tmp_path / "s"
-    for environment, says in (({}, "names no socket"), ({"SSH_AUTH_SOCK": str(path)}, "No such file")):
+    for environment, says in (({}, "is not set to a socket"), ({"SSH_AUTH_SOCK": str(path)}, "No such file")):
         with pytest.raises(Refusal, match=says):
             agent_entry(environment)
     path.write_text("x")

@@ -126,7 +126,7 @@ def test_a_link_of_the_user(tmp_path: Path) -> None:
     assert named.is_symlink()
     assert json.loads(real.read_text()) == {"added": 1}
     real.unlink()
-    with pytest.raises(Refusal, match="where nothing is"):
+    with pytest.raises(Refusal, match="which does not exist"):
         of_user(*CLAUDE, {"HOME": str(tmp_path)})
 
 
@@ -152,7 +152,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     file = of_project(CLAUDE[1], str(tmp_path))
     Path(file.folder).mkdir()
     os.mkfifo(file.path)
-    assert "no ordinary file" in refusal(file).message
+    assert "not a regular file" in refusal(file).message
     os.unlink(file.path)
     os.mkdir(file.path)
     assert refusal(file).reason in ("settings-invalid", "state-unusable")

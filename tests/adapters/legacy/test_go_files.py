@@ -179,7 +179,7 @@ def test_an_approval_that_cannot_be_used(house: House, wrong: dict[str, Any]) ->
         (b'{"version": "1"}', "version"),
         (b'{"version": true}', "version"),
         (b'{"version": 0}', "version"),
-        (b'{"version": 2, "registered": []}', "later omac"),
+        (b'{"version": 2, "registered": []}', "newer omac"),
         (b'{"version": 1, "registered": {}}', "list"),
         (b" " * (BYTES_MAX + 1), "larger"),
         (json.dumps({"version": 1, "registered": [0] * (ENTRIES_MAX + 1)}).encode(), "entries"),
@@ -202,9 +202,9 @@ def test_a_file_that_cannot_be_used(house: House, content: bytes, said: str) -> 
     [
         ("version: 1\nskills: {a: &x {A: b}, c: *x}\n", "aliases"),
         ("version: 1\nskills: !!python/object:os.system {}\n", "tag"),
-        ("version: 1\nversion: 1\n", "twice"),
+        ("version: 1\nversion: 1\n", "repeated"),
         ("version: 1\nskills: [\n", "YAML"),
-        ("version: 3\n", "later omac"),
+        ("version: 3\n", "newer omac"),
         ("- 1\n", "mapping"),
         ("version: 1\nskills: [a]\n", "skills must be a mapping"),
         ("version: 1\nskills: {slack: text}\n", "skills.slack"),
@@ -275,7 +275,7 @@ def test_a_users_file_may_be_a_link(house: House, tmp_path: Path) -> None:
     assert len(house.read().approvals) == 1
     target.chmod(0o620)
     assert house.read().approvals == ()
-    assert "by others" in house.read().notes[0]
+    assert "writable by other users" in house.read().notes[0]
     path.unlink()
     path.symlink_to(put(house.project / "kept.json", target.read_text()))
     assert house.read().approvals == ()

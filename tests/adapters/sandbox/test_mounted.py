@@ -64,10 +64,10 @@ def test_as_it_was_meant(project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ((), "what was to be mounted there is not"),
+        ((), "the expected mount is missing"),
         (("--bind", "sub/pinned", "sub/pinned"), "it can be changed"),
-        (("--ro-bind", "sub/hidden", "sub/pinned"), "something else lies there"),
-        (("--ro-bind", "sub/pinned", "sub/pinned", "--bind", "sub", "sub"), "what was to be mounted there is not"),
+        (("--ro-bind", "sub/hidden", "sub/pinned"), "another file is there"),
+        (("--ro-bind", "sub/pinned", "sub/pinned", "--bind", "sub", "sub"), "the expected mount is missing"),
     ],
     ids=["not at all", "for writing", "another file", "covered"],
 )
@@ -83,7 +83,7 @@ def test_a_pin_that_is_none(project: Path, options: tuple[str, ...], what: str) 
 def test_a_mask_that_is_none(project: Path) -> None:
     """What was to be hidden is there."""
     expected = wanted(project, Entry(str(project / "sub/hidden"), DENY, ""))
-    with built(project) as pid, pytest.raises(Refusal, match="what was to be mounted there is not"):
+    with built(project) as pid, pytest.raises(Refusal, match="the expected mount is missing"):
         mounted.check(pid, expected)
 
 
@@ -94,10 +94,10 @@ def test_a_link_above_what_is_mounted(project: Path) -> None:
     (project / "sub").rename(project / "aside")
     (project / "sub").symlink_to("aside")
     pinned = str(project / "aside/pinned")
-    with pytest.raises(Refusal, match="a link stands in its way"):
+    with pytest.raises(Refusal, match="a symbolic link is in its path"):
         wanted(project, entry)
     with (
         built(project, "--ro-bind", pinned, pinned) as pid,
-        pytest.raises(Refusal, match="a link stands in its way"),
+        pytest.raises(Refusal, match="a symbolic link is in its path"),
     ):
         mounted.check(pid, expected)

@@ -100,7 +100,7 @@ def test_it_is_read(environment: Environment, mine: Path) -> None:
         ("x=" + "9" * 5_000, "is not valid TOML"),
         ("#" * (BYTES_MAX + 1), "is larger than 64 KiB"),
         ('[serve]\nunapproved = "no"\n', "serve.unapproved takes refuse, confine or allow, not 'no'"),
-        ('[server]\nunapproved = "no"\n', "there is no table server; did you mean serve?"),
+        ('[server]\nunapproved = "no"\n', "unknown table server; did you mean serve?"),
     ],
 )
 def test_slips_are_refused(environment: Environment, mine: Path, content: str | bytes, told: str) -> None:

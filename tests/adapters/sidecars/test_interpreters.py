@@ -143,7 +143,7 @@ async def test_another_program_is_not_started(host: Host, change: Callable[[Path
     found = await host.approved("tool")
     assert host.started(found), "unchanged, it is started"
     change(tool, host)
-    with pytest.raises(InterpreterChanged, match=f"runs by {tool}, which is not"):
+    with pytest.raises(InterpreterChanged, match=f"its interpreter {tool} is not"):
         host.started(found)
 
 
@@ -177,7 +177,7 @@ async def test_the_approved_program_comes_first(host: Host) -> None:
     path = f"{other.parent}:/usr/bin"
     assert host.started(found, path) == f"{host.tools}:{path}"
     assert host.started(None, path) == path, "nothing is recorded: PATH decides"
-    with pytest.raises(InterpreterChanged, match=f"runs by {tool}, which an agent may change"):
+    with pytest.raises(InterpreterChanged, match=f"its interpreter {tool} can be changed by an agent"):
         host.started(found, path, str(host.tools))
 
 
@@ -187,7 +187,7 @@ async def test_what_was_not_there_has_to_be_approved(host: Host) -> None:
     assert paths(found) == [("tool", "")]
     assert host.started(found), "what is not there is found out when it is started"
     tool = host.program(host.tools / "tool")
-    with pytest.raises(InterpreterChanged, match=f"runs by {tool}, which was not there"):
+    with pytest.raises(InterpreterChanged, match=f"its interpreter {tool} did not exist"):
         host.started(found)
 
 

@@ -33,7 +33,7 @@ def guide_of(folder: Path) -> Guide | None:
         (b"---\nname: &a echo\n---\n", ", line 2: uses aliases"),
         (b"---\nname: !!python/name:os.system x\n---\n", ", line 2: uses a tag"),
         (b"---\nname: \xff\n---\n", ", line 2: is not UTF-8"),
-        (b"---\nname: echo\n\nname: echo\n---\n", ", line 4: a key stands here twice"),
+        (b"---\nname: echo\n\nname: echo\n---\n", ", line 4: this key is repeated"),
         (b"---\n# c\nname: other\ndescription: d\n---\n", ", line 3: name: 'other' must be 'echo'"),
         (b"---\nname: echo\ndescription: 5\n---\n", ", line 3: description: must be text"),
     ],

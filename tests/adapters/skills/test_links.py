@@ -141,7 +141,7 @@ def test_an_interpreter_that_others_can_change(tmp_path: Path, how: str) -> None
         settled({".venv/bin/python": str(program)})
     assert f"{tmp_path}".startswith("/tmp")  # which is sticky: even the plain one is not believed
     assert caught.value.filename == f"{SOURCE}/.venv/bin/python"
-    said = "belongs to user" if os.geteuid() else "can be written by others than root"
+    said = "belongs to user" if os.geteuid() else "is writable by users other than root"
     assert said in str(caught.value.strerror)
     assert "venv --clear" in caught.value.fix[0]
 

@@ -93,7 +93,7 @@ EDITS: dict[str, tuple[Callable[[Path], object], str]] = {
     "added": (lambda path: shutil.copy(path / "run", path / "lib" / "new"), "lib/new was added"),
     "added folder": (lambda path: (path / "lib" / "new").mkdir(), "lib/new was added"),
     "cache": (lambda path: (path / "lib" / "__pycache__").mkdir(), "lib/__pycache__ was added"),
-    "added fifo": (lambda path: os.mkfifo(path / "lib" / "new"), "lib/new was added, and is no regular file"),
+    "added fifo": (lambda path: os.mkfifo(path / "lib" / "new"), "lib/new was added, and is not a regular file"),
     "removed": (lambda path: (path / "lib" / "code.py").unlink(), "lib/code.py is gone"),
     "removed folder": (lambda path: (path / "empty").rmdir(), "empty is gone"),
     "renamed": (lambda path: (path / "omac.yaml").rename(path / "omac2.yaml"), "omac.yaml is gone"),

@@ -86,7 +86,7 @@ def spec(name: str, code: str = "1") -> SidecarSpec:
     return SidecarSpec(name, name, "/w", f"/s/{name}", "/s", f"sha256:{code}", True, ("run",))
 
 
-def stub(name: str, detail: str = "nobody approved it") -> RouteStubbed:
+def stub(name: str, detail: str = "its code is not approved") -> RouteStubbed:
     return RouteStubbed(name, name, "skill-broken", detail, (), ("omac approve",))
 
 
@@ -334,7 +334,7 @@ def test_a_stub_is_a_route_with_a_reason() -> None:
     """And a mounted route has its own limit."""
     state = fold(ACTIVATING, [stub("a"), RouteMounted("b", "b", 7)])
     assert state.routes == {
-        "a": Route("a", MAX_BODY_BYTES, "skill-broken", "nobody approved it", (), ("omac approve",)),
+        "a": Route("a", MAX_BODY_BYTES, "skill-broken", "its code is not approved", (), ("omac approve",)),
         "b": Route("b", 7),
     }
 

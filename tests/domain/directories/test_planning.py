@@ -114,7 +114,7 @@ def test_an_unapproved_skill_does_not_run() -> None:
     result = planned(found(), approved=False, harness="claude")
     assert result.specs == {}
     assert result.stubs["echo"] == RouteStubbed(
-        "echo", "echo", "skill-broken", "not host-approved: nobody has vouched for its code on this machine", (),
+        "echo", "echo", "skill-broken", "not host-approved: its code is not approved on this machine", (),
         (f"omac approve echo --workdir {W} --harness claude --hash sha256:d",),
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_code_that_drifted_does_not_run(approved: Code) -> None:
 
 
 def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
-    """Rule 3: its spec says that nobody approved it, so its environment holds no declared variable."""
+    """Rule 3: its spec says that its code is not approved, so its environment holds no declared variable."""
     skill = found(env_passthrough=("HOME",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),))
     host = {"HOME": "/home/u", "HOST_MODE": "secret"}
     spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]

@@ -174,7 +174,7 @@ def test_what_is_not_of_the_entries(extension: bytes, found: list[tuple[bytes, b
 def test_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     extension = b"\x001 1\n" + BELOW_D + b"d\x001 0\n" + A
     monkeypatch.setattr(cache_tree, bound, most)
-    assert "more trees than can be looked at" in tree_problem(extension, [one(b"d/a")], 20)
+    assert "more trees than can be inspected" in tree_problem(extension, [one(b"d/a")], 20)
 
 
 def many() -> Iterator[tuple[bytes, bytes]]:

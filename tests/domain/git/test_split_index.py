@@ -171,4 +171,4 @@ def test_trees_of_more_entries_than_one_file_may_have(monkeypatch: pytest.Monkey
     parts = [index(link=OID, tree=b"\0-1 0\n"), BASE]
     assert split_problem(parts, 20) == ""
     monkeypatch.setattr(split_index, "INDEX_BYTES_MAX", sum(map(len, parts)) - 1)
-    assert "than can be looked at" in split_problem(parts, 20)
+    assert "than can be inspected" in split_problem(parts, 20)

@@ -42,7 +42,7 @@ def test_what_is_decided_folds() -> None:
 def test_what_does_not_fold_is_refused(numbers: tuple[int, ...]) -> None:
     """It is a defect of omac; the message says which event of which aggregate, and that nothing was recorded."""
     with pytest.raises(
-        Refusal, match=r"str for a run means Counted, which cannot follow there .* nothing was"
+        Refusal, match=r"Counted, from str for a run, cannot follow in this state .* nothing was"
     ) as refused:
         counting(*numbers).decided("count", 3)
     assert (refused.value.reason, bool(refused.value.fix)) == ("unfoldable", True)

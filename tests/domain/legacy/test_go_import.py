@@ -72,12 +72,12 @@ def test_what_is_found_is_registered_once() -> None:
 @pytest.mark.parametrize(
     ("approval", "why"),
     [
-        (None, "nobody approved it"),
+        (None, "not approved"),
         (replace(APPROVAL, bundle_hash=OTHER), "has changed"),
         (replace(APPROVAL, path="/v/s", folder="/v/s", source="/v/s"), "another folder"),
         (replace(APPROVAL, path="/v/s/x", folder="/v/s/x"), "another folder"),
         (replace(APPROVAL, source="/v/s"), "another folder"),
-        (replace(APPROVAL, name="slack2"), "nobody approved it"),
+        (replace(APPROVAL, name="slack2"), "not approved"),
     ],
 )
 def test_an_approval_holds_for_name_folder_and_hash(approval: OldApproval | None, why: str) -> None:

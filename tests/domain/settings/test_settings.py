@@ -147,12 +147,12 @@ def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
     [
         ({"serve.unapproved": "no"}, {}, "--unapproved takes refuse, confine or allow, not 'no'"),
         ({"serve.unapproved": ""}, {}, "not ''"),
-        ({"serve.unaproved": "allow"}, {}, "there is no setting serve.unaproved; did you mean serve.unapproved?"),
+        ({"serve.unaproved": "allow"}, {}, "unknown setting serve.unaproved; did you mean serve.unapproved?"),
         ({"x": None}, {}, "there are: serve.bundle_drift, serve.unapproved, serve.auto_register, secrets.store"),
         ({}, {"OMAC_SERVE_AUTO_REGISTER": "1"}, "OMAC_SERVE_AUTO_REGISTER takes false or true, not '1'"),
         ({}, {"OMAC_SECRETS_STORE": "Vault\x1b"}, r"not 'Vault\x1b'"),
         ({}, {"OMAC_SERVE_UNAPROVED": "refuse"}, "did you mean OMAC_SERVE_UNAPPROVED?"),
-        ({}, {"OMAC_SERVE_\udcff": "x"}, "no setting"),
+        ({}, {"OMAC_SERVE_\udcff": "x"}, "not a setting"),
     ],
 )
 def test_slips_on_the_command_line(flags: dict[str, str | None], environment: dict[str, str], told: str) -> None:
@@ -186,13 +186,13 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
     ({"serve": {"unapproved": 1}}, "serve.unapproved takes refuse, confine or allow, not a value of type int"),
     ({"serve": {"unapproved": True}}, "not 'true'"),
     ({"serve": {"auto_register": ["true"]}}, "serve.auto_register takes false or true, not a value of type list"),
-    ({"serve": {"unaproved": "allow"}}, "there is no setting serve.unaproved; did you mean serve.unapproved?"),
-    ({"serve": {"a\nb": 1}}, r"there is no setting 'serve.a\nb'; there are: "),
-    ({"secret": {"store": "vault"}}, "there is no table secret; did you mean secrets?"),
-    ({"serve.unapproved": "allow"}, "there is no table serve.unapproved; there are: serve, secrets"),
+    ({"serve": {"unaproved": "allow"}}, "unknown setting serve.unaproved; did you mean serve.unapproved?"),
+    ({"serve": {"a\nb": 1}}, r"unknown setting 'serve.a\nb'; there are: "),
+    ({"secret": {"store": "vault"}}, "unknown table secret; did you mean secrets?"),
+    ({"serve.unapproved": "allow"}, "unknown table serve.unapproved; there are: serve, secrets"),
     ({"serve": "refuse"}, "serve must be a table: write [serve] above its settings"),
     ({"serve": [{"unapproved": "refuse"}]}, "serve must be a table"),
-    ({"\x1b" * 500: {}}, "there is no table "),
+    ({"\x1b" * 500: {}}, "unknown table "),
 ]
 
 
@@ -255,7 +255,7 @@ def test_warnings_are_few() -> None:
     """A file full of slips does not fill the terminal."""
     found = project_settings(PROJECT, {"serve": {f"k{number}": 1 for number in range(10_000)}})
     assert len(found.warnings) == WARNINGS_MAX + 1
-    assert "there is more" in found.warnings[-1]
+    assert "more entries" in found.warnings[-1]
 
 
 values = st.recursive(

@@ -268,7 +268,7 @@ async def test_killed_between_the_store_and_the_record(credentials: Credentials,
     with pytest.raises(Crash):
         await give(credentials, token(SECOND))
     assert shelf.texts("vault", SERVICE) == {"TOKEN": SECOND}
-    with pytest.raises(SecretsMissing, match="no longer what was recorded") as caught:
+    with pytest.raises(SecretsMissing, match="is not the recorded value") as caught:
         await arrives(credentials)
     assert caught.value.names == ("TOKEN",)
     assert caught.value.fix == ("omac secrets set slack TOKEN --workdir /w/shop --harness opencode",)
@@ -295,7 +295,7 @@ async def test_a_store_that_lies(credentials: Credentials, shelf: Shelf) -> None
     await give(credentials, token())
     for service in (SERVICE, REMEMBERED):
         shelf.kept["vault", service]["TOKEN"] = Hidden(SECOND)
-    with pytest.raises(SecretsMissing, match="no longer what was recorded") as caught:
+    with pytest.raises(SecretsMissing, match="is not the recorded value") as caught:
         await arrives(credentials)
     assert SECOND not in repr(vars(caught.value))
     assert not await credentials.remembered("slack", ["TOKEN"])
@@ -321,7 +321,7 @@ async def test_a_store_that_lost_it(credentials: Credentials, shelf: Shelf) -> N
     await give(credentials, Values({"TOKEN": Hidden(FIRST), "SPARE": Hidden(SECOND), "PEM": Hidden("x")}))
     for name in ("SPARE", "PEM"):
         del shelf.kept["vault", SERVICE][name]
-    with pytest.raises(SecretsMissing, match="what the vault holds is no longer there") as caught:
+    with pytest.raises(SecretsMissing, match="the entry in the vault is missing") as caught:
         await arrives(credentials)
     assert caught.value.names == ("PEM", "SPARE")
     assert [line.split()[4] for line in caught.value.fix] == ["PEM", "SPARE"]
@@ -484,7 +484,7 @@ async def test_a_store_that_is_left_and_locked(credentials: Credentials, shelf: 
     shelf.use, shelf.locked = "keychain", {"vault"}
     problems = await give(credentials, token(SECOND))
     assert [problem.reason for problem in problems] == ["keychain-locked"] * 2
-    assert all("an earlier value is still where it was" in problem.message for problem in problems)
+    assert all("deleting an earlier value failed" in problem.message for problem in problems)
     assert await arrives(credentials) == {"TOKEN": SECOND}
     assert credentials.given(SHOP, "slack").left == {"TOKEN": ("vault",)}
     shelf.locked = set()
@@ -541,7 +541,7 @@ async def test_what_cannot_be_remembered_is_given(credentials: Credentials, shel
     await give(credentials, token())
     shelf.instead = {f"write vault {REMEMBERED}": LOCKED}
     (problem,) = await give(credentials, token(SECOND))
-    assert problem.message == "given, but cannot be remembered: the system's keychain is locked"
+    assert problem.message == "stored, but saving it as a default failed: the system's keychain is locked"
     assert (problem.reason, problem.fix) == (LOCKED.reason, LOCKED.fix)
     assert await arrives(credentials) == {"TOKEN": SECOND}
     assert (await credentials.remembered("slack", ["TOKEN"])).secrets == {"TOKEN": Hidden(FIRST)}
@@ -596,7 +596,7 @@ async def test_what_was_taken_back_starts_nothing(credentials: Credentials, shel
         await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     shelf.locked = set()
     assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}
-    with pytest.raises(SecretsMissing, match="TOKEN: not what is given to it any more") as caught:
+    with pytest.raises(SecretsMissing, match="TOKEN: revoked or replaced since the start was planned") as caught:
         await credentials.needed(planned, "opencode")
     assert caught.value.fix == ("omac secrets set slack TOKEN --workdir /w/shop --harness opencode",)
 

@@ -200,7 +200,7 @@ def test_a_folder_that_others_may_write_is_refused(folder: Path, program: Progra
     """What lies there may be anybody's."""
     program.deny("a")
     folder.chmod(0o777)
-    with pytest.raises(Refusal, match="others may write"):
+    with pytest.raises(Refusal, match="writable by other users"):
         take()
     folder.chmod(0o700)
     assert take() == 1
@@ -585,7 +585,7 @@ def test_what_cannot_be_ingested_is_said_and_left(
     execution = OpenedJournal(journal, HOST)
     trio.run(try_to_ingest, inbox, execution)
     assert (journal.store.head(), len(inbox.names())) == (0, 1)
-    assert "others may write" in caplog.text
+    assert "writable by other users" in caplog.text
     os.chmod(inbox.folder, 0o700)
     trio.run(try_to_ingest, inbox, execution)
     assert (journal.store.head(), len(inbox.names())) == (1, 0)

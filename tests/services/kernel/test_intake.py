@@ -101,9 +101,9 @@ async def test_a_spool_that_cannot_be_used_stops_nothing(
     os.chmod(inbox.folder, 0o777)
     program.deny("a")
     async with serving(reactors=False) as omac, intake(omac, inbox):
-        await until(lambda: "others may write" in caplog.text)
+        await until(lambda: "writable by other users" in caplog.text)
         await trio.sleep(0.1)
-        assert caplog.text.count("others may write") == 1
+        assert caplog.text.count("writable by other users") == 1
         os.chmod(inbox.folder, 0o700)
         await until(lambda: omac.engine.system.guarded.denied == 1)
 

@@ -235,7 +235,7 @@ async def test_a_stop_that_comes_with_the_good_news(serving: Serving, spawned: A
 
 
 @pytest.mark.parametrize(
-    ("lies_there", "why"), [("sha256:2", "changed after they were looked at"), (None, "its files cannot be read")]
+    ("lies_there", "why"), [("sha256:2", "changed after omac read them"), (None, "its files cannot be read")]
 )
 async def test_code_that_changed_is_not_started(
     serving: Serving, spawned: Any, lies_there: str | None, why: str

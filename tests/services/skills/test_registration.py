@@ -211,7 +211,7 @@ async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> Non
     assert refusal.message.endswith("in /w/shop; there are: a, b")
     assert refusal.fix[0] == "omac list --all", "another skill is no fix"
     assert (await refused(Folders({}, {}), SHOP, "c")).message.endswith("there are: none")
-    assert "all projects share" in (await refused(Folders({}, {}), SkillSearch("/w", None, "global"), "c")).message
+    assert "the global skills" in (await refused(Folders({}, {}), SkillSearch("/w", None, "global"), "c")).message
 
 
 async def test_what_cannot_be_registered(skill: MakeSkill) -> None:
@@ -239,7 +239,7 @@ async def test_code_that_changes_under_ones_eyes(desk: Desk, echo: Candidate) ->
     """Neither approved nor given anything."""
     desk.freezer.bundle_hash = "sha256:planted"
     for call in (desk.registering.approve(echo), desk.registering.register(echo, Values({"KEY": SECRET}))):
-        with pytest.raises(Refusal, match="changed while it was looked at") as caught:
+        with pytest.raises(Refusal, match="changed while omac read it") as caught:
             await call
         assert caught.value.reason == "skill-changed"
     assert (desk.kinds(), desk.store.kept) == ([], {})
@@ -299,7 +299,10 @@ async def test_what_cannot_be_remembered_is_given_all_the_same(desk: Desk, echo:
     """It is said, and the code is approved."""
     desk.store.locked = {f"omac/{DEFAULTS}/echo"}
     (problem,) = await desk.registering.register(echo, Values({"KEY": SECRET}))
-    assert (problem.reason, problem.message) == ("vault-locked", "given, but cannot be remembered: it is locked")
+    assert (problem.reason, problem.message) == (
+        "vault-locked",
+        "stored, but saving it as a default failed: it is locked",
+    )
     assert desk.registering.known(echo).approved is not None
     assert desk.credentials.given(echo.place.scope, "echo", "agents").secrets.keys() == {"KEY"}
     assert desk.credentials.defaults("echo") == {}

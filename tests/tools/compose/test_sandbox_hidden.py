@@ -32,7 +32,7 @@ def test_what_lies_high_is_found_first(project: Path) -> None:
 
 def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
     """A person who denies a name is not given less without a word."""
-    with pytest.raises(Refusal, match="cannot be looked for") as caught:
+    with pytest.raises(Refusal, match="too many for --deny-name") as caught:
         HiddenSearch(HiddenNames(patterns=["*.pem"]), entries_max=10).look(str(project))
     assert caught.value.reason == "policy-too-large"
     assert HiddenSearch(HiddenNames(patterns=["*.pem"])).look(str(project)).complete

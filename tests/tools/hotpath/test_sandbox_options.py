@@ -35,11 +35,11 @@ def test_everything_at_once() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "no command"),
-        (["--"], "no command"),
-        (["ls"], "write the command after it"),
-        (["--allow"], "wants a value"),
-        (["--allow", "--", "ls"], "wants a value"),
+        ([], "the command is missing"),
+        (["--"], "the command is missing"),
+        (["ls"], "write the command after --"),
+        (["--allow"], "needs a value"),
+        (["--allow", "--", "ls"], "needs a value"),
         (["--allow=", "--", "ls"], "not empty"),
         (["--allow", "a\0b", "--", "ls"], "not empty"),
         (["--alow", "/a", "--", "ls"], "did you mean --allow?"),
@@ -49,7 +49,7 @@ def test_everything_at_once() -> None:
         (["--network", "isolated", "--", "ls"], "host or none"),
         (["--open-port", "0", "--", "ls"], "1 to 65535"),
         (["--open-port", "²", "--", "ls"], "1 to 65535"),
-        (["--open-port", "80", "--network", "none", "--", "ls"], "no network"),
+        (["--open-port", "80", "--network", "none", "--", "ls"], "no effect with --network none"),
     ],
 )
 def test_misuse(words: list[str], said: str) -> None:

@@ -209,9 +209,9 @@ def test_a_marker_that_was_committed_is_told(mine: Box) -> None:
     mine.host("git", "commit", "-qm", "1", cwd=project)
     (project / ".env").write_text("A=secret\n")
     done = mine.run("sh", "-c", "echo x > f; git add f; git commit -qm f")
-    assert "omac's text" not in done.err
+    assert "omac's placeholder" not in done.err
     done = mine.run("git", "commit", "-qam", "all")
-    assert f"git in {project} was given omac's text in the place of .env: " in done.err
+    assert f"git in {project} read omac's placeholder instead of .env: " in done.err
     assert (project / ".env").read_text() == "A=secret\n"
 
 
@@ -229,12 +229,12 @@ def test_the_marker_that_is_not_checked_out_is_told(mine: Box, script: str) -> N
         assert mine.host("git", *words).status == 0
     mine.give(mine.workdir / ".env", "KEY=1")
     said = mine.run("sh", "-c", script).err
-    assert "was given omac's text in the place of a hidden file" in said
+    assert "read omac's placeholder instead of a hidden file" in said
     command = said.partition("that stash: ")[2].splitlines()[0]
     shown = mine.host("sh", "-c", command)
     assert shown.status == 0
     assert ".env" in shown.out, said
-    assert "omac's text" not in mine.run("true").err
+    assert "omac's placeholder" not in mine.run("true").err
 
 
 def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
@@ -609,7 +609,7 @@ def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     """A denial that hides nothing says so."""
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
     assert done.status == 0
-    assert "there is nothing yet" in done.err
+    assert "hides nothing" in done.err
 
 
 def test_a_worktree_beside_its_own_clone(mine: Box) -> None:

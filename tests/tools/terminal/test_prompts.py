@@ -254,7 +254,7 @@ def test_a_setting_is_asked_for_in_the_open(tmp_path: Path) -> None:
     assert "\x1b" not in screen
     assert "one of: fast, slow" in screen
     assert "'medium' must be one of the choices" in screen
-    assert "it is required" in screen
+    assert "is required, but empty" in screen
     assert answer(tmp_path, "ask_config(Config('LIMIT', type='int'))", b"+07\n")[0] == '"7"'
     out, screen = answer(tmp_path, "ask_config(Config('LIMIT', type='int'), instead='takes 3')", b"\n")
     assert (out, "Enter takes 3" in screen) == ("null", True)
@@ -313,6 +313,6 @@ def test_without_a_terminal(tmp_path: Path) -> None:
 
     assert run("can_ask()") == "false"
     for question in ("ask_secret(Secret('A'))", "ask_config(Config('A'))", "confirm('?')"):
-        assert run(question) == "misuse: there is no terminal to ask at"
+        assert run(question) == "misuse: no terminal to prompt on"
     assert run("read_stdin().decode()", b"all of it") == '"all of it"'
     assert run("read_stdin(4).decode()", b"12345") == "value-refused: the standard input holds more than 4 bytes"

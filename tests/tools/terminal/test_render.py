@@ -102,7 +102,7 @@ def test_a_status(capsys: Capture) -> None:
         "  echo of all projects: not approved, sha256:2",
         "    approved is sha256:1",
         "    given: KEY, MODE=fast",
-        "  remembered for echo: KEY",
+        "  saved defaults of echo: KEY",
     ]
 
 
