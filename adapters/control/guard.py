@@ -19,7 +19,7 @@ def check_caller(head: RequestHead, token: str | None) -> None:
         message = "the control plane requires its bearer token on TCP; its Unix socket requires none"
         raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
     if any(name.lower() == b"upgrade" for name, _ in head.headers):
-        raise bad_request("the control plane speaks HTTP/1.1 only and upgrades to nothing")
+        raise bad_request("the control plane speaks HTTP/1.1 only and supports no upgrade")
 
 
 def _bears(head: RequestHead, token: str) -> bool:

@@ -80,7 +80,7 @@ class Exchange:
             finally:
                 upstream.close()
         if self._scope.cancelled_caught and not self.complete:
-            self._stop("timeout", Refusal("timeout", "nothing moved between the client and the skill for too long"))
+            self._stop("timeout", Refusal("timeout", "the client and the skill exchanged no data for too long"))
 
     def cut(self, refusal: Refusal) -> None:
         """End it from outside: nothing more is relayed in either direction."""

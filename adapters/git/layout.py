@@ -312,7 +312,7 @@ def _require_format(common: str) -> None:
     if version < REFTABLE_GIT:
         raise Refusal(
             "git-unsupported",
-            f"{common} keeps its refs as a reftable, which needs git 2.45 or later; here is {said.strip() or 'no git'}",
+            f"{common} has a reftable, which needs git 2.45 or later; this machine has {said.strip() or 'no git'}",
             fix=["git refs migrate --ref-format=files  # with git 2.46 or later"],
         )
 

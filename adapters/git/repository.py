@@ -52,9 +52,7 @@ def identify(root: str, workdir: str) -> Repository | None:
     if mode == 0:
         return Repository(BARE, root, "", root, root) if is_git_folder(root) else None
     if stat.S_ISLNK(mode):
-        raise unsafe(
-            f"{dot} is a symbolic link; a file of one line, 'gitdir: FOLDER', may be in its place", look_at(dot)
-        )
+        raise unsafe(f"{dot} is a symbolic link; replace it by a file with the line 'gitdir: FOLDER'", look_at(dot))
     if stat.S_ISDIR(mode):
         _require_no_redirection(dot)
         return Repository(PLAIN, root, dot, dot, dot) if is_git_folder(dot) else None

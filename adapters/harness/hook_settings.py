@@ -129,7 +129,7 @@ def _content(file: HookFile, folder: int) -> tuple[bytes | None, int]:
 def _replace(file: HookFile, folder: int, before: bytes | None, after: bytes, mode: int) -> None:
     def confirm() -> None:
         if _content(file, folder)[0] != before:  # the agent itself does not know of our lock
-            message = f"{file.path} was changed by someone else just now; it is left as it is"
+            message = f"{file.path} was changed by another program just now; omac left it unchanged"
             raise Refusal("contention", message, fix=["try again"])
 
     atomic.replace_in(folder, file.name, after, prefix=f".{file.name}.", mode=mode, confirm=confirm)

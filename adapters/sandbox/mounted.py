@@ -127,6 +127,6 @@ def _node(path: str, descriptor: int) -> tuple[int, int]:
 def _changed(path: str, what: str) -> Refusal:
     return Refusal(
         "path-changed",
-        f"{path} was replaced while the sandbox was built ({what}); another process is changing it right now",
-        fix=[look_at(path), "try again when nothing else is at work there"],
+        f"{path} was replaced while the sandbox was built ({what}); another process may be changing it: try again",
+        fix=[look_at(path)],
     )

@@ -78,7 +78,7 @@ class DiskFrozenSkills:
         except SinkFailed as failed:
             raise failed.error from None
         except CopyDamaged as error:
-            raise OSError(errno.EIO, f"what was just written is not there ({error})", self._folder) from error
+            raise OSError(errno.EIO, f"the copy just written is missing ({error})", self._folder) from error
         finally:
             staging.drop()
 

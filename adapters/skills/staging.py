@@ -115,7 +115,7 @@ def _relocated(shown: str, relpath: str, start: bytes, end: int, relocation: Rel
     line = there.partition(b"\n")[0]
     unfit = len(line) > SHEBANG_BYTES_MAX or relocation.new.split() != [relocation.new]
     if unfit and not is_whole(relpath) and line != start[:end].partition(b"\n")[0]:
-        text = f"cannot say {os.fsdecode(relocation.new)} in its first line: that is too long, or has a blank in it"
+        text = f"cannot name {os.fsdecode(relocation.new)} in its first line: that is too long, or has a blank in it"
         raise Uncopyable(shown, text, "export OMAC_STATE_DIR=PATH  # a short one")
     again = memoryview(there + start[end:])
     if len(there) > CHUNK_BYTES or extent(relpath, beginning(relpath, again)) != len(there):

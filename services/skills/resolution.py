@@ -92,7 +92,9 @@ def ambiguous(name: str, places: Sequence[tuple[SkillScope, str]], command: str,
     """The refusal of a name that means several skills, with a command for each; their sources are given."""
     where = "; ".join(source for _, source in places)
     fix = [f"{command} {shlex.quote(name)} {place.flags}{words and ' ' + words}" for place, _ in places]
-    return Refusal("skill-ambiguous", f"{name} may mean {len(places)} skills: {where}", fix=fix, skill=name)
+    return Refusal(
+        "skill-ambiguous", f"{name} is ambiguous: {len(places)} skills have this name: {where}", fix=fix, skill=name
+    )
 
 
 def _runs(skill: FoundSkill) -> bool:

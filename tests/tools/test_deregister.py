@@ -206,7 +206,7 @@ def test_one_name_in_several_places(omac: Omac, shop: Path) -> None:
     for flags in (["--workdir", str(shop), "--harness", "claude"], ["--global"]):
         assert alone(omac, "register", "slack", *flags, extra=GIVEN).status == 0
     done = omac.run("deregister", "slack", "--yes", cwd=shop)
-    assert (done.status, "slack may mean 3 skills" in done.err) == (2, True), done
+    assert (done.status, "slack is ambiguous: 3 skills have this name" in done.err) == (2, True), done
     commands = [line.removeprefix("  try: ") for line in done.err.splitlines() if "try: " in line]
     assert len(commands) == 3
     for left, command in zip((2, 1, 0), commands, strict=True):

@@ -423,7 +423,7 @@ def test_a_name_that_means_several_skills(omac: Omac, shop: Path) -> None:
         (place / "extra.py").write_text(f"{number}\n")
     done = omac.run("register", "slack", "--no-secrets", "--no-fields", "--no-input", cwd=shop)
     assert done.status == 2, done
-    assert "slack may mean 4 skills" in done.err
+    assert "slack is ambiguous: 4 skills have this name" in done.err
     commands = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
     registered = [taken(alone(omac, *shlex.split(line)[1:], "--json")) for line in commands]
     assert {one["source"] for one in registered} == {str(source), *map(str, sources)}
@@ -445,7 +445,7 @@ def test_code_that_changed(omac: Omac, shop: Path) -> None:
     (shop / ".agents" / "skills" / "slack" / "sidecar.py").write_text(PROGRAM + "# more\n")
     done = register(omac, shop)
     assert done.status == 9
-    assert f"approved was {first['bundle_hash']}, found is sha256:" in done.err
+    assert f"approved {first['bundle_hash']}, found sha256:" in done.err
     (fix,) = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
     assert " --force --hash sha256:" in fix
     (shop / ".agents" / "skills" / "slack" / "sidecar.py").write_text(PROGRAM + "# still more\n")

@@ -488,7 +488,7 @@ def test_a_locked_vault(omac: Omac, shop: Path) -> None:
     unset = ("secrets", "unset", "slack", "TOKEN", "--workdir", str(shop))
     done = piped(omac, b"", *unset)
     assert done.status == 8
-    assert "revoked from slack, but deleting from the store failed" in done.err
+    assert "revoked from slack, but deleting it from the vault failed" in done.err
     assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
     omac.environment["OMAC_VAULT_KEY_FILE"] = key
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 2

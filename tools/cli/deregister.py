@@ -125,7 +125,7 @@ def _meant(asked: DeregisterRequest, registry: Registry, environment: Mapping[st
         one = registry.one(asked.where, name, COMMAND, asked.words())
         if one is not None and one.status.scope == ids.GLOBAL and not asked.where.shared:
             words = [COMMAND, shlex.quote(name), registry.place(one).flags, asked.words()]
-            message = f"{name} is not registered in {directory_of(asked.where)}; one that all projects share is"
+            message = f"{name} is not registered in {directory_of(asked.where)}; a global skill of that name is"
             raise Refusal("skill-ambiguous", message, fix=[" ".join(word for word in words if word)], skill=name)
         target = _target(registry, one) if one else _only_values(asked, registry, name)
         if target is None:

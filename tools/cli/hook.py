@@ -63,7 +63,7 @@ def _file(
 ) -> agent_hooks.HookFile:
     if project and user:
         fix = [f"omac hook {verb} {harness.name} --user"]
-        raise Refusal("misuse", "--project and --user name two files; one is changed at a time", fix=fix)
+        raise Refusal("misuse", "--project and --user cannot be combined", fix=fix)
     return agent_hooks.project_file(hook) if project else agent_hooks.user_file(harness, hook, environment)
 
 

@@ -130,7 +130,7 @@ def _require_unchanged(
         was, found, what = approved.digest, digest, "has other files than when it was approved, in folders like dist"
     else:
         return approved.digest or None
-    message = f"{skill.name} in {skill.source} {what}: approved was {was}, found is {found}; nothing was recorded"
+    message = f"{skill.name} in {skill.source} {what}: approved {was}, found {found}; nothing was recorded"
     fix = [asked.command(candidate, asked.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
@@ -209,7 +209,7 @@ def _missing(asked: RegisterRequest, candidate: Candidate, names: list[str], eve
         if some:
             told = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
             fix.append(asked.command(candidate, words, flag, "FILE") + told)
-    message = f"{skill.name} needs {', '.join(names)}, but has no terminal to prompt on; nothing was recorded"
+    message = f"{skill.name} needs {', '.join(names)}, but omac has no terminal to prompt on; nothing was recorded"
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
 
 

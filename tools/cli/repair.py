@@ -89,7 +89,7 @@ def _repair(asked: RepairRequest, path: str, host: HostId, clock: Callable[[], i
         say("nothing was changed", current().stderr)
         return 1
     done = work.perform(asked.positions)
-    say(f"{_counted(done)} mended in {path}; what was replaced is kept in its table set_aside")
+    say(f"{_counted(done)} mended in {path}; replaced rows are kept in its table set_aside")
     return 0
 
 

@@ -125,7 +125,8 @@ def _take(one: OneSkill, names: Sequence[str], stores: Collection[str]) -> None:
     except Refusal as refusal:
         if any(name in one.given().secrets for name in names):
             raise
-        message = f"{', '.join(names)}: revoked from {one.name}, but deleting from the store failed"
+        where = " or ".join(sorted(stores)) or "store"
+        message = f"{', '.join(names)}: revoked from {one.name}, but deleting it from the {where} failed"
         fix = [*refusal.fix, one.command("secrets", "unset", *names)]
         raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=one.name) from None
 

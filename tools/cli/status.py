@@ -37,5 +37,5 @@ def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> b
         system = System().replay(journal.records())
     finally:
         journal.close()
-    say(f"no server is running here; this is what the journal says, up to {system.position}", current().stderr)
+    say(f"no server is running here; this is the state in the journal at position {system.position}", current().stderr)
     return msgspec.json.encode(status_of(system))

@@ -165,7 +165,7 @@ def _read(of_what: str) -> Hidden:
 def _init_with_new_key(vault: Vault, path: str) -> None:
     vaults.create_under_new_key(vault, path)
     say(
-        f"made the vault {vault.path}; it opens with the key file {path}: keep that safe, and not beside it",
+        f"made the vault {vault.path}; the key file {path} opens it: keep that safe, apart from the vault",
         current().stderr,
     )
     print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")

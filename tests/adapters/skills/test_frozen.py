@@ -368,7 +368,7 @@ async def test_places_that_cannot_be_said(tmp_path: Path, source: Path) -> None:
     (source / "tool").write_text(f"#!{source}/bin/python\n")
     for folder in ("with blank", "x" * 200):
         refusal = await refused(DiskFrozenSkills(str(tmp_path / folder)), source)
-        assert refusal.message.startswith(f"{source}/tool cannot say ")
+        assert refusal.message.startswith(f"{source}/tool cannot name ")
     quoted = tmp_path / "it's" / "skill"
     (quoted / "bin").mkdir(parents=True)
     (quoted / "bin" / "activate").touch()

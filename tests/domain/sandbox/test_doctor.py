@@ -51,7 +51,7 @@ def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
 @pytest.mark.parametrize(
     ("facts", "name", "level", "says", "fix"),
     [
-        ({"system": "Darwin"}, "system", FAIL, "on Darwin", None),
+        ({"system": "Darwin"}, "system", FAIL, "for Darwin", None),
         ({"wsl1": True}, "system", FAIL, "version 1", "wsl.exe --set-version DISTRIBUTION 2"),
         ({"bwrap": ""}, "bubblewrap", FAIL, "not in /usr/bin", "sudo apt install bubblewrap"),
         ({"bwrap": "", "uid": 0}, "bubblewrap", FAIL, "not in", "apt install bubblewrap"),
@@ -139,7 +139,7 @@ def test_what_is_missing_is_said_with_what_mends_it(
             {USERNS_MAX: "50"},
             0,
             "",
-            "as many",
+            "the limit of user namespaces",
             f"sysctl -w {USERNS_MAX}=200",
         ),
         (

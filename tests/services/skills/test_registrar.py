@@ -360,7 +360,7 @@ async def test_what_lost_its_approval_before_its_start_is_not_started(serving: S
         omac.host.process("echo").end(Exit(1))
         await omac.until(lambda: omac.sidecar("echo").status == "gave_up")
         assert omac.host.transcript.count("spawn echo") == 1
-        assert "nobody vouches" in omac.sidecar("echo").detail
+        assert "no longer approved" in omac.sidecar("echo").detail
 
 
 async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, skill: MakeSkill) -> None:
