@@ -317,7 +317,7 @@ def test_one_ends_while_the_other_works(world: Box) -> None:
 HELD = """\
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from omac.adapters.sandbox.launch import Run
+from omac.adapters.sandbox.launch import SandboxRun
 from omac.adapters.sandbox.terminal import Terminal
 from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, Policy, ordered
 from omac.domain.kernel.refusal import Refusal
@@ -327,7 +327,7 @@ policy = Policy(work, ordered([Entry("/usr", READ, ""), *links, Entry(work, WRIT
 def held(_pid):
     if sys.argv[2] == "refused":
         raise Refusal("path-changed", "it is not what was meant")
-run = Run(policy, ["/bin/sh", "-c", "echo ran > ran"], Terminal())
+run = SandboxRun(policy, ["/bin/sh", "-c", "echo ran > ran"], Terminal())
 try:
     run.under_bubblewrap("/usr/bin/bwrap", os.uname().machine, lambda: None, held, lambda pid: None)
 except Refusal:

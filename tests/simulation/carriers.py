@@ -346,7 +346,12 @@ def _check_notes(simulation: Simulation, records: Sequence[Recorded]) -> None:
 
 def _check_spool(simulation: Simulation, records: Sequence[Recorded]) -> None:
     """Every file is in the journal, once, or among the rejected; none is in both."""
-    kinds = {"LaunchRequested": "launch-requested", "Launched": "launched", "Exited": "exited", "Denied": "denied"}
+    kinds = {
+        "LaunchRequested": "launch-requested",
+        "Launched": "launched",
+        "LaunchExited": "exited",
+        "Denied": "denied",
+    }
     durable = Counter(
         (recorded.stream, kinds.get(name := type(recorded.event).__name__) or getattr(recorded.event, "path", name))
         for recorded in records

@@ -284,7 +284,7 @@ def test_what_has_no_launcher_any_more_is_removed(version: int, folder: str) -> 
     program = f"""\
 import subprocess, time
 from omac.adapters.sandbox import cgroups, limits
-held = limits.begin(limits.Enforcement({{}}, {{}}, (cgroups.Group({version}, {folder!r}, ()),), {{}}), "killed")
+held = limits.begin(limits.Enforcement({{}}, {{}}, (cgroups.ControlGroup({version}, {folder!r}, ()),), {{}}), "killed")
 child = subprocess.Popen(["sleep", "97"], stdout=subprocess.DEVNULL)
 held.add(child.pid)
 print(child.pid, flush=True)
