@@ -48,6 +48,7 @@ ODD = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", some(ODD, of=3))
 def test_odd_files(ground: Ground, kind: str) -> None:
     """Wherever omac reads, an odd file costs neither time nor memory, and no trace of a program is shown."""

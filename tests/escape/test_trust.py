@@ -318,6 +318,7 @@ for i in $(seq 50); do {ready} && break; sleep 0.1; done; command -v python3"""
     assert mark.exists(), "the plant would not have run anywhere"
 
 
+@pytest.mark.full
 def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     """One of the user's own, on PATH: it is approved and runs. Replaced, the skill says so and what to type; approved
     again, it runs."""

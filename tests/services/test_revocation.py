@@ -121,6 +121,7 @@ async def test_a_store_is_unlocked_after_that_is_recorded(serving: Serving, kind
         assert opened[0] >= called
 
 
+@pytest.mark.full
 async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, skill: MakeSkill) -> None:
     """An activation is answered within a bound; what is not ready yet says so, and becomes ready by itself."""
     async with serving() as omac:

@@ -3,6 +3,7 @@
 import os
 import random
 
+import pytest
 from simulation.hammer import hammer
 from tiers import everything
 
@@ -10,6 +11,7 @@ SECONDS = 20.0 if everything() else 5.0
 OPERATIONS_MIN = 50 if everything() else 10
 
 
+@pytest.mark.full
 async def test_hammered_directories_come_to_rest() -> None:
     """Many seconds of random operations; OMAC_SEED repeats a run."""
     seed = int(os.environ.get("OMAC_SEED") or random.getrandbits(32))

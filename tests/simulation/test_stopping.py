@@ -68,6 +68,7 @@ def test_clients_that_never_read_do_not_hold_up_the_end(omac: Omac) -> None:
     assert isinstance(omac.events()[-1].event, RunStopped)
 
 
+@pytest.mark.full
 def test_callers_that_wait_are_answered(omac: Omac) -> None:
     """SIGTERM while an activation waits for its sidecar and a skill for its answer: both callers get 503 `stopping` as
     JSON; a caller of deactivate gets what it asked for."""

@@ -89,6 +89,7 @@ def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
     assert json.loads(body)["skill"] == "all"
 
 
+@pytest.mark.full
 def test_a_stream_ends_with_its_approval(scene: Scene) -> None:
     """What is forgotten in another terminal cuts what runs through it, before its sidecar's grace is over; the stream
     of another skill goes on."""

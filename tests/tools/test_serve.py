@@ -324,6 +324,7 @@ def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Servin
     assert server.skill(project) == skill
 
 
+@pytest.mark.full
 def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, server: Serving) -> None:
     """A sidecar that keeps failing is `restarting` with what it is waiting for, then broken; a reload tries again."""
     project = house.root / "brittle"
@@ -378,6 +379,7 @@ def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) ->
     assert not {"NOT_DECLARED", "HOME", "OMAC_STATE_DIR", "XDG_STATE_HOME"} & variables.keys()
 
 
+@pytest.mark.full
 def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
     """kill -9 in mid-load: all that the sidecar received is in the journal, and the next start gives the rest an
     outcome."""
@@ -430,6 +432,7 @@ def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
     assert curl(f"{again['skills'][0]['base']}/after").status == 200
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by a mount of its own")
 def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
     """Without bubblewrap omac says what it cannot promise; a sidecar that survives its kill -9 is ended at the next

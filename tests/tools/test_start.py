@@ -188,6 +188,7 @@ class Several:
         self.runs = [self.server.ready["run"], *(one["OMAC_RUN"] for one in given)]
 
 
+@pytest.mark.full
 def test_one_directory_in_several_runs(omac: Omac) -> None:
     """A server and two starts have the same directory, each with tokens and sidecars of its own, of what all share
     too. No token of one opens anything at another, and the end of one, in order or by kill -9, takes nothing from the
@@ -242,6 +243,7 @@ def test_a_server_comes_and_goes_beside_a_start(omac: Omac, shop: Path) -> None:
     assert curl(f"{second.skill(shop)['base']}/echo").status == 200
 
 
+@pytest.mark.full
 def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
     """A cleaner of /tmp takes the folders of all runs: no other run takes the server for dead, a second server is
     refused, and the end of each is recorded once, so that the journal can be read for ever."""

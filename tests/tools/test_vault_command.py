@@ -199,6 +199,7 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     assert "  try: omac unlock" in alone.err
 
 
+@pytest.mark.full
 def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
     """The server keeps the key in memory only; with a wrong passphrase it goes on waiting."""
     omac = passphrase
