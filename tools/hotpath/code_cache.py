@@ -5,8 +5,8 @@ write there, and is used while each source has the size and the time of change t
 launch has a file: its modules are executed one after the other, each after those that it imports, so that an import
 finds them loaded. What they are and in which order is noted when a stage is loaded without a file.
 
-The file: Python's magic number, the length of the index in four bytes, the index, the code of one module after the
-other. Index and code are marshalled, as Python does it.
+The file: Python's magic number, the length of the index in four bytes, the index, the code of all modules. Index and
+code are marshalled, as Python does it, the code as one tuple: names that modules share are read once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _frozen_importlib import ModuleSpec
     from collections.abc import Sequence
-    from types import ModuleType
+    from types import CodeType, ModuleType
 
-    Entry = tuple[str, bool, int, int, int]  # name, whether a package, its source's change (ns) and size, bytes of code
+    Entry = tuple[str, bool, int, int]  # name, whether a package, its source's change (ns) and size
 
 PACKAGE = "omac."
 _HEAD_BYTES = len(MAGIC_NUMBER) + 4
@@ -66,7 +66,8 @@ class _Stage:
     def write(self) -> None:
         """Replace the file; where that is not possible, leave it."""
         found = [kept for module in self.modules if (kept := _kept(module))]
-        index = marshal.dumps([entry for entry, _ in found])
+        codes = marshal.dumps(tuple(code for _, code in found))
+        index = marshal.dumps((len(codes), [entry for entry, _ in found]))
         head = MAGIC_NUMBER + len(index).to_bytes(_HEAD_BYTES - len(MAGIC_NUMBER), "little")
         made = f"{self.path}.{os.getpid()}"
         try:
@@ -75,7 +76,7 @@ class _Stage:
             return
         try:
             with open(descriptor, "wb") as file:
-                file.write(b"".join((head, index, *(code for _, code in found))))
+                file.write(b"".join((head, index, codes)))
             os.replace(made, self.path)
         except OSError:
             os.unlink(made)
@@ -109,12 +110,14 @@ def _loaded(path: str) -> bool:
         index = file.read(int.from_bytes(head[len(MAGIC_NUMBER) :], "little"))
         if head[: len(MAGIC_NUMBER)] != MAGIC_NUMBER or not index:
             return False
-        entries: list[Entry] = marshal.loads(index)  # noqa: S302  # as Python does
-        size = len(head) + len(index) + sum(entry[4] for entry in entries)
-        if os.fstat(file.fileno()).st_size != size or not all(map(_is_fresh, entries)):
+        size: int
+        entries: list[Entry]
+        size, entries = marshal.loads(index)  # noqa: S302  # as Python does
+        whole = len(head) + len(index) + size
+        if os.fstat(file.fileno()).st_size != whole or not all(map(_is_fresh, entries)):
             return False
-        for entry in entries:
-            _execute(entry, file.read(entry[4]))
+        for entry, code in zip(entries, marshal.loads(file.read(size)), strict=True):  # noqa: S302
+            _execute(entry, code)
     return True
 
 
@@ -132,7 +135,7 @@ def _source(name: str, is_package: bool) -> str:
     return f"{path}/__init__.py" if is_package else f"{path}.py"
 
 
-def _execute(entry: Entry, code: bytes) -> None:
+def _execute(entry: Entry, code: CodeType) -> None:
     """Make a module, unless it is there."""
     name, is_package = entry[:2]
     if name in sys.modules:
@@ -145,14 +148,14 @@ def _execute(entry: Entry, code: bytes) -> None:
         module.__path__ = [os.path.dirname(module.__file__)]
     sys.modules[name] = module
     try:
-        exec(marshal.loads(code), module.__dict__)  # noqa: S102, S302  # as Python does
+        exec(code, module.__dict__)  # noqa: S102  # as Python does
     except BaseException:
         del sys.modules[name]
         raise
     setattr(sys.modules[parent], own_name, module)
 
 
-def _kept(module: ModuleType) -> tuple[Entry, bytes] | None:
+def _kept(module: ModuleType) -> tuple[Entry, CodeType] | None:
     """What is to be written of a module that Python has loaded from its source; None of another one."""
     spec = module.__spec__
     get_code = getattr(spec and spec.loader, "get_code", None)
@@ -164,7 +167,7 @@ def _kept(module: ModuleType) -> tuple[Entry, bytes] | None:
         return None
     try:
         seen = os.stat(source)
-        code = marshal.dumps(get_code(spec.name))
+        code = get_code(spec.name)
     except (OSError, ImportError, SyntaxError):
         return None
-    return (spec.name, is_package, seen.st_mtime_ns, seen.st_size, len(code)), code
+    return (spec.name, is_package, seen.st_mtime_ns, seen.st_size), code
