@@ -1,4 +1,4 @@
-"""Files that nobody else may read: looked at before they are believed, and written whole or not at all."""
+"""Files that nobody else may read: their owner and rights are checked before their content is used."""
 
 import contextlib
 import os
@@ -8,8 +8,6 @@ import stat
 from omac.adapters.credentials.vault_format import HiddenBytes
 from omac.adapters.files import bounded
 from omac.domain.kernel.refusal import Refusal
-
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read_private(path: str, what: str, bytes_max: int) -> HiddenBytes:

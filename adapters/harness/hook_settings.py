@@ -19,7 +19,6 @@ from omac.domain.kernel.refusal import Refusal
 BYTES_MAX = 4 * 1024 * 1024
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class HookFile(NamedTuple):

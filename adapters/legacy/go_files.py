@@ -31,7 +31,6 @@ HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 ParseYaml = Callable[[bytes, str], object]  # raises ValueError; its text goes on after the file's name
 
-_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

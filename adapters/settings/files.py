@@ -26,7 +26,6 @@ PROJECT_FOLDER = ".omac"
 BYTES_MAX = 64 * 1024
 PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of a dotted key, which is in one line
 
-_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 

@@ -21,7 +21,6 @@ _LOG_LINE = rb"%s %s [^\n]*" % (_OID, _OID)
 _FETCHED_LINE = rb"%s\t(?:not-for-merge)?\t[^\n]*" % _OID
 _REFTABLE_STUB = b"this repository uses the reftable format\n"
 _FORBIDDEN = r"[\x00-\x20~^:?*\[\\\x7f]|\.\.|//|@\{|/\.|\./|\.lock/"
-REPLACEMENTS = "refs/replace/"
 
 
 def is_ref_name(name: str) -> bool:

@@ -323,8 +323,8 @@ def judge_absent(old: Old, found: Collection[tuple[str, str]]) -> list[ImportGro
     for name in old.project.given.keys() - names:
         groups.append(ImportGroup(name, "missing", "", (Step("setting", "skip", old.project.file, why=why),)))
     for name in old.project.remembered:
-        told = "an agent can write this file, so omac saves no defaults from it"
-        groups.append(ImportGroup(name, "defaults", "", (Step("default", "skip", old.project.file, why=told),)))
+        unsaved = "an agent can write this file, so omac saves no defaults from it"
+        groups.append(ImportGroup(name, "defaults", "", (Step("default", "skip", old.project.file, why=unsaved),)))
     return sorted(set(groups), key=lambda group: (group.skill, group.scope, group.source))
 
 
