@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, TextIO
 
 GC_OBJECTS = 100_000
+SWITCH_S = 0.0001  # a thread that waits for the disk goes on as soon as that is done
 COMPLETING = "_OMAC_COMPLETE"
 
 
@@ -24,6 +25,7 @@ def main() -> None:
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
             gc.disable()
+            sys.setswitchinterval(SWITCH_S)
             from omac.tools.hotpath import code_cache
 
             code_cache.load("options")

@@ -355,9 +355,19 @@ def _git(common: str, commands: list[str]) -> str:
 
 
 def _remove(folder: str) -> None:
-    import shutil
-
+    """Remove the copy, and whatever a program has put into it."""
     try:
-        shutil.rmtree(folder, ignore_errors=True)
-    except RecursionError:
-        pass  # a program made it too deep to be removed; it is in nobody's way
+        opened = opened_folder(folder)
+        try:
+            for name in os.listdir(opened):
+                os.unlink(name, dir_fd=opened)
+        finally:
+            os.close(opened)
+        os.rmdir(folder)
+    except OSError:  # there are folders in it
+        import shutil  # takes 10 ms
+
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except RecursionError:
+            pass  # a program made it too deep to be removed; it is in nobody's way

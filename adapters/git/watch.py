@@ -89,8 +89,6 @@ class GitWatch:
             self._stop = -1
             if self._ended.acquire(timeout=ENDS_WITHIN_S):
                 os.close(self._stopped)
-                if self._inotify >= 0:
-                    os.close(self._inotify)
         return [finding for finding in self._inspection.findings if finding.moved]
 
     def _begin(self) -> bool:
@@ -122,6 +120,8 @@ class GitWatch:
                 self._judge_all()
         finally:
             self._ended.release()
+            if self._inotify >= 0:
+                os.close(self._inotify)  # the kernel takes 5 ms for it: the end has begun meanwhile
 
     def _settle(self) -> float:
         """Keep packed refs in step; how soon there may be more to do."""

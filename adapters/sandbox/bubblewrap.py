@@ -49,7 +49,7 @@ class Files:
 
     def add(self, content: bytes) -> str:
         """The number of a descriptor, for an argument, that reads as `content`."""
-        descriptor = os.memfd_create("omac", 0)
+        descriptor = os.memfd_create("omac")
         self.descriptors.append(descriptor)
         at = 0
         while at < len(content):

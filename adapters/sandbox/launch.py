@@ -1,7 +1,7 @@
 """Starting a program in its sandbox, held back until everything is certain, and staying with it to its end.
 
-1. A child is forked, gives up what it can give up by itself, and becomes bubblewrap, which mounts and then waits for a
-   byte (--block-fd). Until it comes, nothing of the program has run.
+1. bubblewrap is started by a thread that has given up what can be given up before, mounts, and then waits for a byte
+   (--block-fd). Until it comes, nothing of the program has run.
 2. Meanwhile omac looks, from outside, through /proc/<init>/root, whether what was mounted is what was meant, and puts
    the sandbox under its limits. Then it gives the byte.
 3. Signals for omac are for the program: they are sent to it, the first process in its namespace. With a terminal, all
@@ -19,6 +19,7 @@ import time
 
 from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp
 from omac.adapters.sandbox import start_barrier as gate
+from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.terminal import Terminal, default, forwarding, ignored
 
 TYPE_CHECKING = False
@@ -64,6 +65,7 @@ class SandboxRun:
         info, info_of_child = os.pipe()
         gate_of_child, way = gate.opened()
         streams = Streams()
+        parent = SandboxParent()
         alive = -1
         try:
             expected = mounted.expected(self.policy)
@@ -74,9 +76,7 @@ class SandboxRun:
             line += ["--info-fd", str(info_of_child), "--block-fd", str(gate_of_child), "--", *self._inside()]
             kept = [info_of_child, gate_of_child, *files.descriptors]
             watcher, alive = gate.watched(way)
-            child = os.fork()
-            if not child:
-                _become(self, line, streams, kept)
+            child = self._spawn(parent, line, streams, kept)
             streams.start(alive)
             os.close(info_of_child)
             os.close(gate_of_child)
@@ -101,6 +101,7 @@ class SandboxRun:
             os.waitpid(watcher, 0)
             streams.finish()
         finally:
+            parent.close()
             files.close()
             streams.close()
             for descriptor in (info, info_of_child, way, gate_of_child, alive):
@@ -108,6 +109,25 @@ class SandboxRun:
                     os.close(descriptor)
             self.terminal.restore()
         return status
+
+    def _spawn(self, parent: SandboxParent, line: list[str], streams: Streams, kept: list[int]) -> int:
+        """Start bubblewrap; its pid. Raises Failed."""
+
+        def confine() -> None:
+            if not self.policy.fence:  # which does the same, after the mounts
+                landlock.confine_network_and_scope(bind_ports=self.bind_ports)
+
+        try:
+            return parent.spawn(
+                line,
+                dict(self.policy.environment),
+                confine=confine,
+                streams={number: theirs for number, (theirs, _) in streams.pipes.items()},
+                descriptors=kept,
+                in_group=self.terminal.there,  # else signals to omac's group are omac's to pass on
+            )
+        except OSError as problem:
+            raise Failed(f"{line[0]} cannot be started: {problem.strerror}") from problem
 
     def _check_built(self, info: int, child: int, expected: mounted.Expected) -> None:
         """Wait until bubblewrap has built the sandbox, and compare what is mounted. Raises as `under_bubblewrap`."""
@@ -237,27 +257,6 @@ class Streams:
             for descriptor in pair:
                 if descriptor >= 0:
                     os.close(descriptor)
-
-
-def _become(run: SandboxRun, line: list[str], streams: Streams, kept: list[int]) -> None:
-    """In the child: give up what can be given up, then be bubblewrap. Does not return."""
-    try:
-        streams.take()
-        _close_all_but(kept)
-        if run.terminal.there:
-            ignored()
-        else:
-            os.setpgid(0, 0)  # signals to omac's group are omac's to pass on
-            default()
-        if not run.policy.fence:  # which does the same, after the mounts
-            landlock.confine_network_and_scope(bind_ports=run.bind_ports)
-        for descriptor in kept:
-            os.set_inheritable(descriptor, True)
-        os.execve(line[0], line, dict(run.policy.environment))  # noqa: S606  # no shell is wanted
-    except BaseException as problem:
-        os.write(2, f"omac: the sandbox cannot be started: {problem}\n".encode(errors="backslashreplace"))
-    finally:
-        os._exit(126)
 
 
 def _confine(run: SandboxRun, enter: Callable[[], None], streams: Streams, gate: int) -> None:

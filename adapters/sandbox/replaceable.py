@@ -44,6 +44,7 @@ class Replaceable:
         self._bytes_max = bytes_max
         self._numbers = {path: str(number) for number, path in enumerate(files)}
         self._folder = -1
+        self._child = 0
 
     @property
     def is_placed(self) -> bool:
@@ -58,11 +59,15 @@ class Replaceable:
         self._folder = os.open(f"/proc/{init}/root{REPLACEABLE}", _FOLDER)
         for path, content in self._files.items():
             self._copy(self._numbers[path], content)
-        child = os.fork()
-        if not child:
-            _mount_links(init, self._numbers)
-        _, status = os.waitpid(child, 0)
-        failed = os.waitstatus_to_exitcode(status)
+        answer, of_child = os.pipe()
+        try:
+            self._child = os.fork()
+            if not self._child:
+                _mount_links(init, self._numbers, of_child)
+            os.close(of_child)
+            failed = (os.read(answer, 1) or bytes((errno.ECHILD,)))[0]  # sooner than the child's end
+        finally:
+            os.close(answer)
         if failed:
             self.close()
             if failed in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
@@ -85,6 +90,9 @@ class Replaceable:
 
     def close(self) -> None:
         """Let go of the copies."""
+        if self._child:
+            os.waitpid(self._child, 0)
+            self._child = 0
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
@@ -99,8 +107,8 @@ class Replaceable:
             os.close(folder)
 
 
-def _mount_links(init: int, numbers: Mapping[str, str]) -> None:
-    """In a child of omac: enter the namespaces of `init`, and mount. Ends with the number of an error, or 0."""
+def _mount_links(init: int, numbers: Mapping[str, str], answer: int) -> None:
+    """In a child of omac: enter the namespaces of `init`, and mount. Answers with the number of an error, or 0."""
     code = errno.EINVAL
     try:
         setns = _SETNS[os.uname().machine]
@@ -117,4 +125,5 @@ def _mount_links(init: int, numbers: Mapping[str, str]) -> None:
     except OSError as problem:
         code = problem.errno or errno.EINVAL
     finally:
-        os._exit(code & 0xFF)
+        os.write(answer, bytes((code & 0xFF,)))
+        os._exit(0)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
-from omac.adapters.sandbox.terminal import ignored
+_SHELL = "/bin/sh"
+_END_HOLDERS = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from omac.adapters.sandbox.orphans import end_holders; end_holders(sys.argv[2])"
+)
 
 
 def opened() -> tuple[int, int]:
@@ -19,23 +24,22 @@ def opened() -> tuple[int, int]:
 
 def watched(way: int) -> tuple[int, int]:
     """Start a process that ends whatever waits at the gate if omac is killed before it has let the program go: the
-    namespace's init ends with bubblewrap only afterwards. Its pid, and where a byte tells it that all went well."""
-    told, alive = os.pipe()
-    watcher = os.fork()
-    if not watcher:
-        try:
-            ignored()
-            null = os.open(os.devnull, os.O_RDWR)
-            for number in (0, 1, 2):
-                os.dup2(null, number)
-            held = f"pipe:[{os.fstat(way).st_ino}]"
-            os.closerange(3, told)
-            os.closerange(told + 1, 1 << 20)
-            if not os.read(told, 1):
-                from omac.adapters.sandbox.orphans import end_holders
+    namespace's init ends with bubblewrap only afterwards. Its pid, and where a byte tells it that all went well.
 
-                end_holders(held)
-        finally:
-            os._exit(0)
-    os.close(told)
-    return watcher, alive
+    It is a shell that reads a line, and becomes a Python when none comes.
+    """
+    told, alive = os.pipe()
+    home = __file__
+    for _ in range(4):  # omac/adapters/sandbox/start_barrier.py
+        home = os.path.dirname(home)
+    python = [sys.executable, "-I", "-S", "-c", _END_HOLDERS, home, f"pipe:[{os.fstat(way).st_ino}]"]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, told, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    try:
+        line = [_SHELL, "-c", 'read -r line || exec "$@"', _SHELL, *python]
+        return os.posix_spawn(_SHELL, line, {}, file_actions=actions, setpgroup=0), alive
+    finally:
+        os.close(told)

@@ -16,7 +16,7 @@ else:
 
 FROM_KEYBOARD = (_signal.SIGINT, _signal.SIGQUIT)
 PASSED_ON = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, *FROM_KEYBOARD)
-
+IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 ORPHANED = _signal.SIGPWR  # what the kernel shall send when whoever launched omac is gone
 ENDS_WITHIN_S = 5  # after that
@@ -122,5 +122,5 @@ def ignored() -> None:
 
 def default() -> None:
     """As a program expects them. Handlers of ours end with exec; what was ignored when omac began stays ignored."""
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)  # the interpreter ignores these two
+    for number in IGNORED_BY_PYTHON:
+        _signal.signal(number, _signal.SIG_DFL)

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 
 def main(words: list[str]) -> int:
     """Run the command line after `omac sandbox run`; the exit code."""
+    from omac.adapters.sandbox.spawn import keep_descriptors_to_oneself
     from omac.adapters.sandbox.terminal import Interrupted
 
     _open_standard()
+    keep_descriptors_to_oneself()
     try:
         asked = parse(words)
         if asked.help:
@@ -187,8 +189,9 @@ class SandboxLaunch:
         finally:
             for folder in held.end() if held else ():
                 _say(f"the cgroup {folder} still exists: a process in it has not ended")
-            if self._replaceable and self._replaceable.is_placed:
-                self._inspecting.ended(self._replaceable.content)
+            if self._replaceable:
+                if self._replaceable.is_placed:
+                    self._inspecting.ended(self._replaceable.content)
                 self._replaceable.close()
             for layout in self._plan.layouts.values():
                 self._end_of_git(layout)
@@ -247,13 +250,15 @@ class SandboxLaunch:
     def _meanwhile(self) -> None:
         """While the sandbox is built, and held back: record the request, and note what is there. Raises Refusal,
         OSError."""
-        code_cache.load("inspection")
+        code_cache.load("record")
         from omac.adapters.linux.background import Background
-        from omac.tools.compose.sandbox_hidden import tracked
 
         self._requested = requested = self._record("sandbox.launch-requested", self._request(), durable=False)
         spool = self._open_spool()
-        self._flushing = Background(lambda: spool.flush(requested))
+        self._flushing = Background(lambda: spool.flush(requested))  # takes longer than all the rest of this
+        code_cache.load("inspection")
+        from omac.tools.compose.sandbox_hidden import tracked
+
         if any(layout.objects for layout in self._plan.layouts.values()):
             from omac.adapters.git.shared_objects import unshare
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parents[3]
-STAGES = {"options", "launch", "inspection"}
+STAGES = {"options", "launch", "record", "inspection"}
 
 
 class Copy:
