@@ -19,7 +19,6 @@ from __future__ import annotations
 import _thread
 import os
 import select
-import sys
 
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git.dot_git import DotJudge, innermost, outermost
@@ -53,6 +52,7 @@ _HEAD_BYTES = 16  # of struct inotify_event before its name: wd, mask, cookie, l
 _READ_BYTES = 1 << 16
 READS_MAX = 16  # before what they brought is judged
 OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
+_JUDGED = frozenset(name.lower().encode() for name in (".git", *OF_A_BARE_ONE))  # of the files in a worktree
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
 
 
@@ -68,6 +68,7 @@ class GitWatch:
         )
         self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
         self._watched: dict[int, str] = {}
+        self._of_git: set[int] = set()  # those of folders in a git folder: there, every file is judged
         self._files: dict[int, set[tuple[str, str]]] = {}  # folders and names, by the watch of their inode
         self._add_watch = 0
         self._inotify = -1
@@ -141,6 +142,7 @@ class GitWatch:
                 mask = _OF_GIT if root else _OF_A_WORKTREE
                 watch = call(self._add_watch, self._inotify, os.fsencode(folder) + b"\0", mask)
                 self._watched[watch] = folder
+                (self._of_git.add if root else self._of_git.discard)(watch)
                 self._judge_in(folder, waiting)
             except OSError:
                 continue  # gone, or too many are watched
@@ -167,7 +169,9 @@ class GitWatch:
             elif watch in self._files:
                 for key in self._files[watch]:
                     changed.setdefault(key, False)
-            elif watch in self._watched and raw:
+            elif (
+                raw and (mask & _IN_ISDIR or watch in self._of_git or raw.lower() in _JUDGED) and watch in self._watched
+            ):
                 key = self._watched[watch], os.fsdecode(raw)
                 changed[key] = changed.get(key, False) or bool(mask & _IN_ISDIR)
         for (folder, name), is_folder in changed.items():
@@ -177,6 +181,10 @@ class GitWatch:
             if is_folder:
                 self._watch(f"{folder}/{name}")
 
+    def _is_judged(self, watch: int, name: bytes) -> bool:
+        """Return whether a file of this name is judged in the folder of a watch: most of a worktree are not."""
+        return watch in self._of_git or name.lower() in _JUDGED
+
     def _events(self) -> list[tuple[int, int, bytes]]:
         found: list[tuple[int, int, bytes]] = []
         for _ in range(READS_MAX):
@@ -184,11 +192,10 @@ class GitWatch:
                 events = os.read(self._inotify, _READ_BYTES)
             except OSError:  # there are no more
                 break
+            numbers = memoryview(events).cast("i")
             at = 0
             while at < len(events):
-                watch = int.from_bytes(events[at : at + 4], sys.byteorder, signed=True)
-                mask = int.from_bytes(events[at + 4 : at + 8], sys.byteorder)
-                length = int.from_bytes(events[at + 12 : at + _HEAD_BYTES], sys.byteorder)
+                watch, mask, _, length = numbers[at // 4 : at // 4 + 4]
                 name = events[at + _HEAD_BYTES : at + _HEAD_BYTES + length].rstrip(b"\0")
                 found.append((watch, mask, name))
                 at += _HEAD_BYTES + length
