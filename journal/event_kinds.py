@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "directory.deactivation-requested": (1, events.DeactivationRequested),
     "directory.deactivated": (1, events.Deactivated),
     "skill.appeared": (1, events.SkillAppeared),
+    "skill.planned": (1, events.SkillPlanned),
     "skill.vanished": (1, events.SkillVanished),
     "route.mounted": (1, events.RouteMounted),
     "route.stubbed": (1, events.RouteStubbed),
@@ -88,6 +89,7 @@ SINCE: dict[str, int] = {
     "setting.change-failed": 2,
     "position.set-aside": 2,
     "position.emptied": 2,
+    "skill.planned": 3,
 }
 
 Upcaster = Callable[[list[Any]], list[Any]]  # the fields of one version, as stored, to those of the next

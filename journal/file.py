@@ -13,7 +13,7 @@ from typing import Any
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.mark import Mark
 
-SCHEMA = 2  # the highest format that this omac understands
+SCHEMA = 3  # the highest format that this omac understands
 BUSY_MS = 5_000
 VERSION_INDEX = "event_version"  # unique over streams and versions
 

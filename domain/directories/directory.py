@@ -10,14 +10,16 @@ Rules
 2. One activation at a time: whoever asks while one is under way shares its outcome. A reload keeps the tokens.
 3. A skill is either mounted (a sidecar stands behind it) or stubbed (a reason does, and the way to mend it); one that
    cannot come online never keeps the others from it.
-4. An activation ends `activated` when every skill is ready, else `activated-partially`. It always ends.
+4. What shall run is recorded before anything of it is asked for. An activation ends `activated` when every skill is
+   ready, else `activated-partially`. It always ends.
 5. Deactivated is recorded when every sidecar of the directory has been recorded as stopped.
 6. At most SESSIONS_MAX sessions have tokens. Admitting one more ends the session admitted longest ago: its token is
    dead, and it gets another when it asks again. The fold keeps to the bound also in a journal from before this rule.
 """
 
 import shlex
-from typing import Literal, assert_never
+from collections.abc import Mapping
+from typing import Literal, TypeVar, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +41,8 @@ from omac.domain.directories.events import (
     SessionEnded,
     Skill,
     SkillAppeared,
+    SkillPlan,
+    SkillPlanned,
     SkillVanished,
 )
 from omac.domain.kernel.aggregate import Aggregate
@@ -47,14 +51,16 @@ from omac.domain.kernel.ids import TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Sidecar, SidecarSpec
 
+Kept = TypeVar("Kept")
 Status = Literal["offline", "activating", "active", "active_partial", "deactivating"]
 SESSIONS_MAX = 512  # with tokens at one time; what an admission costs grows with it
 
 
 class Directory(msgspec.Struct, frozen=True):
-    """`tokens` maps digests to sessions (None: the launch token); `skills` and `routes` are keyed by skill name.
+    """`tokens` maps digests to sessions (None: the launch token); `skills`, `plans` and `routes` are by skill name.
 
-    `generation` counts activations and reloads; `failure` is why the last activation failed.
+    `generation` counts activations and reloads, `planned` is the one that `plans` were made for; `failure` is why the
+    last activation failed.
     """
 
     path: str = ""
@@ -63,6 +69,8 @@ class Directory(msgspec.Struct, frozen=True):
     generation: int = 0
     tokens: dict[TokenDigest, str | None] = {}
     skills: dict[str, Skill] = {}
+    plans: dict[str, SkillPlan] = {}
+    planned: int = 0
     routes: dict[str, Route] = {}
     failure: str = ""
 
@@ -70,6 +78,16 @@ class Directory(msgspec.Struct, frozen=True):
     def reachable(self) -> bool:
         """Whether its tokens lead anywhere."""
         return self.status in ("activating", "active", "active_partial")
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether it can be reached, and it is known what shall run since it was activated, or reloaded, last."""
+        return self.reachable and (self.status != "activating" or self.planned == self.generation)
+
+    @property
+    def specs(self) -> dict[str, SidecarSpec]:
+        """The sidecars that shall run, by skill."""
+        return {name: plan.spec for name, plan in self.plans.items() if plan.spec is not None}
 
 
 _UP: tuple[Status, ...] = ("activating", "active", "active_partial")
@@ -79,6 +97,7 @@ TABLE: dict[tuple[Status, type[Event]], Status] = {
     **{(status, SessionAdmitted): status for status in _UP},
     **{(status, SessionEnded): status for status in _UP},
     ("activating", SkillAppeared): "activating",
+    ("activating", SkillPlanned): "activating",
     ("activating", SkillVanished): "activating",
     **{(status, RouteMounted): status for status in _UP},
     **{(status, RouteStubbed): status for status in _UP},
@@ -133,13 +152,9 @@ class AdoptPlan(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """Command: compare what is wanted with how the sidecars fare. `plan` is None once the activation is over.
+    """Command: compare what shall run with how the sidecars fare. It changes nothing while a reload has yet to plan."""
 
-    Without a plan it changes nothing while an activation is under way: a reload that came first has yet to look.
-    """
-
-    plan: ActivationPlan | None
-    sidecars: dict[str, Sidecar]
+    sidecars: Mapping[str, Sidecar]
 
 
 class FailActivation(msgspec.Struct, frozen=True):
@@ -186,9 +201,8 @@ def decide(command: Command, state: Directory) -> list[Event]:
             return [] if state.status == "activating" else [ReloadRequested()]
         case AdoptPlan(plan):
             return _adopt(plan, state) if state.status == "activating" else []
-        case Settle(plan, sidecars):
-            early = plan is None and state.status == "activating"
-            return settle(plan, sidecars, state) if state.reachable and not early else []
+        case Settle(sidecars):
+            return settle(sidecars, state) if state.has_plan else []
         case FailActivation(detail):
             return [ActivationFailed(detail)] if state.status == "activating" else []
         case RequestDeactivation(why):
@@ -224,36 +238,37 @@ def _adopt(plan: ActivationPlan, state: Directory) -> list[Event]:
     for name, skill in plan.skills.items():
         if state.skills.get(name) != skill:
             events.append(SkillAppeared(skill.name, skill.base, skill.source, skill.bundle_hash, skill.mount))
-    for name, stub in plan.stubs.items():
-        if state.routes.get(name) != _stub_route(stub):
+        stub = plan.stubs.get(name)
+        max_body_bytes = plan.max_body_bytes.get(name, MAX_BODY_BYTES)
+        events.append(SkillPlanned(name, plan.specs.get(name), max_body_bytes, stub.detail if stub else ""))
+        if stub and state.routes.get(name) != _stub_route(stub):
             events.append(stub)
-    return events
+    return events if plan.skills else [*events, Activated()]
 
 
-def settle(plan: ActivationPlan | None, sidecars: dict[str, Sidecar], state: Directory) -> list[Event]:
+def settle(sidecars: Mapping[str, Sidecar], state: Directory) -> list[Event]:
     """Routes that follow from how the sidecars fare and, once all are settled, the end of the activation."""
     events: list[Event] = []
     routes = dict(state.routes)
-    waiting = False
-    mounted_now = [name for name, route in routes.items() if route.why is None]
-    for name in [name for name in plan.specs if name in state.skills] if plan else mounted_now:
-        sidecar = sidecars[name]
-        if sidecar.status == "gave_up" and (plan is None or sidecar.generation == state.generation):
+    is_activating, waiting = state.status == "activating", False
+    for name, spec in state.specs.items():
+        sidecar, route = sidecars[name], Route(state.skills[name].mount, state.plans[name].max_body_bytes)
+        if sidecar.status == "gave_up" and (not is_activating or sidecar.generation == state.generation):
             stub = _gave_up(name, state, sidecar)
             if routes.get(name) != _stub_route(stub):
                 events.append(stub)
                 routes[name] = _stub_route(stub)
-        elif plan and settled(plan.specs[name], sidecar, state):
-            mounted = Route(state.skills[name].mount, plan.max_body_bytes[name])
-            if routes.get(name) != mounted:
-                events.append(RouteMounted(name, mounted.mount, mounted.max_body_bytes))
-                routes[name] = mounted
-        elif plan:
+        elif not is_activating:
+            continue
+        elif not settled(spec, sidecar, state):
             waiting = True
+        elif routes.get(name) != route:
+            events.append(RouteMounted(name, route.mount, route.max_body_bytes))
+            routes[name] = route
     if waiting:
         return events  # the activation is not over
     whole = all(route.why is None and sidecars[name].status == "healthy" for name, route in routes.items())
-    if state.status == "activating":
+    if is_activating:
         events.append(Activated() if whole else ActivatedPartially())
     elif whole and state.status == "active_partial":
         events.append(Activated())
@@ -302,8 +317,11 @@ def evolve(state: Directory, event: Event) -> Directory:
             return replace(state, status=status, generation=state.generation + 1)
         case SkillAppeared(name, base, source, bundle_hash, mount):
             return replace(state, skills={**state.skills, name: Skill(name, base, source, bundle_hash, mount)})
+        case SkillPlanned(name, spec, max_body_bytes):
+            plans = {**state.plans, name: SkillPlan(spec, max_body_bytes)}
+            return replace(state, plans=plans, planned=state.generation)
         case SkillVanished(name):
-            return replace(state, skills={n: skill for n, skill in state.skills.items() if n != name})
+            return replace(state, skills=_without(state.skills, name), plans=_without(state.plans, name))
         case RouteMounted() | RouteStubbed() | RouteUnmounted():
             return replace(state, routes=_routes(state.routes, event))
         case ActivationFailed(detail):
@@ -323,7 +341,11 @@ def _routes(routes: dict[str, Route], event: RouteMounted | RouteStubbed | Route
         case RouteStubbed(skill):
             return {**routes, skill: _stub_route(event)}
         case RouteUnmounted(skill):
-            return {name: route for name, route in routes.items() if name != skill}
+            return _without(routes, skill)
+
+
+def _without(mapping: dict[str, Kept], name: str) -> dict[str, Kept]:
+    return {other: kept for other, kept in mapping.items() if other != name}
 
 
 def _bounded(tokens: dict[TokenDigest, str | None]) -> dict[TokenDigest, str | None]:

@@ -6,6 +6,7 @@ import msgspec
 
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import TokenDigest
+from omac.domain.sidecars.sidecar import SidecarSpec
 
 MAX_BODY_BYTES = 10 * 1024 * 1024  # when a skill names no limit of its own
 
@@ -40,6 +41,16 @@ class SkillAppeared(Event, frozen=True):
     source: str
     bundle_hash: str
     mount: str
+
+
+class SkillPlanned(Event, frozen=True):
+    """What shall run for a skill: a sidecar by `spec`, reached with bodies of at most `max_body_bytes`; without one,
+    `problem` says why not."""
+
+    name: str
+    spec: SidecarSpec | None = None
+    max_body_bytes: int = MAX_BODY_BYTES
+    problem: str = ""
 
 
 class SkillVanished(Event, frozen=True):
@@ -109,6 +120,13 @@ class Skill(msgspec.Struct, frozen=True):
     source: str
     bundle_hash: str
     mount: str
+
+
+class SkillPlan(msgspec.Struct, frozen=True):
+    """What shall run for a skill; nothing where there is no `spec`."""
+
+    spec: SidecarSpec | None = None
+    max_body_bytes: int = MAX_BODY_BYTES
 
 
 class Route(msgspec.Struct, frozen=True):

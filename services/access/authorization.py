@@ -38,8 +38,14 @@ class AccessGate:
         self._stream = ids.access_stream(engine.host)
         self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a way
         self._stopping = False
-        engine.observe(lambda recorded: self._cut_ended(recorded.stream))
-        engine.observe_revocations(lambda stream, _: self._cut_ended(stream))
+
+    def notice(self, recorded: Recorded) -> None:
+        """Cut the ways that an event has ended."""
+        self._cut_ended(recorded.stream)
+
+    def notice_revocation(self, stream: StreamId, _cause: Cause | None) -> None:
+        """Cut the ways that a revocation has ended which is not recorded yet."""
+        self._cut_ended(stream)
 
     def stop(self) -> None:
         """omac ends: no more ways, and those in use end as `stopping`."""

@@ -1,18 +1,14 @@
-"""Activation: the reactor that makes each directory's skills follow its recorded state.
-
-One owner task per directory: while it is activating, find the skills, adopt the plan, have sidecars spawned and
-stopped, and mount or stub each route as its sidecar settles; while it is active, keep the routes true; while it is
-deactivating, have everything stopped. It ends when the directory is offline.
-"""
+"""Activation: the owner of each directory performs the effects that `reaction.react` calls for, until it is offline."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import assert_never
 
 import trio
 
 from omac.domain.credentials.credential import ConfigRemoved, ConfigWritten, SecretRemoved, SecretWritten
-from omac.domain.directories import directory
+from omac.domain.directories import directory, reaction
 from omac.domain.directories.directory import ActivationPlan, Directory
 from omac.domain.directories.events import ActivationRequested
 from omac.domain.kernel import ids
@@ -21,9 +17,10 @@ from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import Sidecar
 from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
 from omac.services.kernel.engine import JOURNAL_AWAY, Engine, first, together
-from omac.services.kernel.owners import Owners, Retries
+from omac.services.kernel.owners import Owners
 from omac.services.skills.registrar import Registrar
 
 LOOK_S = 60.0  # for finding and hashing the skills of one directory
@@ -40,7 +37,6 @@ CHANGES = (
     ConfigWritten,
     ConfigRemoved,
 )
-OFFLINE = "its directory goes offline"
 REVOCATIONS = (ApprovalRevoked, Deregistered, SecretRemoved)
 
 _log = logging.getLogger("omac.activation")
@@ -54,15 +50,14 @@ class Activation:
         self._registrar = registrar
         self._harness = harness
         self._shared_look: trio.Event | None = None  # that of the look that is under way
-        self._owners = Owners(self._own)
-        engine.observe(self._notice)
-        engine.observe_revocations(self._notice_revocation)
+        self._owners = Owners(self._act, lambda stream: self._state(stream).status != "offline")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own directories until cancelled."""
         await self._owners.run(task_status)
 
-    def _notice(self, recorded: Recorded) -> None:
+    def notice(self, recorded: Recorded) -> None:
+        """Own a directory that is activated here; look again at one about which something was changed elsewhere."""
         if isinstance(recorded.event, ActivationRequested) and recorded.run == self._engine.run:
             self._owners.need(recorded.stream)
         elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
@@ -73,48 +68,51 @@ class Activation:
             if key.host == self._engine.host and changed in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
-                    (target,) = self._sidecars(changed, [key.name])
-                    self._revoke(target, cause)
+                    self._revoke(self._target(changed, key.name), cause)
                 self._owners.also(self._reload, changed, self._state(changed).generation, cause)
 
-    def _notice_revocation(self, stream: StreamId, cause: Cause | None) -> None:
+    def notice_revocation(self, stream: StreamId, cause: Cause | None) -> None:
         """A directory goes offline while that cannot be recorded: what runs in it ends all the same."""
         if stream in self._owners:
-            for target in self._live(stream):
-                stop, why = sidecar.RequestStop(OFFLINE), cause or self._cause(stream)
-                self._engine.revoke(sidecar.AGGREGATE, target, stop, why)
+            stop, why = sidecar.RequestStop(reaction.OFFLINE), cause or self._cause(stream)
+            for skill in (skill for skill, one in self._sidecars(stream).items() if one.live):
+                self._engine.revoke(sidecar.AGGREGATE, self._target(stream, skill), stop, why)
 
-    async def _own(self, stream: StreamId) -> None:
-        retries = Retries(stream)
-        while self._state(stream).status != "offline":
-            async with retries.attempt():
-                await self._act(stream, self._state(stream))
-        self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
-
-    async def _act(self, stream: StreamId, state: Directory) -> None:
-        """Do the one thing that the state of a directory calls for."""
-        seen = self._engine.system.position
+    async def _act(self, stream: StreamId) -> None:
+        """Perform what a directory calls for, or wait until it calls for something."""
+        seen, state = self._engine.system.position, self._state(stream)
+        sidecars = self._sidecars(stream)
         try:
-            match state.status:
-                case "activating":
-                    await self._bring_up(stream, state)
-                case "active" | "active_partial":
-                    if not await self._settle(stream, None):
-                        await self._engine.moved([stream, *self._sidecars(stream, state.routes)], seen)
-                case "deactivating":
-                    await self._take_down(stream)
-                case "offline":
-                    pass
+            if effects := reaction.react(state, sidecars):
+                await together(partial(self._perform, stream, state, effect) for effect in effects)
+            else:
+                await self._engine.moved([stream, *(self._target(stream, skill) for skill in sidecars)], seen)
         except Refusal as refusal:  # the journal is away, or someone was first: the state says what to do next
             _log.error("%s: %s", state.path or "what all directories share", refusal.message)
             await trio.sleep(RETRY_S)
 
+    async def _perform(self, stream: StreamId, state: Directory, effect: reaction.Effect) -> None:
+        match effect:
+            case reaction.FindSkills():
+                await self._find_skills(stream, state)
+            case reaction.CommandSidecar(skill, command):
+                target = self._target(stream, skill)
+                await self._engine.execute(sidecar.AGGREGATE, target, command, self._cause(stream))
+            case reaction.SettleRoutes():
+                settle = partial(self._settling, stream)
+                await self._engine.execute_latest(directory.AGGREGATE, stream, settle)
+            case reaction.FinishDeactivating():
+                await self._execute(stream, directory.FinishDeactivation())
+            case _:
+                assert_never(effect)
+
+    def _settling(self, stream: StreamId) -> directory.Command:
+        return directory.Settle(self._sidecars(stream))
+
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
         """A person changed something about this directory: look at it again, once `generation` has settled."""
+        await self._engine.until([stream], lambda: not self._is_activating(stream, generation))
         while (state := self._state(stream)).generation == generation:  # a later one has seen the change
-            if state.status == "activating":
-                await self._engine.moved([stream])
-                continue
             try:
                 await self._execute(stream, directory.RequestReload(), cause)
             except Refusal as refusal:
@@ -162,7 +160,8 @@ class Activation:
             self._shared_look = None
             done.set()
 
-    async def _bring_up(self, stream: StreamId, state: Directory) -> None:
+    async def _find_skills(self, stream: StreamId, state: Directory) -> None:
+        """Have what shall run recorded, or why nothing can; neither when the activation is called off meanwhile."""
         if state.path:
             with trio.move_on_after(SHARED_S):  # whoever activates a directory finds in its manifest what is shared
                 await self.look_at_shared(stream).wait()
@@ -176,18 +175,8 @@ class Activation:
                 _log.exception("%s: its skills cannot be looked at", state.path)
             await self._execute(stream, directory.FailActivation(str(problem) or type(problem).__name__))
             return
-        if plan is None:
-            return
-        await self._execute(stream, directory.AdoptPlan(plan))
-        while True:
-            seen = self._engine.system.position
-            now = self._state(stream)
-            if now.status != "activating" or now.generation != state.generation:
-                return
-            steered = await self._steer(stream, now, plan)
-            settled = await self._settle(stream, plan)
-            if not steered and not settled:
-                await self._engine.moved([stream, *self._sidecars(stream, plan.specs)], seen)
+        if plan is not None:
+            await self._execute(stream, directory.AdoptPlan(plan))
 
     async def _plan_unless_called_off(self, stream: StreamId, state: Directory) -> ActivationPlan | None:
         """The plan; None when the activation was called off meanwhile. Raises Refusal when it takes too long."""
@@ -198,10 +187,7 @@ class Activation:
             except Exception as problem:  # as a value: it is not the race that failed
                 return problem
 
-        async def called_off() -> None:
-            while self._state(stream).status == "activating":
-                await self._engine.moved([stream])
-
+        called_off = partial(self._engine.until, [stream], lambda: not self._is_activating(stream, state.generation))
         with trio.move_on_after(LOOK_S):
             found = await first(called_off, look)
             if isinstance(found, Exception):
@@ -209,57 +195,14 @@ class Activation:
             return found
         raise Refusal("activation-failed", f"its skills could not be discovered within {LOOK_S:g} s")
 
-    async def _steer(self, stream: StreamId, state: Directory, plan: ActivationPlan) -> bool:
-        """Ask for the sidecars that the plan wants and for the end of those it does not; whether anything was asked."""
-        asked: list[tuple[StreamId, sidecar.Command]] = []
-        for name, spec in plan.specs.items():
-            (target,) = self._sidecars(stream, [name])
-            current = self._engine.system.sidecars[target].state
-            if current.live and current.spec != spec and current.status != "stopping":
-                asked.append((target, sidecar.RequestStop("it is replaced")))
-            elif current.status == "idle" or (current.status == "gave_up" and current.generation != state.generation):
-                asked.append((target, sidecar.RequestSpawn(spec, state.generation)))
-        wanted = set(self._sidecars(stream, plan.specs))
-        asked += [
-            (target, sidecar.RequestStop("it is no longer wanted"))
-            for target in self._live(stream)
-            if target not in wanted
-        ]
-        await together(
-            partial(self._command_sidecar, target, command, self._cause(stream)) for target, command in asked
-        )
-        return bool(asked)
-
-    async def _settle(self, stream: StreamId, plan: ActivationPlan | None) -> bool:
-        """Make routes follow the sidecars; whether anything changed."""
-
-        def settle() -> directory.Command:
-            names = [*self._state(stream).routes, *(plan.specs if plan else ())]
-            sidecars = {
-                name: self._engine.system.sidecars[target].state
-                for name, target in zip(names, self._sidecars(stream, names), strict=True)
-            }
-            return directory.Settle(plan, sidecars)
-
-        return bool(await self._engine.execute_latest(directory.AGGREGATE, stream, settle))
-
-    async def _take_down(self, stream: StreamId) -> None:
-        stop = sidecar.RequestStop(OFFLINE)
-        await together(
-            partial(self._command_sidecar, target, stop, self._cause(stream)) for target in self._live(stream)
-        )
-        if live := self._live(stream):
-            await self._engine.moved(live)
-        else:
-            await self._execute(stream, directory.FinishDeactivation())
+    def _is_activating(self, stream: StreamId, generation: int) -> bool:
+        state = self._state(stream)
+        return state.status == "activating" and state.generation == generation
 
     async def _execute(
         self, stream: StreamId, command: directory.Command, cause: Cause | None = None
     ) -> Sequence[Recorded]:
         return await self._engine.execute(directory.AGGREGATE, stream, command, cause)
-
-    async def _command_sidecar(self, target: StreamId, command: sidecar.Command, cause: Cause) -> None:
-        await self._engine.execute(sidecar.AGGREGATE, target, command, cause)
 
     def _state(self, stream: StreamId) -> Directory:
         return self._engine.system.directories[stream].state
@@ -267,11 +210,15 @@ class Activation:
     def _cause(self, stream: StreamId) -> Cause:
         return self._engine.system.directories[stream].cause()
 
-    def _sidecars(self, stream: StreamId, names: Mapping[str, object] | Sequence[str]) -> list[StreamId]:
+    def _target(self, stream: StreamId, skill: str) -> StreamId:
         key = ids.key_of(stream)
-        return [ids.sidecar_stream(key.seat, key.workdir, name) for name in names]
+        return ids.sidecar_stream(key.seat, key.workdir, skill)
 
-    def _live(self, stream: StreamId) -> list[StreamId]:
-        own = ids.key_of(stream)
-        live = [target for target, entry in self._engine.system.sidecars.entries.items() if entry.state.live]
-        return [t for t in live if (key := ids.key_of(t)).seat == own.seat and key.scope == own.scope]
+    def _sidecars(self, stream: StreamId) -> dict[str, Sidecar]:
+        """The sidecars of a directory by skill: those of its plan and routes, and all others that are live."""
+        own, state, all_sidecars = ids.key_of(stream), self._state(stream), self._engine.system.sidecars
+        found = {skill: all_sidecars[self._target(stream, skill)].state for skill in (*state.routes, *state.specs)}
+        for target, entry in all_sidecars.entries.items():
+            if entry.state.live and (key := ids.key_of(target)).seat == own.seat and key.scope == own.scope:
+                found[key.name] = entry.state
+        return found

@@ -80,7 +80,6 @@ class Directories:
         self._minted: dict[TokenDigest, str] = {}  # on their way to the journal
         self._tokens: dict[TokenDigest, str] = {}  # living
         self._stopping = False
-        engine.observe(self._follow_tokens)
 
     async def activate(self, path: str, caller: Caller, session: str | None = None) -> Manifest:
         """Bring a directory online, or find it online, and return its manifest.
@@ -98,7 +97,7 @@ class Directories:
                     raise stopping()
                 if status == "deactivating":
                     with trio.move_on_after(OFFLINE_S) as waited:
-                        await self._engine.moved([stream])
+                        await self._engine.until([stream], lambda: self._state(stream).status != "deactivating")
                     if waited.cancelled_caught:
                         raise _still_going(canonical)
                 else:
@@ -177,8 +176,7 @@ class Directories:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             before = self._state(stream).generation
-            while self._state(stream).status == "activating" and self._state(stream).generation == before:
-                await self._engine.moved([stream])  # it may have looked before the change that is meant
+            await self._activated(stream, before)  # it may have looked before the change that is meant
             if self._state(stream).generation == before:
                 await self._execute(
                     stream, directory.RequestReload(canonical), call.cause(), beside=call.granted(canonical)
@@ -240,9 +238,10 @@ class Directories:
 
     async def _settled(self, stream: StreamId, generation: int) -> None:
         """Wait until this activation is over. Raises Refusal when it failed or was called off."""
-        while (state := self._state(stream)).status == "activating":
-            generation = state.generation
-            await self._engine.moved([stream])
+        while self._state(stream).status == "activating":
+            generation = self._state(stream).generation
+            await self._activated(stream, generation)
+        state = self._state(stream)
         if not state.reachable:
             if state.failure and state.generation == generation:
                 raise Refusal("activation-failed", f"{state.path} could not be activated: {state.failure}")
@@ -250,13 +249,25 @@ class Directories:
 
     async def _shared_settled(self) -> None:
         stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
-        while self._state(stream).status == "activating":
-            await self._engine.moved([stream])
+        await self._engine.until([stream], lambda: self._state(stream).status != "activating")
+
+    async def _activated(self, stream: StreamId, generation: int) -> None:
+        """Wait until the activation of this generation is over."""
+
+        def is_over() -> bool:
+            state = self._state(stream)
+            return state.status != "activating" or state.generation != generation
+
+        await self._engine.until([stream], is_over)
 
     async def _offline(self, stream: StreamId) -> None:
         generation = self._state(stream).generation
-        while (state := self._state(stream)).status != "offline" and state.generation == generation:
-            await self._engine.moved([stream])
+
+        def is_over() -> bool:
+            state = self._state(stream)
+            return state.status == "offline" or state.generation != generation
+
+        await self._engine.until([stream], is_over)
 
     async def _grant(
         self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: "_Call"
@@ -270,7 +281,7 @@ class Directories:
         finally:
             del self._minted[digest]
 
-    def _follow_tokens(self, recorded: Recorded) -> None:
+    def notice(self, recorded: Recorded) -> None:
         """Keep the tokens that live: others may read the manifest as soon as a grant is folded."""
         match recorded.event:
             case ActivationRequested(_, _, digest) | SessionAdmitted(_, digest) if digest in self._minted:

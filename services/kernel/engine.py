@@ -74,9 +74,9 @@ class Engine(Execution):
         """Refuse callers that have waited longer than this for the journal; see `Writer.refuse_waiting`."""
         self._writer.refuse_waiting(seconds)
 
-    def observe(self, observer: Observer) -> None:
-        """Have `observer` called with every record from now on, right after it is folded. It must not fail."""
-        self._observers.append(observer)
+    def observe(self, *observers: Observer) -> None:
+        """Have `observers` called with every record from now on, right after it is folded. They must not fail."""
+        self._observers += observers
 
     async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Read what other processes append as soon as `changed` returns, until cancelled."""
@@ -192,28 +192,33 @@ class Engine(Execution):
     def _living(self) -> Container[TokenDigest]:
         return self.system.tokens.streams
 
-    async def moved(self, streams: Iterable[StreamId], seen: int | None = None) -> None:
+    async def moved(self, streams: Iterable[StreamId], seen: int) -> None:
         """Return when one of these aggregates gets an event after position `seen`, at once if it has one already.
 
-        Whoever may have been suspended between a look at the system and this call gives the position of that look,
-        else an event in between is missed. `seen` None: nothing was awaited since.
+        `seen` is the position of the system that the caller looked at: no event since then is missed.
         """
         streams = tuple(streams)
-        if seen is not None and any(self._position(stream) > seen for stream in streams):
-            await trio.lowlevel.checkpoint()
-            return
-        event = trio.Event()
-        for stream in streams:
-            self._moved.setdefault(stream, set()).add(event)
-        try:
-            await event.wait()
-        finally:
+        await self.until(streams, lambda: any(self._position(stream) > seen for stream in streams))
+
+    async def until(self, streams: Iterable[StreamId], holds: Callable[[], bool]) -> None:
+        """Return when `holds` is true: asked at once, and after each batch of events of these aggregates."""
+        streams = tuple(streams)
+        await trio.lowlevel.checkpoint()
+        while not holds():
+            event = trio.Event()
             for stream in streams:
-                waiting = self._moved.get(stream)
-                if waiting is not None:
-                    waiting.discard(event)
-                    if not waiting:
-                        del self._moved[stream]
+                self._moved.setdefault(stream, set()).add(event)
+            try:
+                await event.wait()
+            finally:
+                self._forget(streams, event)
+
+    def _forget(self, streams: Iterable[StreamId], event: trio.Event) -> None:
+        for stream in streams:
+            waiting = self._moved.get(stream, set())
+            waiting.discard(event)
+            if not waiting:
+                self._moved.pop(stream, None)
 
     def _position(self, stream: StreamId) -> int:
         """Of the last event of an aggregate; 0 when it has none."""

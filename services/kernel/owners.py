@@ -1,7 +1,7 @@
 """Owners: one task per aggregate that acts for it, as long as there is something to do.
 
 An owner is started by an event, looks at the projected state, does the one thing that state calls for, and ends when
-nothing is left to do. Without a checkpoint between that last look and `release`, the next event starts a new one.
+nothing is left to do. No checkpoint is between that last look and its end, so the next event starts a new one.
 
 No error of the system ends an owner: it is logged once, and after a pause the owner tries again.
 """
@@ -55,10 +55,18 @@ async def retried(name: str, call: Callable[[], Awaitable[None]]) -> None:
 
 
 class Owners:
-    """The owner tasks of one kind of aggregate; `own` is what each does for its stream."""
+    """The owner tasks of one kind of aggregate: each calls `act`, which does the one thing that is called for, while
+    `is_live`; `end`, if any, is called when it ends."""
 
-    def __init__(self, own: Callable[[StreamId], Awaitable[None]]) -> None:
-        self._own = own
+    def __init__(
+        self,
+        act: Callable[[StreamId], Awaitable[None]],
+        is_live: Callable[[StreamId], bool],
+        end: Callable[[StreamId], Awaitable[None]] | None = None,
+    ) -> None:
+        self._act = act
+        self._is_live = is_live
+        self._end = end
         self._owned: set[StreamId] = set()
         self._nursery: trio.Nursery | None = None
 
@@ -85,6 +93,13 @@ class Owners:
         if self._nursery is not None:
             self._nursery.start_soon(retried, "an owner", partial(call, *arguments))
 
-    def release(self, stream: StreamId) -> None:
-        """The owner of this stream is about to end."""
-        self._owned.discard(stream)
+    async def _own(self, stream: StreamId) -> None:
+        retries = Retries(stream)
+        try:
+            while self._is_live(stream):
+                async with retries.attempt():
+                    await self._act(stream)
+            self._owned.discard(stream)  # no checkpoint since the last look: a new request finds no owner
+        finally:
+            if self._end is not None:
+                await self._end(stream)

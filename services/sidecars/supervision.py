@@ -1,8 +1,5 @@
-"""Supervision: the reactor that makes each sidecar's process follow its recorded state.
-
-One owner task per sidecar looks at the projected state, does the one thing that state calls for, and records what
-came of it. It ends when the sidecar is idle or has given up.
-"""
+"""Supervision: the owner of each sidecar performs the effect that `reaction.react` calls for, and records what came of
+it, until the sidecar is idle or has given up."""
 
 import logging
 import shlex
@@ -15,12 +12,13 @@ from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sidecars import sidecar
+from omac.domain.sidecars import reaction, sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
 from omac.domain.skills.scope import SkillScope
+from omac.domain.skills.skill import Health
 from omac.services.credentials.values import Credentials, SecretsMissing
 from omac.services.kernel.engine import Engine, first
-from omac.services.kernel.owners import Owners, Retries
+from omac.services.kernel.owners import Owners
 from omac.services.ports import (
     CopyDamaged,
     FrozenSkills,
@@ -49,11 +47,12 @@ class _Changed(Exception):
         self.fix = fix
 
 
-class _Held:
-    """The process that an owner holds, and when it was started."""
+class _Running:
+    """A process that an owner has, and when it was started."""
 
-    process: SidecarProcess | None = None
-    started_at = 0.0
+    def __init__(self, process: SidecarProcess) -> None:
+        self.process = process
+        self.started_at = trio.current_time()
 
 
 class Supervision:
@@ -80,8 +79,8 @@ class Supervision:
         self._policy = policy
         self._grace_ms = STOP_GRACE_MS
         self._ending: set[SidecarProcess] = set()
-        self._owners = Owners(self._own)
-        engine.observe(self._notice)
+        self._running: dict[StreamId, _Running] = {}
+        self._owners = Owners(self._act, lambda stream: self._state(stream).live, self._end)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own sidecars until cancelled; whatever still runs then is stopped before this returns."""
@@ -93,76 +92,65 @@ class Supervision:
         for process in self._ending:
             self._owners.also(_kill, process)
 
-    def _notice(self, recorded: Recorded) -> None:
+    def notice(self, recorded: Recorded) -> None:
+        """Own a sidecar that shall run here."""
         if isinstance(recorded.event, SpawnRequested) and recorded.run == self._engine.run:
             self._owners.need(recorded.stream)
 
-    async def _own(self, stream: StreamId) -> None:
-        held = _Held()
-        retries = Retries(stream)
-        try:
-            while self._state(stream).live:
-                async with retries.attempt():
-                    await self._act(stream, self._state(stream), held)
-            self._owners.release(stream)  # no checkpoint since the look at the state: a new request finds no owner
-        finally:
-            if held.process is not None:
-                with trio.move_on_after(STOP_GRACE_MS / 1000 + KILLED_S, shield=True):
-                    await self._stop(held.process)
+    async def _end(self, stream: StreamId) -> None:
+        """Nothing that was started outlives its owner."""
+        with trio.move_on_after(STOP_GRACE_MS / 1000 + KILLED_S, shield=True):
+            await self._end_process(stream)
 
-    async def _act(self, stream: StreamId, state: Sidecar, held: "_Held") -> None:
-        """Do the one thing that the state of a sidecar calls for."""
-        revoked = self._engine.is_revoked(stream)
+    async def _act(self, stream: StreamId) -> None:
+        """Perform what a sidecar calls for."""
+        state, running, revoked = self._state(stream), self._running.get(stream), self._engine.is_revoked(stream)
         moved = partial(self._moved, stream, revoked, self._engine.system.position)
-        process = held.process
-        if revoked and state.status != "stopping":  # at once; its end is recorded when the journal takes it
-            if process is not None:
-                await self._stop(process)
-            await moved()
-            return
-        match state.status:
-            case "requested":
-                await self._begin(stream, state, held)
-            case "started" if process:
-                await self._await_health(stream, state, process, held.started_at, moved)
-            case "healthy" if process:
-                await self._await_end(stream, process, held.started_at, moved)
-            case "backoff":
-                await self._end_leftovers(held)
-                with trio.move_on_after(state.delay_ms / 1000) as pause:
+        match reaction.react(state, has_process=running is not None, is_revoked=revoked):
+            case reaction.End():
+                if running is not None:
+                    await self._stop(running.process)
+                await moved()
+            case reaction.Spawn(spec):
+                await self._begin(stream, spec)
+            case reaction.AwaitHealth(health) if running:
+                await self._await_health(stream, health, running, moved)
+            case reaction.AwaitEnd() if running:
+                await self._await_end(stream, running, moved)
+            case reaction.AwaitRestart(delay_ms):
+                await self._end_process(stream)
+                with trio.move_on_after(delay_ms / 1000) as pause:
                     await moved()
                 if pause.cancelled_caught:
                     await self._report(stream, sidecar.Restart())
-            case "stopping":
-                if process is not None:
-                    ended = await self._stop(process)
-                    await self._report_exit(stream, ended, held.started_at)
-                    held.process = None
+            case reaction.StopGracefully():
+                if running is not None:
+                    await self._report_exit(stream, await self._stop(running.process), running.started_at)
+                    del self._running[stream]
                 await self._report(stream, sidecar.ReportStopped())
             case _:  # never seen; one sidecar without a process is no reason to end all the others
                 _log.error("%s is %s and this run has no process for it", stream, state.status)
-                await self._report_exit(stream, Exit(), held.started_at, "omac lost sight of it")
+                await self._report_exit(stream, Exit(), trio.current_time(), "omac lost sight of it")
 
-    async def _begin(self, stream: StreamId, state: Sidecar, held: "_Held") -> None:
-        held.process = await self._spawn(stream, state)
-        held.started_at = trio.current_time()
-        if held.process is not None:  # ours to stop from here on, whatever becomes of the report
-            await self._report(stream, sidecar.ReportStarted(held.process.birth))
+    async def _begin(self, stream: StreamId, spec: SidecarSpec) -> None:
+        self._running.pop(stream, None)
+        process = await self._spawn(stream, spec)
+        if process is not None:  # ours to stop from here on, whatever becomes of the report
+            self._running[stream] = _Running(process)
+            await self._report(stream, sidecar.ReportStarted(process.birth))
 
-    async def _await_end(
-        self, stream: StreamId, process: SidecarProcess, started_at: float, moved: Callable[[], Awaitable[None]]
-    ) -> None:
+    async def _await_end(self, stream: StreamId, running: _Running, moved: Callable[[], Awaitable[None]]) -> None:
         """Report the end of a healthy sidecar, or stop one that is deaf, unless it is moved before."""
-        ended = await first(process.wait, moved, partial(_deaf, process))
+        ended = await first(running.process.wait, moved, partial(_deaf, running.process))
         if isinstance(ended, Exit):
-            await self._report_exit(stream, ended, started_at)
+            await self._report_exit(stream, ended, running.started_at)
         elif isinstance(ended, str):
-            await self._report_exit(stream, await self._stop(process), started_at, ended)
+            await self._report_exit(stream, await self._stop(running.process), running.started_at, ended)
 
-    async def _end_leftovers(self, held: "_Held") -> None:
-        if held.process is not None:
-            await self._stop(held.process)
-            held.process = None
+    async def _end_process(self, stream: StreamId) -> None:
+        if stream in self._running:
+            await self._stop(self._running[stream].process)
+            self._running.pop(stream, None)
 
     async def _stop(self, process: SidecarProcess) -> Exit:
         """Stop it in its grace, which `hurry` ends."""
@@ -174,26 +162,25 @@ class Supervision:
 
     async def _moved(self, stream: StreamId, revoked: bool, seen: int) -> None:
         """Return when the sidecar gets an event after `seen`, or when its being revoked is other than `revoked`."""
-        if self._engine.is_revoked(stream) == revoked:
-            await self._engine.moved([stream], seen)
-        else:
-            await trio.lowlevel.checkpoint()
+        system = self._engine.system
+        await self._engine.until(
+            [stream], lambda: system.sidecars[stream].position > seen or self._engine.is_revoked(stream) != revoked
+        )
 
-    async def _spawn(self, stream: StreamId, state: Sidecar) -> SidecarProcess | None:
-        assert state.spec is not None
+    async def _spawn(self, stream: StreamId, spec: SidecarSpec) -> SidecarProcess | None:
         policy = self._policy
         missing: tuple[str, ...] = ()
         fix: tuple[str, ...] = ()
         try:
-            folder = await self._folder(state.spec)
-            secrets = await self._credentials.needed(state.spec, self._harness)
-            return await self._host.spawn(_label(stream), state.spec, folder, secrets)
+            folder = await self._folder(spec)
+            secrets = await self._credentials.needed(spec, self._harness)
+            return await self._host.spawn(_label(stream), spec, folder, secrets)
         except _Changed as changed:  # trying again would not help: it was judged by other files
             problem, policy, fix = str(changed), RestartPolicy(limit=0), changed.fix
         except SecretsMissing as absent:
             problem, missing, fix = str(absent), absent.names, absent.fix
         except InterpreterChanged as changed:  # a person has to look at it
-            problem, policy, fix = f"{changed}; approve it again", RestartPolicy(limit=0), (self._approve(state.spec),)
+            problem, policy, fix = f"{changed}; approve it again", RestartPolicy(limit=0), (self._approve(spec),)
         except SpawnFailed as failed:
             raise_exhaustion(failed)  # no fault of the sidecar's: worth another try
             problem = str(failed)
@@ -229,15 +216,9 @@ class Supervision:
         return f"omac approve {shlex.quote(spec.skill)} {SkillScope(spec.workdir, self._harness).flags}"
 
     async def _await_health(
-        self,
-        stream: StreamId,
-        state: Sidecar,
-        process: SidecarProcess,
-        started_at: float,
-        moved: Callable[[], Awaitable[None]],
+        self, stream: StreamId, health: Health, running: _Running, moved: Callable[[], Awaitable[None]]
     ) -> None:
-        assert state.spec is not None
-        health = state.spec.health
+        process = running.process
 
         async def probe() -> str:
             try:
@@ -248,13 +229,13 @@ class Supervision:
 
         seen = await first(process.wait, probe, moved)
         if isinstance(seen, Exit):
-            await self._report_exit(stream, seen, started_at)
+            await self._report_exit(stream, seen, running.started_at)
         elif seen == "":
             await self._report(stream, sidecar.ReportHealthy())
         elif isinstance(seen, str):
             await self._report(stream, sidecar.ReportUnhealthy(seen))
             ended = await self._stop(process)
-            await self._report_exit(stream, ended, started_at, seen)
+            await self._report_exit(stream, ended, running.started_at, seen)
 
     async def _report_exit(self, stream: StreamId, ended: Exit, started_at: float, detail: str = "") -> None:
         uptime_ms = round((trio.current_time() - started_at) * 1000)

@@ -446,6 +446,15 @@ GOLDEN: list[tuple[str, Event, str]] = [
         events.SkillAppeared("echo", "agents", "/w/.agents/skills/echo", "sha256:00", "echo"),
         "0195a46563686fa66167656e7473b62f772f2e6167656e74732f736b696c6c732f6563686fa97368613235363a3030a46563686f",
     ),
+    (
+        "skill.planned",
+        events.SkillPlanned("echo", SPEC, 1024),
+        (
+            "0194a46563686f9da46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a973"
+            "68613235363a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196"
+            "a5544f4b454ec0aa484f53545f544f4b454ec3a0a0a0c0cd0400a0"
+        ),
+    ),
     ("skill.vanished", events.SkillVanished("echo"), "0191a46563686f"),
     ("route.unmounted", events.RouteUnmounted("echo"), "0191a46563686f"),
     (

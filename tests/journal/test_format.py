@@ -10,10 +10,13 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal import file
 from omac.journal.application import Journal
 from omac.journal.event_kinds import SINCE
+from omac.journal.file import SCHEMA
 from omac.journal.format import IsLiving, Present
 from omac.journal.opening import open_journal
 
 from .damage import sql
+
+NEXT = SCHEMA + 1
 
 
 def opened(path: Path, run: str, is_living: IsLiving, schema_known: int = 2) -> Journal:
@@ -47,11 +50,11 @@ def dead(_pid: int, _ticks: int, _boot: str) -> bool:
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """What was installed becomes a later omac: control calls are of format 3."""
+    """What was installed becomes a later omac: control calls are of the next format."""
 
     def install() -> None:
-        monkeypatch.setattr(file, "SCHEMA", 3)
-        monkeypatch.setitem(SINCE, "control.called", 3)
+        monkeypatch.setattr(file, "SCHEMA", NEXT)
+        monkeypatch.setitem(SINCE, "control.called", NEXT)
 
     return install
 
@@ -81,11 +84,11 @@ def test_a_run_is_listed_until_it_closes_the_journal(path: Path) -> None:
 def test_the_first_append_of_a_newer_kind_raises_the_format(path: Path, later: Callable[[], None]) -> None:
     """In the transaction of that append, and once."""
     later()
-    journal = opened(path, "new", living, 3)
+    journal = opened(path, "new", living, NEXT)
     assert sql(path, "SELECT schema FROM journal") == [(1,)]
     append(journal)
     append(journal)
-    assert sql(path, "SELECT schema FROM journal") == [(3,)]
+    assert sql(path, "SELECT schema FROM journal") == [(NEXT,)]
     journal.close()
 
 
@@ -93,7 +96,7 @@ def test_a_newer_kind_is_refused_while_an_older_run_lives(path: Path, later: Cal
     """The refusal names the run, its version, its process and the command that stops it; nothing is recorded."""
     old = opened(path, "old", living)
     later()
-    new = opened(path, "new", living, 3)
+    new = opened(path, "new", living, NEXT)
     refusal = refused(lambda: append(new))
     assert refusal.reason == "journal-in-use"
     for word in ("run old", "omac 0.9", "pid 4711", "control.called"):
@@ -102,7 +105,7 @@ def test_a_newer_kind_is_refused_while_an_older_run_lives(path: Path, later: Cal
     assert sql(path, "SELECT schema, position FROM journal, head") == [(1, 0)]
     old.close()
     append(new)
-    assert sql(path, "SELECT schema, position FROM journal, head") == [(3, 1)]
+    assert sql(path, "SELECT schema, position FROM journal, head") == [(NEXT, 1)]
     new.close()
 
 
@@ -110,9 +113,9 @@ def test_a_dead_run_of_an_older_omac_holds_up_nobody(path: Path, later: Callable
     """A killed server is no reason to wait."""
     old = opened(path, "old", living)
     later()
-    new = opened(path, "new", dead, 3)
+    new = opened(path, "new", dead, NEXT)
     append(new)
-    assert sql(path, "SELECT schema FROM journal") == [(3,)]
+    assert sql(path, "SELECT schema FROM journal") == [(NEXT,)]
     new.close()
     old.close()
 
@@ -121,10 +124,10 @@ def test_an_older_run_is_refused_in_order(path: Path) -> None:
     """A run that finds the format raised above its own appends nothing more, and says why."""
     old = opened(path, "old", living)
     append(old)
-    sql(path, "UPDATE journal SET schema = 3")
+    sql(path, "UPDATE journal SET schema = ?", NEXT)
     refusal = refused(lambda: append(old))
     assert refusal.reason == "journal-newer"
-    assert "schema 3" in refusal.message
+    assert f"schema {NEXT}" in refusal.message
     assert sql(path, "SELECT position FROM head") == [(1,)]
     old.close()
 

@@ -112,7 +112,7 @@ def shop(history: History) -> History:
         started = (sidecar.RequestSpawn(specs[name], 1), sidecar.ReportStarted(birth), sidecar.ReportHealthy())
         history.sidecar(name, *started)
     sidecars = {name: history.sidecar(name) for name in skills}
-    history.directory(directory.Settle(plan, sidecars))
+    history.directory(directory.Settle(sidecars))
     history.sidecar("fell", sidecar.ReportExit(sidecar.Exit(1), 5, "it fell over"))
     return history
 

@@ -114,7 +114,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
                 if history.directory(path=path).status == "activating":
                     history.directory(directory.AdoptPlan(plan), path=path)
                     current = {one: history.sidecar(one, path=path) for one in ("echo", "mail")}
-                    history.directory(directory.Settle(plan, current), path=path)
+                    history.directory(directory.Settle(current), path=path)
             case 7:
                 launch = ids.sandbox_stream(HOST, LaunchId(f"launch{number}"))
                 requested = LaunchRequested(path, "claude", "bubblewrap", "ab", ("x",), "host", number, 1, "boot")

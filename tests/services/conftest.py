@@ -314,6 +314,8 @@ class World:
         self.engine.observe(lambda recorded: bell.ring())
         self.refusals = Refusals(self.engine)
         self.gate = AccessGate(self.engine, self.refusals)
+        self.engine.observe(self.gate.notice)
+        self.engine.observe_revocations(self.gate.notice_revocation)
         self._mint = itertools.count(1)
         self._reactors = trio.CancelScope()
         self._reactors_ended = trio.Event()
@@ -322,6 +324,7 @@ class World:
         self.directories = Directories(
             self.engine, folders, DEFAULT_HARNESS.name, ("/w",), reach, self.mint, self.refusals
         )
+        self.engine.observe(self.directories.notice)
         self.caller = Caller("socket", "correlation-1")
 
     async def react(self, supervision: Supervision, activation: Activation, task_status: trio.TaskStatus[None]) -> None:
@@ -515,6 +518,9 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
                             registrar.vouched, restarts,
                         )  # fmt: skip
                         activation = Activation(world.engine, registrar, DEFAULT_HARNESS.name)
+                        world.engine.observe(supervision.notice)
+                        world.engine.observe(activation.notice)
+                        world.engine.observe_revocations(activation.notice_revocation)
                         await outermost.start(world.react, supervision, activation)
                     yield world
                     if reactors:

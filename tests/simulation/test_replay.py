@@ -1,6 +1,7 @@
 """The fold at every position is the state that was live there."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from omac.domain.kernel.event import Recorded
 from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.projections.system import System
+from omac.services.kernel.engine import Engine
 
 EVENTS_MIN = 500 if everything() else 150
 COMPARED_BY_CLI = 10 if everything() else 3
@@ -102,9 +104,15 @@ async def make_history(here: World, projects: list[Path]) -> None:
 
 async def keep_told(here: World, told: list[bytes]) -> None:
     """Ask the command line for the status, each time at another position."""
+    engine = here.server.engine
     while len(told) < COMPARED_BY_CLI:
-        await here.server.engine.moved([ids.access_stream(here.server.engine.host)])
+        is_past = partial(_is_past, engine, engine.system.position)
+        await engine.until([ids.access_stream(engine.host)], is_past)
         told.append(await here.omac("status", "--json"))
+
+
+def _is_past(engine: Engine, position: int) -> bool:
+    return engine.system.position > position
 
 
 async def keep_appending(here: World, project: Path) -> None:

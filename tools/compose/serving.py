@@ -87,16 +87,9 @@ class Server:
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
-        host = self.state.host_id(lambda: secrets.token_hex(8))
-        run = secrets.token_hex(6)
-        self.journal = open_journal(
-            path,
-            run,
-            time.time_ns,
-            is_living=process_identity.is_living,
-            present=_present(run),
-            mark=mark_of(self.state, path),
-        )
+        host, run = self.state.host_id(lambda: secrets.token_hex(8)), secrets.token_hex(6)
+        living, mark = process_identity.is_living, mark_of(self.state, path)
+        self.journal = open_journal(path, run, time.time_ns, is_living=living, present=_present(run), mark=mark)
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
@@ -192,12 +185,13 @@ class Server:
         registrar = Registrar(
             self.engine, folders, self._frozen, self._credentials, options.harness, self._policies, self._environment
         )
-        supervision = Supervision(
+        self._supervision = supervision = Supervision(
             self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, registrar.vouched,
             options.restarts,
         )  # fmt: skip
-        self._supervision = supervision
         activation = Activation(self.engine, registrar, options.harness.name)
+        self.engine.observe(supervision.notice, activation.notice)
+        self.engine.observe_revocations(activation.notice_revocation)
         try:
             async with trio.open_nursery() as reactors:
                 await reactors.start(supervision.run)
@@ -230,6 +224,8 @@ class Server:
         directories = self._directories(folders, endpoints)
         app = LateApp(directories, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
         gate, status = AccessGate(self.engine, self._refusals), 0
+        self.engine.observe(directories.notice, gate.notice)
+        self.engine.observe_revocations(gate.notice_revocation)
         facade = Facade(gate, FacadeLimits())
         async with trio.open_nursery() as surfaces:
             try:

@@ -45,6 +45,7 @@ from omac.domain.directories.events import (
     SessionEnded,
     Skill,
     SkillAppeared,
+    SkillPlanned,
     SkillVanished,
 )
 from omac.domain.kernel.event import Event
@@ -59,6 +60,7 @@ EVENTS: tuple[Event, ...] = (
     SessionAdmitted("s1", T2),
     SessionEnded("s1", T2),
     SkillAppeared("echo", "agents", "/s", "sha256:1", "echo"),
+    SkillPlanned("echo", problem="it has no sidecar"),
     SkillVanished("echo"),
     RouteMounted("echo", "echo"),
     RouteStubbed("echo", "echo", "skill-broken", "it fell"),
@@ -163,11 +165,11 @@ def test_the_table_leads_everywhere_and_back() -> None:
         ("deactivating", FinishDeactivation(), [Deactivated()]),
         ("active", FinishDeactivation(), []),
         ("offline", FinishDeactivation(), []),
-        ("deactivating", Settle(plan_of(), {}), []),
-        ("offline", Settle(None, {}), []),
-        ("activating", Settle(None, {}), []),
-        ("activating", Settle(plan_of(), {}), [Activated()]),
-        ("active", Settle(None, {}), []),
+        ("deactivating", Settle({}), []),
+        ("offline", Settle({}), []),
+        ("activating", Settle({}), []),
+        ("activating", AdoptPlan(plan_of()), [Activated()]),
+        ("active", Settle({}), []),
     ],
 )
 def test_decisions(status: Status, command: Command, events: list[Event]) -> None:
@@ -214,20 +216,24 @@ def test_a_reload_keeps_tokens_and_is_a_new_generation() -> None:
 
 
 def test_a_plan_is_adopted_by_its_differences() -> None:
-    """What is gone is unmounted before it vanishes, what is new or changed appears, what is the same is silent."""
+    """What is gone is unmounted before it vanishes, what is new or changed appears; what shall run is always said."""
     reloading = fold(ACTIVE, [ReloadRequested()])
-    assert directory.decide(AdoptPlan(plan_of("a")), reloading) == []
+    assert directory.decide(AdoptPlan(plan_of("a")), reloading) == [SkillPlanned("a", spec("a"), 5)]
     assert directory.decide(AdoptPlan(plan_of(stubs="b")), reloading) == [
         RouteUnmounted("a"),
         SkillVanished("a"),
         SkillAppeared("b", "agents", "/s/b", "sha256:1", "b"),
+        SkillPlanned("b", problem="its code is not approved"),
         stub("b"),
     ]
     assert directory.decide(AdoptPlan(plan_of("a", code="2")), reloading) == [
-        SkillAppeared("a", "agents", "/s/a", "sha256:2", "a")
+        SkillAppeared("a", "agents", "/s/a", "sha256:2", "a"),
+        SkillPlanned("a", spec("a", "2"), 5),
     ]
     stubbed = fold(reloading, directory.decide(AdoptPlan(plan_of(stubs="a")), reloading))
-    assert directory.decide(AdoptPlan(plan_of(stubs="a")), stubbed) == []
+    assert directory.decide(AdoptPlan(plan_of(stubs="a")), stubbed) == [
+        SkillPlanned("a", problem="its code is not approved")
+    ]
     assert stubbed.routes["a"].why == "skill-broken"
 
 
@@ -265,18 +271,18 @@ def test_an_activation_settles(sidecars: dict[str, Sidecar], events: list[Event]
     """Each route as its sidecar settles, the end when all have: in full, or in part."""
     plan = plan_of("ab")
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
-    found = directory.decide(Settle(plan, sidecars), state)
+    found = directory.decide(Settle(sidecars), state)
     assert found == events
     again = fold(state, found)
     if again.status != "activating":
-        assert directory.decide(Settle(None, sidecars), again) == []
+        assert directory.decide(Settle(sidecars), again) == []
 
 
 def test_stubs_make_an_activation_partial() -> None:
     """Every skill ready, or it is partial."""
     plan = plan_of("a", stubs="b")
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
-    events = directory.decide(Settle(plan, {"a": healthy("a"), "b": Sidecar()}), state)
+    events = directory.decide(Settle({"a": healthy("a"), "b": Sidecar()}), state)
     assert events[-1] == ActivatedPartially()
 
 
@@ -296,13 +302,13 @@ def test_stubs_make_an_activation_partial() -> None:
 )
 def test_an_active_directory_follows_its_sidecars(status: Status, current: Sidecar, events: list[Event]) -> None:
     """It becomes partial when one gives up, and whole when the last is healthy; a pause changes nothing."""
-    assert directory.decide(Settle(None, {"a": current}), replace(ACTIVE, status=status)) == events
+    assert directory.decide(Settle({"a": current}), replace(ACTIVE, status=status)) == events
 
 
-def test_a_reload_is_not_ended_by_a_look_without_a_plan() -> None:
-    """Whoever looked before the reload was requested must not declare it done."""
+def test_a_reload_is_not_ended_by_an_earlier_plan() -> None:
+    """Only what is planned after it was requested says what shall run."""
     reloading = fold(ACTIVE, [ReloadRequested()])
-    assert directory.decide(Settle(None, {"a": healthy("a")}), reloading) == []
+    assert directory.decide(Settle({"a": healthy("a")}), reloading) == []
 
 
 @pytest.mark.parametrize(
@@ -325,7 +331,7 @@ def test_settled(current: Sidecar, expected: bool) -> None:
 def test_the_way_to_mend_can_be_pasted() -> None:
     """Whatever the path is made of."""
     state = replace(ACTIVE, path="/home/u/it's mine")
-    (stubbed, _) = directory.decide(Settle(None, {"a": gave_up("a")}), state)
+    (stubbed, _) = directory.decide(Settle({"a": gave_up("a")}), state)
     assert isinstance(stubbed, RouteStubbed)
     assert stubbed.fix == ("omac reload '/home/u/it'\"'\"'s mine'",)
 
@@ -366,7 +372,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(AdmitSession, st.sampled_from(["s1", "s2"]), st.sampled_from([T2, T3])),
     st.just(RequestReload()),
     st.builds(AdoptPlan, PLANS),
-    st.builds(Settle, st.none(), BOTH),
+    st.builds(Settle, BOTH),
     st.builds(RequestDeactivation, st.just("x")),
     st.just(FailActivation("x")),
     st.just(FinishDeactivation()),
@@ -382,7 +388,7 @@ def test_the_rules_hold_in_every_history(steps: list[tuple[Command, dict[str, Si
     for command, around in steps:
         commands: list[Command] = [command]
         if isinstance(command, AdoptPlan):  # as its owner does it: settle by the plan just adopted
-            commands.append(Settle(command.plan, around))
+            commands.append(Settle(around))
         for each in commands:
             try:
                 events = directory.decide(each, state)
@@ -406,14 +412,15 @@ def test_the_rules_hold_in_every_history(steps: list[tuple[Command, dict[str, Si
 @given(PLANS, BOTH)
 def test_every_activation_can_end(plan: ActivationPlan, around: dict[str, Sidecar]) -> None:
     """Once every sidecar has settled, in whatever way, the activation is over."""
-    state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
+    adopted = directory.decide(AdoptPlan(plan), ACTIVATING)
+    state = fold(ACTIVATING, adopted)
     done = {
         name: replace(one, spec=plan.specs.get(name), status="gave_up", generation=1)
         if one.failures == 0 and one.status != "healthy"
         else replace(one, spec=plan.specs.get(name), generation=1)
         for name, one in around.items()
     }
-    events = directory.decide(Settle(plan, done), state)
+    events = [*adopted, *directory.decide(Settle(done), state)]
     assert isinstance(events[-1], Activated | ActivatedPartially)
     ready = all(done[name].status == "healthy" for name in plan.specs)
     assert isinstance(events[-1], Activated) == (ready and not plan.stubs)

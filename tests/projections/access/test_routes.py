@@ -127,7 +127,7 @@ def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host
     birth = sidecar.Birth(9, 7, "boot", 40_009, True, "/log/weather")
     started = (sidecar.RequestSpawn(spec, 1), sidecar.ReportStarted(birth), sidecar.ReportHealthy())
     shop.sidecar("weather", *started, path="")
-    shop.directory(directory.Settle(plan, {"weather": shop.sidecar("weather", path="")}), path="")
+    shop.directory(directory.Settle({"weather": shop.sidecar("weather", path="")}), path="")
     system = system_of(shop)
     way = find_way(system, host, S1, "__global__/weather")
     assert way == Way("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1)

@@ -103,7 +103,7 @@ async def test_other_processes_are_noticed_without_asking(serving: Serving, othe
     """What another process appends wakes whoever waits for its stream."""
     async with serving(reactors=False) as omac:
         async with trio.open_nursery() as tasks:
-            tasks.start_soon(omac.engine.moved, [STREAM])
+            tasks.start_soon(omac.engine.moved, [STREAM], omac.engine.system.position)
             await wait_all_tasks_blocked()
             append(other, 1)
         assert omac.engine.system.registrations[STREAM].version == 1
@@ -115,7 +115,7 @@ async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
         woken: list[str] = []
 
         async def wait(name: str, *streams: Any) -> None:
-            await omac.engine.moved(streams)
+            await omac.engine.moved(streams, omac.engine.system.position)
             woken.append(name)
 
         async with trio.open_nursery() as tasks:
@@ -141,6 +141,26 @@ async def test_moved_misses_nothing_since_the_look(serving: Serving) -> None:
         with trio.move_on_after(0) as patience:
             await omac.engine.moved([OTHER_STREAM], looked)
         assert patience.cancelled_caught
+
+
+async def test_until_asks_at_once_and_after_each_event(serving: Serving) -> None:
+    """What holds already ends the wait; what does not is asked again when its stream gets an event, and only then."""
+    async with serving(reactors=False) as omac:
+        asked: list[int] = []
+
+        def holds() -> bool:
+            asked.append(omac.engine.system.registrations[STREAM].version)
+            return asked[-1] == 2
+
+        await omac.engine.until([STREAM], lambda: True)
+        async with trio.open_nursery() as tasks:
+            tasks.start_soon(omac.engine.until, [STREAM], holds)
+            for number in (1, 2):
+                await wait_all_tasks_blocked()
+                await omac.engine.execute(registration.AGGREGATE, STREAM, found(number))
+                await omac.engine.execute(registration.AGGREGATE, OTHER_STREAM, found(number))
+        assert asked == [0, 1, 2]
+        assert omac.engine._moved == {}
 
 
 async def test_a_log_is_appended_to_without_versions(serving: Serving) -> None:

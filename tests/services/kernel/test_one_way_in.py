@@ -50,8 +50,8 @@ REQUESTS = frozenset(kind for kind in KINDS if kind.endswith("-requested") or ki
 OUTCOMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("directory.activated", "directory.activated-partially", "directory.activation-failed", "skill.appeared",
-         "skill.vanished", "route.mounted", "route.stubbed", "route.unmounted", "directory.session-admitted",
-         "directory.session-ended"),
+         "skill.planned", "skill.vanished", "route.mounted", "route.stubbed", "route.unmounted",
+         "directory.session-admitted", "directory.session-ended"),
         ("directory.activation-requested",),
     ),
     "directory.deactivated": ("directory.deactivation-requested", "directory.activation-failed"),
@@ -94,6 +94,7 @@ HARMLESS = {
     ("setting.changed", "value"): "one of omac's own settings, none of which is secret",
     ("config.written", "value"): "a setting of a skill; its secrets are fingerprints",
     ("default.mirrored", "value"): "None for a secret, which has a fingerprint instead",
+    ("skill.planned", "secret"): "a flag of a variable; its value comes from a store",
     ("sidecar.spawn-requested", "secret"): "a flag of a variable; its value comes from a store",
 }
 

@@ -53,7 +53,7 @@ async def test_what_runs_beside_the_owners_is_tried_again(
             raise failures.pop()
         done.set()
 
-    owners = Owners(own)
+    owners = Owners(own, lambda _: True)
     await nursery.start(owners.run)
     owners.need(StreamId("directory/h/w"))
     owners.also(beside)

@@ -320,7 +320,7 @@ async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> 
         await omac.until(lambda: omac.host.running() == ["weather"])
         omac.folders.put("")
         await omac.directories.reload_shared(omac.caller)
-        assert omac.host.running() == []
+        await omac.until(lambda: not omac.host.running())
         assert (await omac.activate("/w/c")).skills == []
 
 

@@ -1,0 +1,87 @@
+"""What a directory needs done: from what was recorded of it, and how its sidecars fare, to effects.
+
+Rules
+
+1. A directory that is activating and has no plan has its skills found; nothing of it is asked for before.
+2. While it is activating, each skill of its plan gets a sidecar with that very specification: one with another ends,
+   and one that gave up in an earlier generation is tried again.
+3. While it can be reached, what the plan does not name ends, and its routes follow its sidecars once nothing more is
+   to be asked of them: how one fared in an earlier generation says nothing about this one.
+4. While it is deactivating, everything ends, and then that is said.
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import msgspec
+
+from omac.domain.directories.directory import Directory, settle
+from omac.domain.sidecars.sidecar import RequestSpawn, RequestStop, Sidecar
+
+OFFLINE = "its directory goes offline"
+
+
+class FindSkills(msgspec.Struct, frozen=True):
+    """Effect: find the skills of the directory, and plan what shall run."""
+
+
+class CommandSidecar(msgspec.Struct, frozen=True):
+    """Effect: have a sidecar of the directory spawned, or stopped."""
+
+    skill: str
+    command: RequestSpawn | RequestStop
+
+
+class SettleRoutes(msgspec.Struct, frozen=True):
+    """Effect: let the routes follow the sidecars."""
+
+
+class FinishDeactivating(msgspec.Struct, frozen=True):
+    """Effect: say that nothing of the directory runs any more."""
+
+
+Effect = FindSkills | CommandSidecar | SettleRoutes | FinishDeactivating
+
+
+def react(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:
+    """The effects that a directory calls for; none: there is nothing to do until it, or a sidecar of it, gets an event.
+
+    `sidecars` are those of its plan and all others of it that are live, by skill.
+    """
+    match state.status:
+        case "activating" | "active" | "active_partial":
+            if not state.has_plan:
+                return [FindSkills()]
+            unwanted = [skill for skill in _stoppable(sidecars) if skill not in state.specs]
+            ends = [_stop(skill, "it is no longer wanted") for skill in unwanted]
+            starts = _steer(state, sidecars) if state.status == "activating" else []
+            return [*ends, *starts] or ([SettleRoutes()] if settle(sidecars, state) else [])
+        case "deactivating":
+            if any(one.live for one in sidecars.values()):
+                return [_stop(skill, OFFLINE) for skill in _stoppable(sidecars)]
+            return [FinishDeactivating()]
+        case "offline":
+            return []
+        case _:
+            assert_never(state.status)
+
+
+def _steer(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:
+    """Ask for the sidecars that the plan wants, in place of those with another specification."""
+    effects: list[Effect] = []
+    for skill, spec in state.specs.items():
+        current = sidecars[skill]
+        if current.live and current.spec != spec and current.status != "stopping":
+            effects.append(_stop(skill, "it is replaced"))
+        elif current.status == "idle" or (current.status == "gave_up" and current.generation != state.generation):
+            effects.append(CommandSidecar(skill, RequestSpawn(spec, state.generation)))
+    return effects
+
+
+def _stoppable(sidecars: Mapping[str, Sidecar]) -> list[str]:
+    """The skills whose sidecars can be stopped."""
+    return [skill for skill, one in sidecars.items() if one.live and one.status != "stopping"]
+
+
+def _stop(skill: str, why: str) -> CommandSidecar:
+    return CommandSidecar(skill, RequestStop(why))

@@ -1,0 +1,250 @@
+"""domain/directories/reaction.py: transcripts of a directory, from what was recorded to what is done.
+
+A transcript plays the reactor: it asks for effects, carries out what they say in the domain, and lets the sidecars
+fare as the test says, until nothing more is called for.
+"""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+from omac.domain.directories import directory, reaction
+from omac.domain.directories.directory import ActivationPlan, AdoptPlan, Directory
+from omac.domain.directories.events import (
+    ActivationFailed,
+    ActivationRequested,
+    DeactivationRequested,
+    ReloadRequested,
+    RouteStubbed,
+    Skill,
+)
+from omac.domain.directories.reaction import CommandSidecar, Effect, FindSkills, FinishDeactivating, SettleRoutes, react
+from omac.domain.kernel.event import Event
+from omac.domain.kernel.ids import TokenDigest
+from omac.domain.sidecars import sidecar
+from omac.domain.sidecars.sidecar import (
+    Birth,
+    Exit,
+    ReportExit,
+    ReportHealthy,
+    ReportStarted,
+    ReportStopped,
+    RequestSpawn,
+    RequestStop,
+    RestartPolicy,
+    Sidecar,
+    SidecarSpec,
+)
+
+ROUNDS_MAX = 100
+BIRTH = Birth(1, 1, "boot", 4711, True, "/log")
+
+Fare = Callable[[str, Sidecar], sidecar.Command | None]
+
+
+def spec(skill: str, code: str = "1") -> SidecarSpec:
+    return SidecarSpec(skill, skill, "/w", f"/s/{skill}", "/s", f"sha256:{code}", True, ("run",))
+
+
+def plan_of(runs: str, stubs: str = "", code: str = "1") -> ActivationPlan:
+    return ActivationPlan(
+        {name: Skill(name, "agents", f"/s/{name}", f"sha256:{code}", name) for name in runs + stubs},
+        {name: spec(name, code) for name in runs},
+        dict.fromkeys(runs, 5),
+        {name: RouteStubbed(name, name, "skill-broken", "not approved") for name in stubs},
+    )
+
+
+def well(_: str, state: Sidecar) -> sidecar.Command | None:
+    """Whatever is asked for comes about."""
+    match state.status:
+        case "requested":
+            return ReportStarted(BIRTH)
+        case "started":
+            return ReportHealthy()
+        case "stopping":
+            return ReportStopped()
+        case _:
+            return None
+
+
+def badly(skill: str, state: Sidecar) -> sidecar.Command | None:
+    """Skill "b" cannot be started, and gives up; the others fare well."""
+    if skill == "b" and state.status == "requested":
+        return ReportExit(Exit(), 0, "no such program", RestartPolicy(limit=0))
+    return well(skill, state)
+
+
+class Transcript:
+    """One directory and its sidecars; `done` is what was done, in order."""
+
+    def __init__(self, plan: ActivationPlan, fare: Fare = well) -> None:
+        self.plan = plan
+        self.fare = fare
+        self.state = Directory()
+        self.sidecars: dict[str, Sidecar] = {}
+        self.done: list[Effect] = []
+        self.record(ActivationRequested("/w", "opencode", TokenDigest("t")))
+
+    def record(self, *events: Event) -> "Transcript":
+        for event in events:
+            self.state = directory.evolve(self.state, event)
+        return self
+
+    def run(self) -> list[Effect]:
+        """Come to rest; what was done for that."""
+        before = len(self.done)
+        for _ in range(ROUNDS_MAX):
+            effects = react(self.state, self._seen())
+            self.done += effects
+            for effect in effects:
+                self._perform(effect)
+            if not effects and not self._fare():
+                return self.done[before:]
+        raise AssertionError(f"no rest: {self.done[-3:]}")
+
+    def _seen(self) -> Mapping[str, Sidecar]:
+        names = {*self.state.routes, *self.state.specs, *(name for name, one in self.sidecars.items() if one.live)}
+        return {name: self.sidecars.get(name, Sidecar()) for name in sorted(names)}
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case FindSkills():
+                self._execute(AdoptPlan(self.plan))
+            case CommandSidecar(skill, command):
+                self._command(skill, command)
+            case SettleRoutes():
+                self._execute(directory.Settle(self._seen()))
+            case FinishDeactivating():
+                self._execute(directory.FinishDeactivation())
+
+    def _execute(self, command: directory.Command) -> None:
+        self.record(*directory.decide(command, self.state))
+
+    def _command(self, skill: str, command: sidecar.Command) -> None:
+        state = self.sidecars.get(skill, Sidecar())
+        for event in sidecar.decide(command, state):
+            state = sidecar.evolve(state, event)
+        self.sidecars[skill] = state
+
+    def _fare(self) -> bool:
+        """Let each sidecar take one step; whether any did."""
+        steps = [(skill, self.fare(skill, state)) for skill, state in self.sidecars.items()]
+        for skill, command in steps:
+            if command is not None:
+                self._command(skill, command)
+        return any(command is not None for _, command in steps)
+
+
+def test_an_activation() -> None:
+    """Skills are found, sidecars asked for, and routes follow as these fare."""
+    given = Transcript(plan_of("ab"))
+    assert given.run() == [
+        FindSkills(),
+        CommandSidecar("a", RequestSpawn(spec("a"), 1)),
+        CommandSidecar("b", RequestSpawn(spec("b"), 1)),
+        SettleRoutes(),
+    ]
+    assert given.state.status == "active"
+
+
+def test_nothing_to_run() -> None:
+    """A directory without skills is active as soon as that is known."""
+    given = Transcript(plan_of(""))
+    assert given.run() == [FindSkills()]
+    assert given.state.status == "active"
+
+
+def test_one_that_gives_up() -> None:
+    """It is stubbed, the others come online; a reload tries it again."""
+    given = Transcript(plan_of("ab"), badly)
+    given.run()
+    assert (given.state.status, given.state.routes["b"].why) == ("active_partial", "skill-broken")
+    given.fare = well
+    assert given.record(ReloadRequested()).run() == [
+        FindSkills(),
+        CommandSidecar("b", RequestSpawn(spec("b"), 2)),
+        SettleRoutes(),
+    ]
+    assert given.state.status == "active"
+
+
+def test_how_it_fared_before_does_not_count() -> None:
+    """A sidecar that failed before the directory went offline is asked for again, and waited for."""
+    given = Transcript(plan_of("a"))
+    given.sidecars["a"] = Sidecar("idle", spec("a"), 0, failures=2)
+    given.record(*directory.decide(AdoptPlan(given.plan), given.state))
+    assert react(given.state, given.sidecars) == [CommandSidecar("a", RequestSpawn(spec("a"), 1))]
+    given.run()
+    assert given.state.status == "active"
+
+
+def test_a_plan_with_other_code_replaces() -> None:
+    given = Transcript(plan_of("a"))
+    given.run()
+    given.plan = plan_of("a", code="2")
+    assert given.record(ReloadRequested()).run() == [
+        FindSkills(),
+        CommandSidecar("a", RequestStop("it is replaced")),
+        CommandSidecar("a", RequestSpawn(spec("a", "2"), 2)),
+        SettleRoutes(),
+    ]
+
+
+def test_what_is_gone_ends() -> None:
+    given = Transcript(plan_of("ab"))
+    given.run()
+    given.plan = plan_of("a")
+    assert CommandSidecar("b", RequestStop("it is no longer wanted")) in given.record(ReloadRequested()).run()
+    assert not given.sidecars["b"].live
+
+
+def test_the_end_of_a_directory() -> None:
+    """Everything is stopped once, and the end is said when nothing runs any more."""
+    given = Transcript(plan_of("ab", "c"))
+    given.run()
+    assert given.record(DeactivationRequested("asked for")).run() == [
+        CommandSidecar("a", RequestStop(reaction.OFFLINE)),
+        CommandSidecar("b", RequestStop(reaction.OFFLINE)),
+        FinishDeactivating(),
+    ]
+    assert given.state.status == "offline"
+
+
+def test_a_plan_that_is_recorded_is_not_made_again() -> None:
+    """Whoever goes on in the middle of an activation asks for what the record says is wanted."""
+    given = Transcript(plan_of("a"))
+    given.record(*directory.decide(AdoptPlan(given.plan), given.state))
+    assert react(given.state, {"a": Sidecar()}) == [CommandSidecar("a", RequestSpawn(spec("a"), 1))]
+
+
+@pytest.mark.parametrize("end", [DeactivationRequested("asked for"), ActivationFailed("no such folder")])
+def test_called_off_before_anything_ran(end: Event) -> None:
+    given = Transcript(plan_of("a")).record(end)
+    assert given.run() == [FinishDeactivating()]
+
+
+NAMES = st.sampled_from(["", "a", "b", "ab", "abc"])
+PLANS = st.builds(lambda runs, stubs, code: plan_of(runs, stubs.upper(), code), NAMES, NAMES, st.sampled_from("12"))
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.tuples(PLANS, st.sampled_from([well, badly])), min_size=1, max_size=6))
+def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare]]) -> None:
+    """Whatever is planned, time and again: what runs at rest is what the plan says, and the end leaves nothing."""
+    given = Transcript(plan_of(""))
+    for plan, fare in steps:
+        given.plan, given.fare = plan, fare
+        given.run()
+        given.record(ReloadRequested())
+        given.run()
+        assert given.state.status in ("active", "active_partial")
+        running = {skill: one.spec for skill, one in given.sidecars.items() if one.live}
+        broken = {skill for skill, route in given.state.routes.items() if route.why is not None}
+        assert running == {skill: wanted for skill, wanted in plan.specs.items() if skill not in broken}
+    given.record(DeactivationRequested("asked for")).run()
+    assert given.state.status == "offline"
+    assert not any(one.live for one in given.sidecars.values())
