@@ -11,7 +11,7 @@ from omac.domain.directories.directory import Directory
 from omac.domain.directories.events import ActivationRequested, Deactivated
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
-from omac.domain.kernel.ids import RunId, Seat, StreamId
+from omac.domain.kernel.ids import RunId, RunNamespace, StreamId
 from omac.domain.kernel.run import RunRecovered, RunStopped
 from omac.domain.sidecars.sidecar import Sidecar, SpawnRequested, Stopped
 from omac.projections.aggregates import ENDED_KEPT, Aggregates
@@ -32,33 +32,33 @@ class RunNamespaces:
     def __init__(self, directories: Aggregates[Directory], sidecars: Aggregates[Sidecar]) -> None:
         self._directories = directories
         self._sidecars = sidecars
-        self._streams: dict[Seat, set[StreamId]] = {}
-        self._ended: set[Seat] = set()
-        self._resting: deque[Seat] = deque()  # ended, with nothing that could follow
+        self._streams: dict[RunNamespace, set[StreamId]] = {}
+        self._ended: set[RunNamespace] = set()
+        self._resting: deque[RunNamespace] = deque()  # ended, with nothing that could follow
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one event that begins or ends a run's directory or sidecar, or the run."""
         stream, event = recorded.stream, recorded.event
         if isinstance(event, RunStopped | RunRecovered):
-            seat = ids.seat_beside(ids.key_of(stream).host, RunId(ids.key_of(stream).name))
-            if seat in self._streams:
-                self._ended.add(seat)
+            namespace = ids.namespace_beside(ids.key_of(stream).host, RunId(ids.key_of(stream).name))
+            if namespace in self._streams:
+                self._ended.add(namespace)
         else:
-            seat = ids.key_of(stream).seat
-            if seat == ids.key_of(stream).host:
+            namespace = ids.key_of(stream).namespace
+            if namespace == ids.key_of(stream).host:
                 return  # the server's own, which later servers bring online again
             if isinstance(event, ActivationRequested | SpawnRequested):
-                self._streams.setdefault(seat, set()).add(stream)
-        if seat in self._ended and not any(self._moves(stream) for stream in self._streams[seat]):
-            self._ended.remove(seat)
-            self._resting.append(seat)
+                self._streams.setdefault(namespace, set()).add(stream)
+        if namespace in self._ended and not any(self._moves(stream) for stream in self._streams[namespace]):
+            self._ended.remove(namespace)
+            self._resting.append(namespace)
             if len(self._resting) > ENDED_KEPT:
                 self._drop(self._resting.popleft())
 
     def _moves(self, stream: StreamId) -> bool:
         return self._sidecars[stream].state.live or self._directories[stream].state.status != "offline"
 
-    def _drop(self, seat: Seat) -> None:
-        for stream in self._streams.pop(seat):
+    def _drop(self, namespace: RunNamespace) -> None:
+        for stream in self._streams.pop(namespace):
             self._directories.entries.pop(stream, None)
             self._sidecars.entries.pop(stream, None)

@@ -163,9 +163,9 @@ def narrowed(status: Status, roots: Sequence[str]) -> Status:
     )
 
 
-def skills_of(system: System, seat: ids.HostId, directory: Directory) -> tuple[SkillStatus, ...]:
+def skills_of(system: System, namespace: ids.HostId, directory: Directory) -> tuple[SkillStatus, ...]:
     """The skills of a directory, by name."""
-    return tuple(_skill(system, seat, directory, name) for name in sorted(directory.skills))
+    return tuple(_skill(system, namespace, directory, name) for name in sorted(directory.skills))
 
 
 def about_stream(system: System, stream: ids.StreamId) -> str:
@@ -191,14 +191,14 @@ def about_stream(system: System, stream: ids.StreamId) -> str:
             return log
 
 
-def _skill(system: System, seat: ids.HostId, directory: Directory, name: str) -> SkillStatus:
+def _skill(system: System, namespace: ids.HostId, directory: Directory, name: str) -> SkillStatus:
     skill = directory.skills[name]
     route = directory.routes.get(name)
     scope = "workdir" if directory.path else "global"
     if route is not None and route.why is not None:
         state, detail, missing, fix = STATE_OF[route.why], route.detail, route.missing, route.fix
         return SkillStatus(name, scope, skill.mount, state, missing, fix, detail)
-    sidecar = system.sidecars[ids.sidecar_stream(seat, ids.scope_of(directory.path), name)].state
+    sidecar = system.sidecars[ids.sidecar_stream(namespace, ids.scope_of(directory.path), name)].state
     if route is not None and sidecar.status == "healthy":
         return SkillStatus(name, scope, skill.mount, "ready", (), (), "")
     fix = (reload_command(directory.path),)
@@ -220,7 +220,7 @@ def _directories(system: System) -> list[DirectoryStatus]:
         directory = entry.state
         if directory.path and directory.status != "offline":
             sessions = tuple(sorted(session for session in directory.tokens.values() if session is not None))
-            skills = skills_of(system, ids.key_of(stream).seat, directory)
+            skills = skills_of(system, ids.key_of(stream).namespace, directory)
             found.append(DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills))
     return sorted(found, key=lambda one: one.dir)
 
@@ -229,7 +229,7 @@ def _sidecars(system: System) -> list[SidecarStatus]:
     found = []
     for stream, entry in system.sidecars.entries.items():
         sidecar, key = entry.state, ids.key_of(stream)
-        online = system.directories[ids.directory_stream(key.seat, key.workdir)].state.status != "offline"
+        online = system.directories[ids.directory_stream(key.namespace, key.workdir)].state.status != "offline"
         if sidecar.spec is not None and (sidecar.live or (sidecar.status == "gave_up" and online)):
             birth = sidecar.birth
             pid, port, log = (birth.pid, birth.port, birth.log) if birth else (None, None, None)
@@ -282,7 +282,7 @@ def _shared(system: System) -> list[SkillStatus]:
     found: list[SkillStatus] = []
     for stream, entry in sorted(system.directories.entries.items()):
         if not entry.state.path and entry.state.reachable:
-            found += skills_of(system, ids.key_of(stream).seat, entry.state)
+            found += skills_of(system, ids.key_of(stream).namespace, entry.state)
     return list(dict.fromkeys(found))  # each run has them; where they fare the same, they are told once
 
 

@@ -8,7 +8,7 @@ import hashlib
 from typing import NamedTuple, NewType
 
 HostId = NewType("HostId", str)
-Seat = NewType("Seat", HostId)  # stands in the place of a host: see `seat_beside`
+RunNamespace = NewType("RunNamespace", HostId)  # takes the place of the host in a stream's id: see `namespace_beside`
 RunId = NewType("RunId", str)
 WorkdirId = NewType("WorkdirId", str)
 TokenDigest = NewType("TokenDigest", str)
@@ -34,25 +34,25 @@ def token_digest(token: str) -> TokenDigest:
     return TokenDigest(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
 
 
-def seat_of_server(host: HostId) -> Seat:
-    """Where the server of a host has its directories and sidecars."""
-    return Seat(host)
+def server_namespace(host: HostId) -> RunNamespace:
+    """Return the namespace of the directories and sidecars of a host's server."""
+    return RunNamespace(host)
 
 
-def seat_beside(host: HostId, run: RunId) -> Seat:
-    """Where a run that is not the host's server has its own, even of directories that others have online too."""
-    return Seat(HostId(f"{host}@{run}"))
+def namespace_beside(host: HostId, run: RunId) -> RunNamespace:
+    """Return the namespace of a run beside the server, which may have the same directories online."""
+    return RunNamespace(HostId(f"{host}@{run}"))
 
 
 class StreamKey(NamedTuple):
     """A stream id taken apart: the one place that knows its form.
 
-    `seat` is that of a directory or sidecar, elsewhere the host; `scope` a workdir id, GLOBAL or the scope of defaults;
+    `namespace` is that of a directory or sidecar, elsewhere the host; `scope` a workdir id, GLOBAL or that of defaults;
     `base` the base folder of a registration; `name` what is left: a skill, a run, a launch, a setting.
     """
 
     aggregate: str
-    seat: Seat
+    namespace: RunNamespace
     scope: str = ""
     base: str = ""
     name: str = ""
@@ -60,7 +60,7 @@ class StreamKey(NamedTuple):
     @property
     def host(self) -> HostId:
         """The host that the stream belongs to, whichever run has it."""
-        return HostId(self.seat.partition("@")[0])
+        return HostId(self.namespace.partition("@")[0])
 
     @property
     def workdir(self) -> WorkdirId:
@@ -73,8 +73,8 @@ def key_of(stream: StreamId) -> StreamKey:
 
     The name of a skill comes last and may hold anything: a folder that is no skill is listed by its path.
     """
-    aggregate, seat, rest = (*stream.split("/", 2), "")[:3]
-    own = Seat(HostId(seat))
+    aggregate, namespace, rest = (*stream.split("/", 2), "")[:3]
+    own = RunNamespace(HostId(namespace))
     match aggregate:
         case "directory" if rest and "/" not in rest:
             return StreamKey(aggregate, own, rest)
@@ -86,7 +86,7 @@ def key_of(stream: StreamId) -> StreamKey:
             return StreamKey(aggregate, own, scope, base, name)
         case "run" | "sandbox" | "setting" if rest and "/" not in rest:
             return StreamKey(aggregate, own, name=rest)
-        case _ if seat and not rest:
+        case _ if namespace and not rest:
             return StreamKey(aggregate, own)
         case _:
             raise ValueError(f"no stream of omac: {stream}")
@@ -97,9 +97,9 @@ def run_stream(host: HostId, run: RunId) -> StreamId:
     return StreamId(f"run/{host}/{run}")
 
 
-def directory_stream(seat: HostId, workdir: WorkdirId) -> StreamId:
-    """The stream of one directory at one seat, or, for GLOBAL, of what all directories there share."""
-    return StreamId(f"directory/{seat}/{workdir}")
+def directory_stream(namespace: HostId, workdir: WorkdirId) -> StreamId:
+    """The stream of one directory in one run namespace, or, for GLOBAL, of what all directories there share."""
+    return StreamId(f"directory/{namespace}/{workdir}")
 
 
 def registration_stream(host: HostId, scope: str, harness: str, skill: str) -> StreamId:
@@ -112,9 +112,9 @@ def credential_stream(host: HostId, scope: str, skill: str) -> StreamId:
     return StreamId(f"credential/{host}/{scope}/{skill}")
 
 
-def sidecar_stream(seat: HostId, workdir: WorkdirId, skill: str) -> StreamId:
-    """The stream of one skill's sidecar in one directory at one seat."""
-    return StreamId(f"sidecar/{seat}/{workdir}/{skill}")
+def sidecar_stream(namespace: HostId, workdir: WorkdirId, skill: str) -> StreamId:
+    """The stream of one skill's sidecar in one directory in one run namespace."""
+    return StreamId(f"sidecar/{namespace}/{workdir}/{skill}")
 
 
 def access_stream(host: HostId) -> StreamId:

@@ -28,17 +28,17 @@ class Way(msgspec.Struct, frozen=True):
     digest: TokenDigest  # of the token that leads there
 
 
-def find_way(system: System, seat: ids.HostId, digest: TokenDigest, mount: str) -> Way:
-    """Where a token and a mount lead at this position, at one seat: the tokens of others lead nowhere there.
+def find_way(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> Way:
+    """Where a token and a mount lead at this position, in one run namespace: the tokens of others lead nowhere there.
 
     Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill.
     """
-    directory, owner, name, route = _find(system, seat, digest, mount)
+    directory, owner, name, route = _find(system, namespace, digest, mount)
     if name is None or route is None:
         raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
     if route.why is not None:
         raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
-    sidecar = system.sidecars[ids.sidecar_stream(seat, ids.scope_of(owner.path), name)].state
+    sidecar = system.sidecars[ids.sidecar_stream(namespace, ids.scope_of(owner.path), name)].state
     if sidecar.status != "healthy" or sidecar.birth is None:
         fix = (reload_command(owner.path),)
         raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=fix, skill=name)
@@ -46,28 +46,28 @@ def find_way(system: System, seat: ids.HostId, digest: TokenDigest, mount: str) 
 
 
 def find_skill(
-    system: System, seat: ids.HostId, digest: TokenDigest, mount: str
+    system: System, namespace: ids.HostId, digest: TokenDigest, mount: str
 ) -> tuple[Directory, str | None, Route | None]:
     """The directory a token opens, and the skill and route behind a mount of it; None for what leads nowhere.
 
     A mount that begins with SHARED is one of the skills that all directories share.
     """
-    directory, _, name, route = _find(system, seat, digest, mount)
+    directory, _, name, route = _find(system, namespace, digest, mount)
     return directory, name, route
 
 
 def _find(
-    system: System, seat: ids.HostId, digest: TokenDigest, mount: str
+    system: System, namespace: ids.HostId, digest: TokenDigest, mount: str
 ) -> tuple[Directory, Directory, str | None, Route | None]:
     """Also the directory that the skill belongs to: the one with the empty path for a shared skill."""
     stream = system.tokens.streams.get(digest)
-    if stream is None or not stream.startswith(f"directory/{seat}/"):
+    if stream is None or not stream.startswith(f"directory/{namespace}/"):
         return Directory(), Directory(), None, None
     directory = owner = system.directories[stream].state
     if digest not in directory.tokens:
         return Directory(), Directory(), None, None
     if mount.startswith(SHARED):
-        owner, mount = system.directories[ids.directory_stream(seat, ids.GLOBAL)].state, mount.removeprefix(SHARED)
+        owner, mount = system.directories[ids.directory_stream(namespace, ids.GLOBAL)].state, mount.removeprefix(SHARED)
         if not owner.reachable:
             return directory, owner, None, None
     for name, route in owner.routes.items():

@@ -92,16 +92,16 @@ class AccessGate:
         opened = self._engine.system.tokens.streams.get(digest)
         if opened is not None and self._engine.is_revoked(opened):
             raise _unknown()
-        way = find_way(self._engine.system, self._engine.seat, digest, mount)
+        way = find_way(self._engine.system, self._engine.namespace, digest, mount)
         if any(map(self._engine.is_revoked, self._streams(way))):  # rule 1: at once, recorded or not
             raise _unknown()
         return way
 
     def _streams(self, way: Way) -> list[StreamId]:
         """The directories that can end a way."""
-        streams = [ids.directory_stream(self._engine.seat, ids.scope_of(way.dir))]
+        streams = [ids.directory_stream(self._engine.namespace, ids.scope_of(way.dir))]
         if way.mount.startswith(SHARED):
-            streams.append(ids.directory_stream(self._engine.seat, ids.GLOBAL))
+            streams.append(ids.directory_stream(self._engine.namespace, ids.GLOBAL))
         return streams
 
     def _cut_ended(self, stream: StreamId) -> None:
@@ -110,7 +110,7 @@ class AccessGate:
 
     def _cut_unless_open(self, watched: _Watched) -> None:
         way = watched.way
-        _, skill, route = find_skill(self._engine.system, self._engine.seat, way.digest, way.mount)
+        _, skill, route = find_skill(self._engine.system, self._engine.namespace, way.digest, way.mount)
         revoked = any(map(self._engine.is_revoked, self._streams(way)))
         if revoked or skill != way.skill or route is None or route.why is not None:
             watched.cut(stopping() if self._stopping else _revoked(way))
@@ -145,7 +145,7 @@ class AccessGate:
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         """See Gate."""
         digest = ids.token_digest(token)
-        directory, skill, _ = find_skill(self._engine.system, self._engine.seat, digest, mount)
+        directory, skill, _ = find_skill(self._engine.system, self._engine.namespace, digest, mount)
         event = AccessRefused(
             directory.path or None,
             skill,

@@ -62,7 +62,7 @@ class Activation:
             self._owners.need(recorded.stream)
         elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
             key = ids.key_of(recorded.stream)
-            changed = ids.directory_stream(self._engine.seat, key.workdir)
+            changed = ids.directory_stream(self._engine.namespace, key.workdir)
             if key.host == self._engine.host and key.workdir == ids.GLOBAL and changed not in self._owners:
                 self.look_at_shared()  # the first of those that all share
             if key.host == self._engine.host and changed in self._owners:
@@ -140,7 +140,7 @@ class Activation:
         return self._shared_look
 
     async def _look_at_shared(self, done: trio.Event, asker: StreamId | None) -> None:
-        stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
+        stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
         cause = self._cause(asker) if asker else Cause("omac")
         try:
             with trio.move_on_after(LOOK_S):
@@ -212,13 +212,13 @@ class Activation:
 
     def _target(self, stream: StreamId, skill: str) -> StreamId:
         key = ids.key_of(stream)
-        return ids.sidecar_stream(key.seat, key.workdir, skill)
+        return ids.sidecar_stream(key.namespace, key.workdir, skill)
 
     def _sidecars(self, stream: StreamId) -> dict[str, Sidecar]:
         """The sidecars of a directory by skill: those of its plan and routes, and all others that are live."""
         own, state, all_sidecars = ids.key_of(stream), self._state(stream), self._engine.system.sidecars
         found = {skill: all_sidecars[self._target(stream, skill)].state for skill in (*state.routes, *state.specs)}
         for target, entry in all_sidecars.entries.items():
-            if entry.state.live and (key := ids.key_of(target)).seat == own.seat and key.scope == own.scope:
+            if entry.state.live and (key := ids.key_of(target)).namespace == own.namespace and key.scope == own.scope:
                 found[key.name] = entry.state
         return found

@@ -41,15 +41,15 @@ class Manifest(msgspec.Struct, frozen=True):
     env: dict[str, str]
 
 
-def manifest_of(system: System, seat: ids.HostId, directory: Directory, token: str, reach: Reach) -> Manifest:
+def manifest_of(system: System, namespace: ids.HostId, directory: Directory, token: str, reach: Reach) -> Manifest:
     """The manifest of a directory for whoever holds `token`.
 
     A skill of the directory hides a shared one of the same name; where only the mounts are the same, its flat variable
     is the directory's.
     """
-    own = skills_of(system, seat, directory)
+    own = skills_of(system, namespace, directory)
     names = {skill.name for skill in own}
-    skills = [*own, *(skill for skill in shared_skills(system, seat) if skill.name not in names)]
+    skills = [*own, *(skill for skill in shared_skills(system, namespace) if skill.name not in names)]
     ready = [_path(skill) for skill in skills if skill.state == "ready"]
     env: dict[str, str] = {"OMAC_SKILLS": ",".join(ready)}
     named = [(skill, skill.mount.upper().replace("-", "_")) for skill in reversed(skills) if skill.mount]
@@ -62,10 +62,10 @@ def manifest_of(system: System, seat: ids.HostId, directory: Directory, token: s
     return Manifest(directory.path, token, directory.status, told, env)
 
 
-def shared_skills(system: System, seat: ids.HostId) -> tuple[SkillStatus, ...]:
+def shared_skills(system: System, namespace: ids.HostId) -> tuple[SkillStatus, ...]:
     """The skills that all directories share, by name; none while they are not online."""
-    shared = system.directories[ids.directory_stream(seat, ids.GLOBAL)].state
-    return skills_of(system, seat, shared) if shared.reachable else ()
+    shared = system.directories[ids.directory_stream(namespace, ids.GLOBAL)].state
+    return skills_of(system, namespace, shared) if shared.reachable else ()
 
 
 def described(skill: SkillStatus, path: str | None, reach: Reach) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class Directories:
     async def reload_shared(self, caller: Caller) -> dict[str, Any]:
         """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
         async with _Call(self, "reload", "", caller) as call:
-            stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
+            stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
             await self._shared_settled()
             if not self._state(stream).reachable:
                 raise Refusal("directory-offline", "no global skill exists, or none is discovered yet")
@@ -213,16 +213,18 @@ class Directories:
         return [
             {"dir": entry.state.path, "state": entry.state.status}
             for stream, entry in sorted(self._engine.system.directories.entries.items())
-            if entry.state.path and entry.state.status != "offline" and ids.key_of(stream).seat == self._engine.seat
+            if entry.state.path
+            and entry.state.status != "offline"
+            and ids.key_of(stream).namespace == self._engine.namespace
         ]
 
     def global_skills(self) -> list[dict[str, Any]]:
         """Skills shared by all directories; without URLs, which need the token of a directory."""
-        skills = shared_skills(self._engine.system, self._engine.seat)
+        skills = shared_skills(self._engine.system, self._engine.namespace)
         return [described(skill, None, self._reach) for skill in skills]
 
     def _stream(self, canonical: str) -> StreamId:
-        return ids.directory_stream(self._engine.seat, ids.workdir_id(canonical))
+        return ids.directory_stream(self._engine.namespace, ids.workdir_id(canonical))
 
     def _state(self, stream: StreamId) -> Directory:
         return self._engine.system.directories[stream].state
@@ -248,7 +250,7 @@ class Directories:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
 
     async def _shared_settled(self) -> None:
-        stream = ids.directory_stream(self._engine.seat, ids.GLOBAL)
+        stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
         await self._engine.until([stream], lambda: self._state(stream).status != "activating")
 
     async def _activated(self, stream: StreamId, generation: int) -> None:
@@ -299,7 +301,7 @@ class Directories:
         if digest is None:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
         reach = self._reach.seen_by(caller.listener)
-        return manifest_of(self._engine.system, self._engine.seat, state, self._tokens[digest], reach)
+        return manifest_of(self._engine.system, self._engine.namespace, state, self._tokens[digest], reach)
 
 
 class _Call:

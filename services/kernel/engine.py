@@ -18,7 +18,7 @@ import trio
 
 from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
-from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest, key_of, seat_beside, seat_of_server
+from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.writer import Late, Writer
@@ -42,14 +42,14 @@ _log = logging.getLogger("omac.engine")
 class Engine(Execution):
     """One per process that serves. Run `run` in a nursery before anything is executed.
 
-    `seat` is where its directories and sidecars are; it is the host's server, or, with `beside`, a run beside that.
+    `namespace` is that of its directories and sidecars: of the host's server, or, with `beside`, of a run beside that.
     """
 
     def __init__(self, journal: Journal, host: HostId, *, beside: bool = False) -> None:
         self.host = host
         self.run = RunId(journal.run)
         self.clock = journal.clock
-        self.seat = seat_beside(host, self.run) if beside else seat_of_server(host)
+        self.namespace = namespace_beside(host, self.run) if beside else server_namespace(host)
         self.system = System().replay(journal.records())
         self._journal = journal
         self._writer = Writer(journal, self.system.position, self._fold)

@@ -24,16 +24,16 @@ class Start:
     def __init__(self, history: Any, host: HostId, run: str) -> None:
         self._history = history
         self._stream = ids.run_stream(host, RunId(run))
-        self.seat = ids.seat_beside(host, RunId(run))
+        self.namespace = ids.namespace_beside(host, RunId(run))
         history.append(self._stream, RunStarted("opencode", "1", 1, 1, "boot", ("/w",), {}, "start"), run=run)
         self.directory(directory.RequestActivation("/w/shop", "opencode", TokenDigest(run)))
         self.sidecar(sidecar.RequestSpawn(SPEC, 1))
 
     def directory(self, *commands: directory.Command) -> None:
-        self._history.directory(*commands, host=self.seat)
+        self._history.directory(*commands, host=self.namespace)
 
     def sidecar(self, *commands: sidecar.Command) -> None:
-        self._history.sidecar("echo", *commands, host=self.seat)
+        self._history.sidecar("echo", *commands, host=self.namespace)
 
     def rest(self) -> None:
         self.directory(directory.RequestDeactivation("x"))
@@ -63,9 +63,11 @@ def test_what_ended_leaves_memory(history: Any, host: HostId, end: Event, in_ord
             start.rest()
     system = System().replay(history.records)
     assert sizes(system) == [ENDED_KEPT + 1, ENDED_KEPT + 1, ENDED_KEPT + 1, 0]
-    latest = ids.directory_stream(start.seat, ids.scope_of("/w/shop"))
+    latest = ids.directory_stream(start.namespace, ids.scope_of("/w/shop"))
     assert system.directories[latest].state.path == "/w/shop"
-    assert system.directories[ids.directory_stream(living.seat, ids.scope_of("/w/shop"))].state.status == "activating"
+    assert (
+        system.directories[ids.directory_stream(living.namespace, ids.scope_of("/w/shop"))].state.status == "activating"
+    )
 
 
 def test_what_an_ended_run_left_open_stays(history: Any, host: HostId) -> None:
@@ -77,7 +79,7 @@ def test_what_an_ended_run_left_open_stays(history: Any, host: HostId) -> None:
         start.rest()
         start.end(RunStopped("x"))
     system = System().replay(history.records)
-    assert system.sidecars[ids.sidecar_stream(left.seat, ids.scope_of("/w/shop"), "echo")].state.live
+    assert system.sidecars[ids.sidecar_stream(left.namespace, ids.scope_of("/w/shop"), "echo")].state.live
 
 
 def test_what_the_server_had_online_stays(history: Any, host: HostId) -> None:

@@ -174,9 +174,9 @@ async def intake(simulation: Simulation, engine: Live) -> None:
 async def step(simulation: Simulation, engine: Live) -> None:
     """One thing that happens in a server."""
     chance = simulation.chance
-    name = f"{engine.seat}-{chance.randrange(2)}"
-    place = ids.directory_stream(engine.seat, ids.workdir_id(name))
-    runs = ids.sidecar_stream(engine.seat, ids.workdir_id(name), "echo")
+    name = f"{engine.namespace}-{chance.randrange(2)}"
+    place = ids.directory_stream(engine.namespace, ids.workdir_id(name))
+    runs = ids.sidecar_stream(engine.namespace, ids.workdir_id(name), "echo")
     log = ids.access_stream(HOST)
     match chance.randrange(6):
         case 0 | 1:

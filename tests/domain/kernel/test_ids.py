@@ -9,7 +9,7 @@ from omac.domain.kernel.ids import GLOBAL, HostId, LaunchId, RunId, StreamId, St
 
 WORKDIR = ids.workdir_id("/w")
 HOST = HostId("h1")
-SEAT = ids.seat_of_server(HOST)
+NAMESPACE = ids.server_namespace(HOST)
 
 
 @pytest.mark.parametrize("text", ["/home/u/shop", "/home/ü/läden", "/odd/\udcff\udc80", ""])
@@ -41,31 +41,37 @@ def test_streams_name_their_kind_host_and_subject() -> None:
     ]
 
 
-def test_each_run_beside_the_server_has_a_seat_of_its_own() -> None:
-    """The same directory and sidecar have other streams there; every stream tells whose host, and whose seat, it is."""
-    server, one, two = ids.seat_of_server(HOST), *(ids.seat_beside(HOST, RunId(run)) for run in ("r1", "r2"))
+def test_each_run_beside_the_server_has_a_namespace_of_its_own() -> None:
+    """The same directory and sidecar have other streams there; every stream names its host and its namespace."""
+    server, one, two = ids.server_namespace(HOST), *(ids.namespace_beside(HOST, RunId(run)) for run in ("r1", "r2"))
     assert len({server, one, two}) == 3
-    for seat in (server, one, two):
-        for stream in (ids.directory_stream(seat, WorkdirId("w")), ids.sidecar_stream(seat, WorkdirId("w"), "echo")):
+    for namespace in (server, one, two):
+        for stream in (
+            ids.directory_stream(namespace, WorkdirId("w")),
+            ids.sidecar_stream(namespace, WorkdirId("w"), "echo"),
+        ):
             key = ids.key_of(stream)
-            assert (key.seat, key.host, key.workdir) == (seat, HOST, "w")
+            assert (key.namespace, key.host, key.workdir) == (namespace, HOST, "w")
     assert ids.key_of(ids.run_stream(HOST, RunId("r1"))).host == HOST
 
 
 @pytest.mark.parametrize(
     ("stream", "key"),
     [
-        (ids.run_stream(HOST, RunId("r")), StreamKey("run", SEAT, name="r")),
-        (ids.directory_stream(HOST, GLOBAL), StreamKey("directory", SEAT, "global")),
-        (ids.registration_stream(HOST, "w", "agents", "echo"), StreamKey("registration", SEAT, "w", "agents", "echo")),
-        (ids.credential_stream(HOST, "w", "echo"), StreamKey("credential", SEAT, "w", "", "echo")),
-        (ids.sidecar_stream(HOST, WorkdirId("w"), "echo"), StreamKey("sidecar", SEAT, "w", "", "echo")),
-        (ids.sandbox_stream(HOST, LaunchId("l")), StreamKey("sandbox", SEAT, name="l")),
-        (ids.setting_stream(HOST, "serve.unapproved"), StreamKey("setting", SEAT, name="serve.unapproved")),
-        (ids.access_stream(HOST), StreamKey("access", SEAT)),
-        (ids.control_stream(HOST), StreamKey("control", SEAT)),
-        (ids.guard_stream(HOST), StreamKey("guard", SEAT)),
-        (StreamId("settings/h1"), StreamKey("settings", SEAT)),  # the log of an earlier omac
+        (ids.run_stream(HOST, RunId("r")), StreamKey("run", NAMESPACE, name="r")),
+        (ids.directory_stream(HOST, GLOBAL), StreamKey("directory", NAMESPACE, "global")),
+        (
+            ids.registration_stream(HOST, "w", "agents", "echo"),
+            StreamKey("registration", NAMESPACE, "w", "agents", "echo"),
+        ),
+        (ids.credential_stream(HOST, "w", "echo"), StreamKey("credential", NAMESPACE, "w", "", "echo")),
+        (ids.sidecar_stream(HOST, WorkdirId("w"), "echo"), StreamKey("sidecar", NAMESPACE, "w", "", "echo")),
+        (ids.sandbox_stream(HOST, LaunchId("l")), StreamKey("sandbox", NAMESPACE, name="l")),
+        (ids.setting_stream(HOST, "serve.unapproved"), StreamKey("setting", NAMESPACE, name="serve.unapproved")),
+        (ids.access_stream(HOST), StreamKey("access", NAMESPACE)),
+        (ids.control_stream(HOST), StreamKey("control", NAMESPACE)),
+        (ids.guard_stream(HOST), StreamKey("guard", NAMESPACE)),
+        (StreamId("settings/h1"), StreamKey("settings", NAMESPACE)),  # the log of an earlier omac
     ],
 )
 def test_a_stream_is_taken_apart_as_it_was_made(stream: StreamId, key: StreamKey) -> None:
@@ -83,7 +89,7 @@ def test_what_is_no_stream_is_not_taken_apart(stream: str) -> None:
 def test_a_skill_may_be_called_by_a_path() -> None:
     """A folder that is no skill is listed by its path, and its streams are taken apart all the same."""
     for stream in (
-        ids.sidecar_stream(ids.seat_of_server(HOST), WORKDIR, ".agents/skills"),
+        ids.sidecar_stream(ids.server_namespace(HOST), WORKDIR, ".agents/skills"),
         ids.credential_stream(HOST, WORKDIR, ".agents/skills"),
         ids.registration_stream(HOST, WORKDIR, "agents", ".agents/skills"),
     ):

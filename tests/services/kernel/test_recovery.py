@@ -37,11 +37,11 @@ def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
     """Writes what a run leaves behind that dies: a directory with two sidecars, and two accesses under way."""
 
     def leave(
-        run_name: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", seat: str = ""
+        run_name: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", namespace: str = ""
     ) -> None:
         journal = open_journal(path, run_name, clock)
         workdir = ids.workdir_id(place)
-        where = HostId(seat or host)
+        where = HostId(namespace or host)
 
         def does(aggregate: Aggregate[Any, Any], stream: StreamId, *commands: Any, cause: Cause = PERSON) -> None:
             for command in commands:
@@ -262,7 +262,7 @@ async def test_what_a_run_beside_the_server_left(serving: Serving, dead: Any) ->
     """Its directories and sidecars are settled like a server's; those of one that lives are not, though all three had
     the same directory online."""
     for name in ("gone", "lives"):
-        dead(name, seat=ids.seat_beside(HOST, RunId(name)))
+        dead(name, namespace=ids.namespace_beside(HOST, RunId(name)))
     dead("server")
     async with serving() as omac:
         assert set(await settle(omac, frozenset({"lives"}))) == {"gone", "server"}
@@ -271,4 +271,4 @@ async def test_what_a_run_beside_the_server_left(serving: Serving, dead: Any) ->
         }
         assert status == {"host0001": "offline", "host0001@gone": "offline", "host0001@lives": "activating"}
         live = [stream for stream, entry in omac.engine.system.sidecars.entries.items() if entry.state.live]
-        assert {ids.key_of(stream).seat for stream in live} == {"host0001@lives"}
+        assert {ids.key_of(stream).namespace for stream in live} == {"host0001@lives"}
