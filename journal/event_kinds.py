@@ -2,8 +2,8 @@
 
 A stored row names its kind; only kinds listed here are ever decoded, and nothing a row says is imported or run.
 Names are stable for ever. To change an event: append a field with a default, or raise the version and add an
-upcaster from the previous one; stored bytes are never rewritten. A new kind or version raises `file.SCHEMA` and is
-listed in `SINCE`, so that an omac that would misread it is not surprised by it (`journal/format.py`).
+upcaster from the previous one; stored bytes are never rewritten. A new kind or version is listed in
+`SINCE`, with the next format, so that an omac that would misread it is not surprised by it (`journal/format.py`).
 """
 
 from collections.abc import Callable
@@ -91,6 +91,8 @@ SINCE: dict[str, int] = {
     "position.emptied": 2,
     "skill.planned": 3,
 }
+
+SCHEMA = max(SINCE.values())  # the highest format that this omac understands
 
 Upcaster = Callable[[list[Any]], list[Any]]  # the fields of one version, as stored, to those of the next
 

@@ -1,6 +1,6 @@
 """The file of a journal: opened by SQLite to be read, and everything that can be wrong with it, in omac's words.
 
-Needs nothing but sqlite3, so that a command that only reads starts quickly.
+Opens it with sqlite3 alone, so that a command that only reads starts quickly.
 """
 
 import os
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.event_kinds import SCHEMA
 from omac.journal.mark import Mark
 
-SCHEMA = 3  # the highest format that this omac understands
 BUSY_MS = 5_000
 VERSION_INDEX = "event_version"  # unique over streams and versions
 

@@ -18,8 +18,8 @@ import msgspec
 import sqlalchemy as sa
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.event_kinds import SINCE
-from omac.journal.file import SCHEMA, connect_for_reading, damaged, require_known
+from omac.journal.event_kinds import SCHEMA, SINCE
+from omac.journal.file import connect_for_reading, damaged, require_known
 from omac.journal.schema import EVENT, FIRST_SCHEMA, HEAD, JOURNAL, OPENED
 
 IsLiving = Callable[[int, int, str], bool]  # pid, start time in clock ticks, boot id

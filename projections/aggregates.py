@@ -5,10 +5,10 @@ timelines; an earlier one is as if it had never been, and an event appended to i
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from omac.domain.kernel.event import Event, Latest, Recorded
+from omac.domain.kernel.aggregate import Aggregate
+from omac.domain.kernel.event import Latest, Recorded
 from omac.domain.kernel.ids import StreamId
 
 State = TypeVar("State")
@@ -16,20 +16,12 @@ ENDED_KEPT = 64  # of each kind that ends; a timeline shows fewer events
 
 
 class Aggregates(Generic[State]):
-    """All aggregates of one kind; `evolve` is its fold, `initial` the state before any event.
+    """All aggregates of one kind. Of those that have ended only the latest ENDED_KEPT are entries."""
 
-    `ended` says of which states no event can follow; of these aggregates only the latest ENDED_KEPT are entries.
-    """
-
-    def __init__(
-        self,
-        initial: State,
-        evolve: Callable[[State, Event], State],
-        ended: Callable[[State], bool] = lambda _: False,
-    ) -> None:
-        self._none = Latest(initial)
-        self._evolve = evolve
-        self._has_ended = ended
+    def __init__(self, aggregate: Aggregate[State, Any]) -> None:
+        self._none = Latest(aggregate.initial)
+        self._evolve = aggregate.evolve
+        self._has_ended = aggregate.has_ended
         self._ended: deque[StreamId] = deque()
         self.entries: dict[StreamId, Latest[State]] = {}
 

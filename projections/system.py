@@ -8,25 +8,19 @@ from typing import Any, TypeVar
 
 from omac.domain.access import access, control
 from omac.domain.access.control import ControlRefused
+from omac.domain.aggregates import AGGREGATES
 from omac.domain.credentials import credential
-from omac.domain.credentials.credential import Credential
 from omac.domain.directories import directory
-from omac.domain.directories.directory import Directory
 from omac.domain.guard import denial
 from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.run import Run
-from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
-from omac.domain.sandbox import inspection, launch
-from omac.domain.sandbox.launch import Sandbox
+from omac.domain.kernel.set_aside import PositionEmptied
+from omac.domain.sandbox import launch
 from omac.domain.settings import setting
-from omac.domain.settings.setting import SettingState
 from omac.domain.sidecars import sidecar
-from omac.domain.sidecars.sidecar import Sidecar
 from omac.domain.skills import registration
-from omac.domain.skills.registration import Registration
 from omac.projections.access.tokens import TokenIndex
 from omac.projections.aggregates import Aggregates
 from omac.projections.evidence.accesses import Accesses
@@ -68,22 +62,16 @@ class System:
 
     def __init__(self) -> None:
         self.position = 0
-        self.runs: Aggregates[Run] = Aggregates(Run(), run.evolve, lambda state: state.ended)
-        self.directories: Aggregates[Directory] = Aggregates(Directory(), directory.evolve)
-        self.registrations: Aggregates[Registration] = Aggregates(Registration(), registration.evolve)
-        self.credentials: Aggregates[Credential] = Aggregates(Credential(), credential.evolve)
-        self.sidecars: Aggregates[Sidecar] = Aggregates(Sidecar(), sidecar.evolve)
-        self.sandboxes: Aggregates[Sandbox] = Aggregates(Sandbox(), launch.evolve, lambda state: state.ended)
-        self.settings: Aggregates[SettingState] = Aggregates(SettingState(), setting.evolve)
         self.aggregates: dict[str, Aggregates[Any]] = {  # by the first word of their streams
-            "run": self.runs,
-            "directory": self.directories,
-            "registration": self.registrations,
-            "credential": self.credentials,
-            "sidecar": self.sidecars,
-            "sandbox": self.sandboxes,
-            "setting": self.settings,
+            aggregate.name: Aggregates(aggregate) for aggregate in AGGREGATES if aggregate.versioned
         }
+        self.runs = self.of(run.AGGREGATE)
+        self.directories = self.of(directory.AGGREGATE)
+        self.registrations = self.of(registration.AGGREGATE)
+        self.credentials = self.of(credential.AGGREGATE)
+        self.sidecars = self.of(sidecar.AGGREGATE)
+        self.sandboxes = self.of(launch.AGGREGATE)
+        self.settings = self.of(setting.AGGREGATE)
         self.accesses = Accesses()
         self.guarded = Guarded()
         self.controls = Controls()
@@ -131,23 +119,19 @@ class System:
 
     def _by_event_type(self) -> dict[type[Event], list[Callable[[Recorded], None]]]:
         folds: dict[type[Event], list[Callable[[Recorded], None]]] = {}
+        for aggregate in AGGREGATES:  # a log without a read model changes nothing
+            apply = [self.aggregates[aggregate.name].apply] if aggregate.versioned else []
+            folds |= {event: [*apply] for event in aggregate.events}
+        folds |= {event: [self._fold_setting] for event in setting.AGGREGATE.events}
+        folds[PositionEmptied] = [self._skip]
         kinds: list[tuple[Callable[[Recorded], None], Iterable[type[Event]]]] = [
-            (self.runs.apply, run.AGGREGATE.events),
-            (self.directories.apply, directory.AGGREGATE.events),
-            (self.registrations.apply, registration.AGGREGATE.events),
-            (self.credentials.apply, credential.AGGREGATE.events),
-            (self.sidecars.apply, sidecar.AGGREGATE.events),
-            (self.sandboxes.apply, launch.AGGREGATE.events),
-            (self._fold_setting, setting.AGGREGATE.events),
             (self.guarded.apply, denial.AGGREGATE.events),
             (self.accesses.apply, access.AGGREGATE.events),
             (self.controls.apply, control.AGGREGATE.events),
             (self.tokens.apply, TokenIndex.EVENTS),
             (self.run_namespaces.apply, RunNamespaces.EVENTS),
-            (self._skip, (PositionEmptied, *inspection.AGGREGATE.events)),
         ]
-        folds[PositionSetAside] = []  # it says what was done to the journal, and changes no read model
         for fold, events in kinds:
             for event in events:
-                folds.setdefault(event, []).append(fold)
+                folds[event].append(fold)
         return folds

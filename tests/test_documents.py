@@ -23,6 +23,13 @@ DOCUMENTS = {
 }
 LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 120, "SECURITY.md": 150}  # each is read in one sitting
 COLUMNS_MAX = 120
+NUMBERS = {"two": 2, "three": 3, "four": 4}
+FILES_MAX = {  # that a common change may touch, beside tests
+    "event of an existing aggregate": 2,
+    "sandbox option": 4,
+    "control command": 3,
+    "aggregate": 4,
+}
 FOLDERS = "domain|journal|projections|services|adapters|tools|tests|examples"
 
 
@@ -87,6 +94,22 @@ def test_every_event_that_is_named_is_registered() -> None:
         for kind in re.findall(r"`([a-z]+\.[a-z]+(?:-[a-z]+)*)`", text):
             if kind.partition(".")[0] in aggregates and not kind.endswith((".py", ".md")) and kind not in SETTINGS:
                 assert kind in KINDS, f"{document} names {kind}"
+
+
+def test_common_changes_touch_few_files() -> None:
+    """Each list of CONTRIBUTING.md names as many files as its heading says, and no more than the bound."""
+    sections = re.findall(
+        r"^### An? (.+?) \((\w+) files[^\n]*\n(.*?)(?=^##)", DOCUMENTS["CONTRIBUTING.md"], re.M | re.S
+    )
+    counted = {}
+    for what, number, text in sections:
+        items = re.findall(r"^\d+\. (.+)", text, re.M)
+        files = [item for item in items if not item.startswith(("If ", "Tests", "What enforces it, if"))]
+        assert len(files) == NUMBERS[number], what
+        assert all((ROOT / path).exists() for item in files for path in re.findall(r"^`([^`:]+)`", item)), what
+        counted[what] = len(files)
+    assert {name: count for name, count in counted.items() if count > FILES_MAX[name]} == {}
+    assert counted.keys() == FILES_MAX.keys()
 
 
 def test_every_link_leads_somewhere() -> None:

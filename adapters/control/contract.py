@@ -1,9 +1,8 @@
-"""What both sides of the control plane's listeners know: its paths, its calls, and a refusal as JSON."""
+"""What both sides of the control plane's listeners know: its paths, and a refusal as JSON."""
 
 from omac.domain.kernel.refusal import Refusal
 
 ROOT = "/__omac__/"
-CALLS = ("activate", "deactivate", "reload", "unlock", "dirs", "global", "status")
 SCOPE_LISTENER = "omac.listener"  # in the ASGI scope: which listener a request came in by
 
 

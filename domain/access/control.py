@@ -8,12 +8,14 @@ Rules
 4. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 from omac.domain.kernel.aggregate import log
 from omac.domain.kernel.event import Event
 
-Action = Literal["activate", "deactivate", "reload", "unlock"]
+Action = Literal["activate", "deactivate", "reload", "unlock"]  # changes something
+Query = Literal["dirs", "global", "status"]  # only reads
+CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Query))
 Listener = Literal["socket", "tcp", "command-line"]  # how the caller came in: its authority
 
 

@@ -5,7 +5,7 @@ they were decided on before anybody may append them, so an event that cannot fol
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,20 +16,9 @@ from omac.domain.kernel.refusal import Refusal
 State = TypeVar("State")
 Command = TypeVar("Command")
 
-Name = Literal[
-    "run",
-    "directory",
-    "registration",
-    "credential",
-    "sidecar",
-    "sandbox",
-    "setting",
-    "access",
-    "control",
-    "guard",
-    "inspection",
-    "journal",
-]
+
+def _never(_: object) -> bool:
+    return False
 
 
 class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
@@ -37,15 +26,17 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
 
     `decide` gives the events that a command means in a state and raises Refusal; `evolve` gives the state after an
     event and raises KeyError for one that cannot follow. `events` are all that may stand in such a stream. A log
-    (`versioned` false) has no versions and nothing to decide on: its state is always `initial`.
+    (`versioned` false) has no versions and nothing to decide on: its state is always `initial`. `has_ended` says of
+    which states no event can follow. `name` begins the ids of its streams.
     """
 
-    name: Name
+    name: str
     initial: State
     decide: Callable[[Command, State], list[Event]]
     evolve: Callable[[State, Event], State]
     events: tuple[type[Event], ...]
     versioned: bool = True
+    has_ended: Callable[[State], bool] = _never
 
     def decided(
         self, command: Command, state: State, scrub: Callable[[Event], Event] = lambda event: event
@@ -69,7 +60,7 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
         return events
 
 
-def log(name: Name, events: Sequence[type[Event]]) -> "Aggregate[None, Event]":
+def log(name: str, events: Sequence[type[Event]]) -> "Aggregate[None, Event]":
     """A log without versions whose commands are the facts it records: each is an event as it shall stand there."""
 
     def evolve(_: None, event: Event) -> None:

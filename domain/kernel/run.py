@@ -130,4 +130,4 @@ def evolve(state: Run, event: Event) -> Run:
 
 
 EVENTS: tuple[type[Event], ...] = (RunStarted, RunRecovered, RunStopped)
-AGGREGATE = Aggregate("run", Run(), decide, evolve, EVENTS)
+AGGREGATE = Aggregate("run", Run(), decide, evolve, EVENTS, has_ended=lambda state: state.ended)

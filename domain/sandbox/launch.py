@@ -140,4 +140,4 @@ def decide(command: Command, state: Sandbox) -> list[Event]:
             assert_never(command)
 
 
-AGGREGATE = Aggregate("sandbox", Sandbox(), decide, evolve, EVENTS)
+AGGREGATE = Aggregate("sandbox", Sandbox(), decide, evolve, EVENTS, has_ended=lambda state: state.ended)

@@ -9,8 +9,7 @@ from contract.journals import called, commit_now, journal_at
 from omac.domain.kernel.refusal import Refusal
 from omac.journal import file
 from omac.journal.application import Journal
-from omac.journal.event_kinds import SINCE
-from omac.journal.file import SCHEMA
+from omac.journal.event_kinds import SCHEMA, SINCE
 from omac.journal.format import IsLiving, Present
 from omac.journal.opening import open_journal
 

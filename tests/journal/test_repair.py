@@ -11,7 +11,7 @@ from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
 from omac.journal.check import Damage, check
-from omac.journal.file import SCHEMA
+from omac.journal.event_kinds import SCHEMA
 from omac.journal.reader import ReadJournal
 from omac.journal.repair import Repair
 from omac.projections.system import System

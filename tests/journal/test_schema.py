@@ -19,7 +19,7 @@ from contract.recorder import everything
 from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.file import SCHEMA
+from omac.journal.event_kinds import SCHEMA
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
 from omac.journal.schema import EVENT, open_for_reading, open_for_writing

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Cause, Event, Latest, Recorded
 from omac.domain.kernel.ids import StreamId
 from omac.domain.skills import registration
@@ -19,7 +20,7 @@ def recorded(stream: StreamId, position: int, version: int | None) -> Recorded:
 
 def test_streams_do_not_mix() -> None:
     """Each has its own state and version, and knows what was last appended to it, and by which run."""
-    aggregates = Aggregates(Registration(), registration.evolve)
+    aggregates = Aggregates(registration.AGGREGATE)
     for record in (recorded(A, 1, 1), recorded(B, 2, 1), recorded(A, 3, 2)):
         aggregates.apply(record)
     assert aggregates[A] == Latest(Registration(Code("/s", "sha256:3")), 2, "run3", 3, "c3")
@@ -28,7 +29,7 @@ def test_streams_do_not_mix() -> None:
 
 def test_what_never_happened_is_the_initial_state() -> None:
     """Looking does not make an aggregate, and there is nothing yet that could be a cause."""
-    aggregates = Aggregates(Registration(), registration.evolve)
+    aggregates = Aggregates(registration.AGGREGATE)
     assert aggregates[A] == Latest(Registration())
     assert aggregates.entries == {}
     assert aggregates[A].cause() == Cause("omac", None, None)
@@ -36,7 +37,7 @@ def test_what_never_happened_is_the_initial_state() -> None:
 
 def test_what_omac_does_next_follows_from_the_last_record() -> None:
     """In the same conversation."""
-    aggregates = Aggregates(Registration(), registration.evolve)
+    aggregates = Aggregates(registration.AGGREGATE)
     aggregates.apply(recorded(A, 7, 1))
     assert aggregates[A].cause() == Cause("omac", "c7", 7)
 
@@ -44,7 +45,7 @@ def test_what_omac_does_next_follows_from_the_last_record() -> None:
 @pytest.mark.parametrize("version", [0, 1, 3, None])
 def test_versions_have_no_gap(version: int | None) -> None:
     """An event that is missing, doubled or not of an aggregate is noticed, and changes nothing."""
-    aggregates = Aggregates(Registration(), registration.evolve)
+    aggregates = Aggregates(registration.AGGREGATE)
     aggregates.apply(recorded(A, 1, 1))
     before = replace(aggregates[A])
     with pytest.raises(KeyError):
@@ -55,7 +56,16 @@ def test_versions_have_no_gap(version: int | None) -> None:
 def test_only_the_latest_that_ended_stay() -> None:
     """An event for one that left memory cannot follow, as for one that is known to have ended."""
     nothing: tuple[Event, ...] = ()
-    aggregates = Aggregates(nothing, lambda state, event: (*state, event), lambda state: len(state) == 2)
+    aggregates = Aggregates(
+        Aggregate(
+            "run",
+            nothing,
+            lambda _command, _state: [],
+            lambda state, event: (*state, event),
+            (),
+            has_ended=lambda state: len(state) == 2,
+        )
+    )
     streams = [StreamId(f"s{number}") for number in range(ENDED_KEPT + 1)]
     for at, stream in enumerate(streams):
         aggregates.apply(recorded(stream, 2 * at + 1, 1))

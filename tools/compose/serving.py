@@ -19,7 +19,7 @@ from functools import partial
 import msgspec
 import trio
 
-from omac.adapters.control.contract import CALLS, ROOT
+from omac.adapters.control.contract import ROOT
 from omac.adapters.control.late import LateApp
 from omac.adapters.control.server import serve_control
 from omac.adapters.credentials.stores import Choice, SecretStores
@@ -34,7 +34,7 @@ from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain.access import control
-from omac.domain.access.control import ControlRefused, Listener
+from omac.domain.access.control import CALLS, ControlRefused, Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel import run as runs
 from omac.domain.kernel.aggregate import Addressed

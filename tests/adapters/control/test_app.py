@@ -10,7 +10,8 @@ import pytest
 from real_omac import Omac, Serving, curl, eventually
 
 from omac.adapters.control.app import control_app
-from omac.adapters.control.contract import CALLS, ROOT
+from omac.adapters.control.contract import ROOT
+from omac.domain.access.control import CALLS
 from omac.domain.directories.events import ActivationRequested
 
 
