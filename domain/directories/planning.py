@@ -46,7 +46,7 @@ class KnownSkill(msgspec.Struct, frozen=True):
 
 
 class _Judged(msgspec.Struct, frozen=True):
-    """A skill on its way into the plan. `code` is the frozen code that it may run; None: nobody vouched for it."""
+    """A skill on its way into the plan. `code` is the frozen code that it may run; None: it is not approved."""
 
     skill: FoundSkill
     sidecar: SidecarMeta

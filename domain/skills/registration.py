@@ -110,7 +110,7 @@ class Registration(msgspec.Struct, frozen=True):
         return "known" if self.approved is None else "approved"
 
     def may_run(self, code: Code, run: str) -> Code | None:
-        """The frozen code that stands for `code` in this run; None when nobody vouched for it."""
+        """The frozen code that stands for `code` in this run; None when it is not approved."""
         if self.approved is not None and self.approved.digest and self.approved.is_bundle(code):
             return self.approved
         if self.accepted is not None and self.accepted_by == run and self.accepted.is_bundle(code):
@@ -157,14 +157,14 @@ class Register(msgspec.Struct, frozen=True):
 
 
 class Approve(msgspec.Struct, frozen=True):
-    """Command: a person vouches for this code, of which there is a copy."""
+    """Command: a person approves this code, of which there is a copy."""
 
     code: Code
     workdir: str
 
 
 class Revoke(msgspec.Struct, frozen=True):
-    """Command: a person no longer vouches for it."""
+    """Command: a person revokes the approval."""
 
     why: str
 

@@ -23,8 +23,8 @@ from omac.services.kernel.engine import JOURNAL_AWAY, Engine, first, together
 from omac.services.kernel.owners import Owners
 from omac.services.skills.registrar import Registrar
 
-LOOK_S = 60.0  # for finding and hashing the skills of one directory
-SHARED_S = 1.0  # that the look at one directory waits for a look at what all share
+DISCOVER_S = 60.0  # for discovering and hashing the skills of one directory
+SHARED_S = 1.0  # that a directory waits for the discovery of what all share
 RETRY_S = 0.5  # between two tries while the journal is away
 # What a person changes from another terminal, after which a directory is looked at again.
 CHANGES = (
@@ -49,7 +49,7 @@ class Activation:
         self._engine = engine
         self._registrar = registrar
         self._harness = harness
-        self._shared_look: trio.Event | None = None  # that of the look that is under way
+        self._discovering_shared: trio.Event | None = None  # that of the discovery that is under way
         self._owners = Owners(self._act, lambda stream: self._state(stream).status != "offline")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -64,7 +64,7 @@ class Activation:
             key = ids.key_of(recorded.stream)
             changed = ids.directory_stream(self._engine.namespace, key.workdir)
             if key.host == self._engine.host and key.workdir == ids.GLOBAL and changed not in self._owners:
-                self.look_at_shared()  # the first of those that all share
+                self.discover_shared()  # the first of those that all share
             if key.host == self._engine.host and changed in self._owners:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
@@ -128,22 +128,22 @@ class Activation:
         if spec is not None and self._registrar.lacks(spec):
             self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop("its values were revoked"), cause)
 
-    def look_at_shared(self, asker: StreamId | None = None) -> trio.Event:
-        """Look at the skills that all directories share, in the background: bring them online as soon as there are
-        any, and look again when others are found. The event is set when that is done; one look at a time.
+    def discover_shared(self, asker: StreamId | None = None) -> trio.Event:
+        """Discover the skills that all directories share, in the background: bring them online as soon as there are
+        any, and again when others are found. The event is set when that is done; one discovery at a time.
 
         `asker` is the directory for whose activation it is; None: the server's start.
         """
-        if self._shared_look is None:
-            self._shared_look = trio.Event()
-            self._owners.also(self._look_at_shared, self._shared_look, asker)
-        return self._shared_look
+        if self._discovering_shared is None:
+            self._discovering_shared = trio.Event()
+            self._owners.also(self._discover_shared, self._discovering_shared, asker)
+        return self._discovering_shared
 
-    async def _look_at_shared(self, done: trio.Event, asker: StreamId | None) -> None:
+    async def _discover_shared(self, done: trio.Event, asker: StreamId | None) -> None:
         stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
         cause = self._cause(asker) if asker else Cause("omac")
         try:
-            with trio.move_on_after(LOOK_S):
+            with trio.move_on_after(DISCOVER_S):
                 if not await self._registrar.shared_differ(self._state(stream)):
                     return
             if asker and not self._state(asker).reachable:
@@ -155,16 +155,16 @@ class Activation:
             elif status in ("active", "active_partial"):
                 await self._execute(stream, directory.RequestReload(), cause)
         except (Refusal, OSError) as problem:  # no reason to keep a directory from coming online
-            _log.warning("the skills that all directories share cannot be looked at: %s", problem)
+            _log.warning("the skills that all directories share cannot be discovered: %s", problem)
         finally:
-            self._shared_look = None
+            self._discovering_shared = None
             done.set()
 
     async def _find_skills(self, stream: StreamId, state: Directory) -> None:
         """Have what shall run recorded, or why nothing can; neither when the activation is called off meanwhile."""
         if state.path:
             with trio.move_on_after(SHARED_S):  # whoever activates a directory finds in its manifest what is shared
-                await self.look_at_shared(stream).wait()
+                await self.discover_shared(stream).wait()
         try:
             plan = await self._plan_unless_called_off(stream, state)
         except Exception as problem:  # whatever is wrong with one directory, the others are unharmed
@@ -172,7 +172,7 @@ class Activation:
                 raise
             raise_exhaustion(problem)  # it says nothing about the skills: worth another try
             if not isinstance(problem, Refusal | OSError):
-                _log.exception("%s: its skills cannot be looked at", state.path)
+                _log.exception("%s: its skills cannot be discovered", state.path)
             await self._execute(stream, directory.FailActivation(str(problem) or type(problem).__name__))
             return
         if plan is not None:
@@ -181,19 +181,19 @@ class Activation:
     async def _plan_unless_called_off(self, stream: StreamId, state: Directory) -> ActivationPlan | None:
         """The plan; None when the activation was called off meanwhile. Raises Refusal when it takes too long."""
 
-        async def look() -> ActivationPlan | Exception:
+        async def plan() -> ActivationPlan | Exception:
             try:
-                return await self._registrar.look(state.path)
+                return await self._registrar.plan(state.path)
             except Exception as problem:  # as a value: it is not the race that failed
                 return problem
 
         called_off = partial(self._engine.until, [stream], lambda: not self._is_activating(stream, state.generation))
-        with trio.move_on_after(LOOK_S):
-            found = await first(called_off, look)
+        with trio.move_on_after(DISCOVER_S):
+            found = await first(called_off, plan)
             if isinstance(found, Exception):
                 raise found
             return found
-        raise Refusal("activation-failed", f"its skills could not be discovered within {LOOK_S:g} s")
+        raise Refusal("activation-failed", f"its skills could not be discovered within {DISCOVER_S:g} s")
 
     def _is_activating(self, stream: StreamId, generation: int) -> bool:
         state = self._state(stream)

@@ -66,7 +66,7 @@ class Supervision:
         frozen: FrozenSkills,
         credentials: Credentials,
         harness: str,
-        vouched: Callable[[SidecarSpec], bool],
+        is_approved: Callable[[SidecarSpec], bool],
         policy: RestartPolicy = RestartPolicy(),  # noqa: B008  # frozen
     ) -> None:
         self._engine = engine
@@ -75,7 +75,7 @@ class Supervision:
         self._frozen = frozen
         self._credentials = credentials
         self._harness = harness
-        self._vouched = vouched
+        self._is_approved = is_approved
         self._policy = policy
         self._grace_ms = STOP_GRACE_MS
         self._ending: set[SidecarProcess] = set()
@@ -196,7 +196,7 @@ class Supervision:
     async def _folder(self, spec: SidecarSpec) -> str:
         """Where it runs: the approved copy, else the skill's own folder. Raises _Changed when the files there are not
         those that were judged, OSError when they cannot be read."""
-        if not self._vouched(spec):
+        if not self._is_approved(spec):
             raise _Changed("its code is no longer approved")
         if spec.digest:
             try:

@@ -49,8 +49,8 @@ class Registrar:
         self._policies = policies
         self._environment = environment
 
-    async def look(self, workdir: str) -> ActivationPlan:
-        """What shall run in a directory, or, for the empty path, what all share. Raises Refusal, OSError."""
+    async def plan(self, workdir: str) -> ActivationPlan:
+        """Return what shall run in a directory, or, for the empty path, of what all share. Raises Refusal, OSError."""
         place = SkillScope(workdir, self._harness.name)
         policy = await self._policies.policy(workdir)
         found = await self._discover(workdir)
@@ -59,8 +59,8 @@ class Registrar:
         known = {skill.name: self._known(place, skill) for skill in found}
         return planning.plan(found, place, known, policy, self._environment, self._engine.run)
 
-    def vouched(self, spec: SidecarSpec) -> bool:
-        """Whether somebody vouches for the copy that `spec` runs, now; where nobody has to, there is none."""
+    def is_approved(self, spec: SidecarSpec) -> bool:
+        """Return whether the code that `spec` runs is approved now, or needs no approval."""
         scope, code = ids.scope_of(spec.workdir), Code(spec.source, spec.bundle_hash)
         for base in self._harness.bases:
             stream = ids.registration_stream(self._engine.host, scope, base, spec.skill)
@@ -74,7 +74,7 @@ class Registrar:
         given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill).secrets
         secrets = [(name, one.fingerprint) for name, one in given.items()]
         wanted = [item for names in spec.stored.values() for item in names.items()]
-        return not self.vouched(spec) or any(item not in secrets for item in wanted)
+        return not self.is_approved(spec) or any(item not in secrets for item in wanted)
 
     async def shared_differ(self, shared: Directory) -> bool:
         """Whether the skills that all directories share are not those that `shared` has."""

@@ -44,26 +44,26 @@ class Registering:
 
         Raises Refusal: skill-invalid (it cannot be copied), skill-changed (it is no longer what was found).
         """
-        return await self._vouch(candidate, await self._freeze(candidate, digest))
+        return await self._approve(candidate, await self._freeze(candidate, digest))
 
     async def note(self, candidate: Candidate) -> bool:
-        """A person wants it known, and does not vouch for it. False: it was known."""
+        """Register a skill without approving it. False: it was registered."""
         return await self._decide(candidate, registration.Register(candidate.code, candidate.place.workdir))
 
     async def revoke(self, candidate: Candidate) -> bool:
-        """No longer vouch for a skill. False: nobody did."""
+        """Revoke the approval of a skill. False: it had none."""
         return await self._decide(candidate, registration.Revoke("a person revoked it"))
 
     async def register(
         self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
     ) -> tuple[Refusal, ...]:
-        """Give a skill values, then vouch for it; `adopted` names those that come from defaults.
+        """Give a skill values, then approve it; `adopted` names those that come from defaults.
 
-        Raises Refusal; then it is not vouched for. Returns what failed once the values counted.
+        Raises Refusal; then it is not approved. Returns what failed once the values counted.
         """
         code = await self._freeze(candidate, digest)
         given = await self.give(candidate, values, adopted, code=code.digest) if values else None
-        await self._vouch(candidate, code)
+        await self._approve(candidate, code)
         return given.problems if given else ()
 
     async def give(
@@ -111,7 +111,7 @@ class Registering:
         by = await self._interpreters.resolve(sidecar.command, skill.source, copy, candidate.place.workdir)
         return Code(skill.source, frozen.bundle_hash, frozen.digest, by)
 
-    async def _vouch(self, candidate: Candidate, code: Code) -> bool:
+    async def _approve(self, candidate: Candidate, code: Code) -> bool:
         return await self._decide(candidate, registration.Approve(code, candidate.place.workdir))
 
     async def _decide(self, candidate: Candidate, command: registration.Command) -> bool:

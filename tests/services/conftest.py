@@ -515,7 +515,7 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
                         )  # fmt: skip
                         supervision = Supervision(
                             world.engine, world.host, world.folders, world.frozen, world.credentials, "opencode",
-                            registrar.vouched, restarts,
+                            registrar.is_approved, restarts,
                         )  # fmt: skip
                         activation = Activation(world.engine, registrar, DEFAULT_HARNESS.name)
                         world.engine.observe(supervision.notice)

@@ -1,4 +1,4 @@
-"""omac approve: look at a skill as it is now, and record that a person vouches for it, or no longer does."""
+"""omac approve: look at a skill as it is now, and record or revoke its approval."""
 
 import shlex
 from collections.abc import Callable, Collection, Coroutine, Mapping

@@ -1,4 +1,4 @@
-"""omac list and omac approvals: the skills that are there, and the code that people of this host vouched for."""
+"""omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""omac register: vouch for a skill and give it its values, in one step. Nothing here shows the value of a secret."""
+"""omac register: approve a skill and give it its values, in one step. Nothing here shows the value of a secret."""
 
 import shlex
 from collections.abc import Callable, Mapping

@@ -80,7 +80,7 @@ class OneSkill(NamedTuple):
         return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.flags])
 
     def approve_command(self) -> str | None:
-        """What makes its code run, if nobody vouched for it."""
+        """The command that approves its code, if it is not approved."""
         known = self.opened.registering.known(self.candidate)
         approved = known.may_run(self.candidate.code, "")
         return None if approved else planning.approve_command(self.skill, self.place, known.found)

@@ -186,8 +186,8 @@ class Server:
             self.engine, folders, self._frozen, self._credentials, options.harness, self._policies, self._environment
         )
         self._supervision = supervision = Supervision(
-            self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name, registrar.vouched,
-            options.restarts,
+            self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name,
+            registrar.is_approved, options.restarts,
         )  # fmt: skip
         activation = Activation(self.engine, registrar, options.harness.name)
         self.engine.observe(supervision.notice, activation.notice)
@@ -198,7 +198,7 @@ class Server:
                 await reactors.start(activation.run)
                 self._watch(reactors)
                 reactors.start_soon(self._refusals.run)
-                activation.look_at_shared()
+                activation.discover_shared()
                 status = await self._run_surfaces(folders, ready, activated)
                 reactors.cancel_scope.cancel()
         except BaseExceptionGroup as problems:
