@@ -35,11 +35,20 @@ def main() -> None:
         case ["hook", "pre-tool-use"]:
             gc.disable()
             try:
+                from omac.tools.hotpath import code_cache
+
+                code_cache.load("hook")
                 from omac.tools.hotpath import guard_hook
+
+                code_cache.stop()
             except BaseException as problem:  # agents take any status but 2 for consent
                 os.write(2, f"omac: the write guard cannot be loaded: {problem}\n".encode(errors="replace"))
                 os._exit(2)
-            os._exit(guard_hook.main(sys.argv[3:]))
+            status = guard_hook.main(sys.argv[3:])
+            try:
+                code_cache.keep()
+            finally:
+                os._exit(status)
         case ["version"]:
             gc.disable()
             from omac.tools.terminal.version import VERSION

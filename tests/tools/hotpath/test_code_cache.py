@@ -1,5 +1,6 @@
 """tools/hotpath/code_cache.py: a launch from one file of code is the launch that its sources say."""
 
+import json
 import marshal
 import os
 import shutil
@@ -31,6 +32,14 @@ class Copy:
         done = subprocess.run(line, cwd=self.workdir, env=self._environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         return done.stdout + done.stderr
+
+    def hook(self, path: str) -> int:
+        """Ask the write guard for a write to a path; its exit status."""
+        script = f"import sys; sys.path.append({str(self.package.parent)!r}); from omac.tools.entry import main; main()"
+        line = [sys.executable, "-I", "-S", "-c", script, "hook", "pre-tool-use"]
+        call = {"hook_event_name": "PreToolUse", "tool_name": "Write", "tool_input": {"file_path": path}}
+        environment = {**self._environment, "OMAC_WORKDIR": str(self.workdir)}
+        return subprocess.run(line, input=json.dumps(call).encode(), cwd=self.workdir, env=environment).returncode
 
     @property
     def files(self) -> dict[str, Path]:
@@ -88,6 +97,19 @@ def test_a_copy_uses_its_own_sources(copy: Copy, tmp_path: Path) -> None:
     other.say("Of the copy. ")
     assert other.run("--help").startswith("Of the copy.")
     assert not copy.run("--help").startswith("Of the copy.")
+
+
+def test_the_write_guard_answers_the_same_with_it(copy: Copy) -> None:
+    """Without a cache, with one, with one that is damaged, and where none can be written."""
+    inside, outside = str(copy.workdir / "file"), "/etc/omac-is-not-asked"
+    answers = [(copy.hook(inside), copy.hook(outside)) for _ in range(2)]
+    assert copy.files.keys() == {"hook"}
+    copy.files["hook"].write_bytes(copy.files["hook"].read_bytes()[:-100])
+    answers.append((copy.hook(outside), copy.hook(inside))[::-1])
+    shutil.rmtree(copy.files["hook"].parent)
+    (copy.package / "tools/hotpath/__pycache__").write_text("")
+    answers.append((copy.hook(inside), copy.hook(outside)))
+    assert answers == [(0, 2)] * 4
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "of another Python", "a folder", "a link"])
