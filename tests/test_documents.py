@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from omac.domain.access import exchange
 from omac.domain.directories import directory
 from omac.domain.kernel import run
 from omac.domain.kernel.event import Event
@@ -33,27 +34,28 @@ FILES_MAX = {  # that a common change may touch, beside tests
 FOLDERS = "domain|journal|projections|services|adapters|tools|tests|examples"
 
 
-def diagram(table: Mapping[tuple[str, type[Event]], str]) -> str:
+def diagram(table: Mapping[tuple[str, type[Event] | str], str]) -> str:
     """A transition table as a Mermaid state diagram; events that leave the state as it is are left out."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, event), after in table.items():
         if before != after:
-            arrows.setdefault((before, after), []).append(KIND_OF[event].partition(".")[2])
+            kind = event if isinstance(event, str) else KIND_OF[event].partition(".")[2]
+            arrows.setdefault((before, after), []).append(kind)
     lines = [f"    {a} --> {b}: {', '.join(events)}" for (a, b), events in arrows.items()]
     return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])
 
 
 @pytest.mark.parametrize(
     "table",
-    [directory.TABLE, sidecar.TABLE, run.TABLE, launch.TABLE],
-    ids=["directory", "sidecar", "run", "sandbox"],
+    [directory.TABLE, sidecar.TABLE, run.TABLE, launch.TABLE, exchange.TABLE],
+    ids=["directory", "sidecar", "run", "sandbox", "exchange"],
 )
-def test_state_diagrams_are_drawn_from_the_tables(table: Mapping[tuple[str, type[Event]], str]) -> None:
+def test_state_diagrams_are_drawn_from_the_tables(table: Mapping[tuple[str, type[Event] | str], str]) -> None:
     """A diagram in docs/walks.md is the transition table, line by line."""
     assert diagram(table) in DOCUMENTS["docs/walks.md"], f"docs/walks.md should contain:\n{diagram(table)}"
 
 
-@pytest.mark.parametrize("status", [directory.Status, sidecar.Status, run.Status, launch.Status])
+@pytest.mark.parametrize("status", [directory.Status, sidecar.Status, run.Status, launch.Status, exchange.Status])
 def test_states_are_spelled_with_underscores(status: object) -> None:
     """A state is the same word in JSON, in a table and in a diagram; hyphens are for kinds of events and reasons."""
     assert [state for state in get_args(status) if not re.fullmatch(r"[a-z_]+", state)] == []

@@ -8,7 +8,7 @@ import trio
 
 from omac.adapters.facade.forward import refusal_answer
 from omac.adapters.facade.limits import FacadeLimits
-from omac.adapters.facade.proxy import Exchange, body_too_large, fate_of_unfinished
+from omac.adapters.facade.proxy import Exchange, body_too_large
 from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, split_target
 from omac.adapters.http.slots import Slot
@@ -80,22 +80,22 @@ class FacadeConnection:
 
     async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, way: Way) -> bool:
         """Run an admitted exchange and tell the gate its one fate."""
+        progress = exchange.progress
         try:
             with self._gate.while_valid(way, exchange.cut):
                 await exchange.run()
-            if exchange.refusal is not None:
-                exchange.status = exchange.refusal.status
-                answer = refusal_answer(exchange.refusal, close=True, skill=way.skill, method=head.method)
-                await self._send(answer)
+            if progress.refusal is not None:
+                await self._send(refusal_answer(progress.refusal, close=True, skill=way.skill, method=head.method))
         finally:
+            exchange.abandon()
             result = exchange.answer(self._clock() - started)
-            if exchange.complete:
+            if progress.reason is None:
                 self._gate.completed(access, result)
             else:
-                self._gate.aborted(access, result, exchange.reason or fate_of_unfinished())
-                if exchange.status is not None and exchange.refusal is None:
+                self._gate.aborted(access, result, progress.reason)
+                if progress.status == "broken_off":
                     self._client.cut()
-        if exchange.refusal is not None or (exchange.complete and not exchange.body_read):
+        if progress.status in ("refused", "completed_early"):
             await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
         return exchange.keeps_connection
 

@@ -1,9 +1,7 @@
 """One admitted request: the body to the skill and the answer back, both at once.
 
-1. Nothing goes to the skill before the access is durable: whoever makes an Exchange has awaited `Gate.admit`.
-2. Every exchange has exactly one fate: completed, or aborted for the first reason that was found.
-3. Time runs out when nothing moved in either direction; until the answer's head has come, from the end of the body.
-4. An answer that breaks off is never made to look whole.
+Nothing goes to the skill before the access is durable: whoever makes an Exchange has awaited `Gate.admit`. How it may
+go on and end, and how long it may wait, are the rules of `domain/access/exchange.py`.
 """
 
 import math
@@ -16,6 +14,7 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.http.bodies import UpstreamError, decoder_for
 from omac.adapters.http.http1 import RequestHead, ResponseHead, parse_response_head
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
+from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import Way
 from omac.services.access.recorder import Answer
@@ -29,10 +28,7 @@ def body_too_large(bytes_max: int) -> Refusal:
 
 
 class Exchange:
-    """The relay of one request and its answer; `run` it once, then read its fate.
-
-    `reason` says why it ended early, `refusal` what the client is told about it when no answer had begun.
-    """
+    """The relay of one request and its answer; `run` it once, then `abandon` it and read its progress."""
 
     def __init__(self, client: Wire, head: RequestHead, way: Way, path: str, token: str, limits: FacadeLimits) -> None:
         self._client = client
@@ -41,36 +37,26 @@ class Exchange:
         self._path = path
         self._token = token
         self._limits = limits
-        self._scope = trio.CancelScope()
+        self._scope = trio.CancelScope(relative_deadline=limits.body_idle_timeout_s)
         self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"the body is malformed: {fault}"))
-        self._sent = False
-        self._answering = False
-        self._last_bytes = False
+        self._status: int | None = None
         self._delivery: Delivery = "none"
         self._bytes_in = 0
         self._bytes_out = 0
-        self.complete = False
-        self.status: int | None = None
-        self.reason: str | None = None
-        self.refusal: Refusal | None = None
-
-    @property
-    def body_read(self) -> bool:
-        """Whether the client's body was read to its end, so that what follows is the next request."""
-        return self._body.finished
+        self.progress = ExchangeProgress(idle_s=limits.body_idle_timeout_s, answer_s=limits.response_head_timeout_s)
 
     @property
     def keeps_connection(self) -> bool:
         """Whether the client may send its next request on the same connection."""
-        return self.complete and self.body_read and self._head.keep_alive and self._delivery != "close"
+        return self.progress.status == "completed" and self._head.keep_alive and self._delivery != "close"
 
     def answer(self, duration_s: float) -> Answer:
         """What is recorded of it; a status of None says that no answer was begun."""
-        return Answer(self.status, self._bytes_in, self._bytes_out, round(duration_s * 1_000_000))
+        status = self.progress.answer_status(self._status)
+        return Answer(status, self._bytes_in, self._bytes_out, round(duration_s * 1_000_000))
 
     async def run(self) -> None:
         """Relay until complete, or until the first reason to stop. Never raises for what a peer does."""
-        self._moved()
         with self._scope:
             upstream = await self._connect()
             if upstream is None:
@@ -79,12 +65,16 @@ class Exchange:
                 await self._relay(upstream)
             finally:
                 upstream.close()
-        if self._scope.cancelled_caught and not self.complete:
-            self._stop("timeout", Refusal("timeout", "the client and the skill exchanged no data for too long"))
+        if self._scope.cancelled_caught and not self.progress.over:
+            self._on("timed-out", Refusal("timeout", "the client and the skill exchanged no data for too long"))
 
     def cut(self, refusal: Refusal) -> None:
         """End it from outside: nothing more is relayed in either direction."""
-        self._stop(refusal.reason, refusal)
+        self._on("cut", refusal)
+
+    def abandon(self) -> None:
+        """End it, if it has not ended, from outside and without a reason of its own: omac stops, or has a fault."""
+        self._on("stopped" if trio.current_effective_deadline() == -math.inf else "faulted")
 
     async def _relay(self, upstream: Wire) -> None:
         head = self._head
@@ -97,7 +87,7 @@ class Exchange:
             self._upstream_failed(error)
             return
         except ClientGone:
-            self._stop("client-gone")
+            self._on("client-lost")
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._serve_client, upstream)
@@ -108,7 +98,7 @@ class Exchange:
         try:
             sock = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         except OSError:
-            self._stop("sidecar-down", _down("omac has no descriptor left for a connection to the skill"))
+            self._on("connect-failed", _down("omac has no descriptor left for a connection to the skill"))
             return None
         connected = False
         try:
@@ -118,33 +108,32 @@ class Exchange:
                 connected = sock.getsockname() != sock.getpeername()
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if waited.cancelled_caught:
-                self._stop("timeout", Refusal("timeout", "the skill did not accept a connection in time"))
+                self._on("connect-failed", Refusal("timeout", "the skill did not accept a connection in time"))
             elif not connected:
-                self._stop("sidecar-down", _down("the skill is not listening"))
+                self._on("connect-failed", _down("the skill is not listening"))
         except OSError:
             connected = False
-            self._stop("sidecar-down", _down("the skill does not accept connections"))
+            self._on("connect-failed", _down("the skill does not accept connections"))
         finally:
             if not connected:
                 sock.close()
-        return Wire(sock, UpstreamError) if connected else None
+        if not connected:
+            return None
+        self._on("connected")
+        return Wire(sock, UpstreamError)
 
     # the client's side: its body, then whether it stays
 
     async def _serve_client(self, upstream: Wire) -> None:
         try:
             await self._send_body(upstream)
-            self._sent = True
-            if not self._answering:
-                self._scope.deadline = trio.current_time() + self._limits.response_head_timeout_s
+            self._on("body-sent")
             if self._body.finished:
                 await self._watch_client()
         except ClientGone:
-            # a client may close as soon as it has its last bytes, which can be before we hear that they were sent
-            if not self._last_bytes:
-                self._stop("client-gone")
+            self._on("client-closed")
         except Refusal as refusal:
-            self._stop(refusal.reason, refusal)
+            self._on("body-refused", refusal)
 
     async def _send_body(self, upstream: Wire) -> None:
         body, chunked = self._body, self._head.framing.chunked
@@ -156,12 +145,12 @@ class Exchange:
             self._bytes_in += len(piece)
             if self._bytes_in > self._way.max_body_bytes:
                 raise body_too_large(self._way.max_body_bytes)
-            self._moved()
+            self._on("body-bytes")
             try:
                 await upstream.send(encode_body(piece, "chunked", last=body.finished) if chunked else piece)
             except UpstreamError:
                 break  # it wants no more of the body; it may still answer, and the answer says more than we could
-            self._moved()
+            self._on("body-bytes")
         if body.leftover:
             self._client.ahead[:0] = body.leftover
 
@@ -180,7 +169,7 @@ class Exchange:
         except UpstreamError as error:
             self._upstream_failed(error)
         except ClientGone:
-            self._stop("client-gone")
+            self._on("client-lost")
 
     async def _answer_head(self, upstream: Wire) -> ResponseHead:
         bytes_max = self._limits.head_bytes_max
@@ -199,45 +188,32 @@ class Exchange:
         body = decoder_for(response.framing, UpstreamError)
         mount = self._way.mount
         pending, self._delivery = client_head(response, self._head, self._path, mount=mount, token=self._token)
-        self._answering = True
+        self._status = response.status
         data = upstream.take_ahead()
         while True:
             piece = b"".join(body.feed(data))
-            self._last_bytes = body.finished
-            self._moved()
-            self.status = response.status
+            self._on("answer-last" if body.finished else "answer-bytes")
             await self._client.send(pending + encode_body(piece, self._delivery, last=body.finished))
             self._bytes_out += len(piece)
-            self._moved()
             if body.finished:
-                self.complete = True
+                self._on("answer-sent" if self._body.finished else "answer-sent-early")
                 return
+            self._on("answer-bytes")
             pending = b""
             data = await upstream.receive()
             if not data and not body.feed_eof():
                 raise UpstreamError("its answer broke off")
 
-    # fate
-
-    def _moved(self) -> None:
-        if self._answering or not self._sent:
-            self._scope.deadline = trio.current_time() + self._limits.body_idle_timeout_s
-
     def _upstream_failed(self, error: UpstreamError) -> None:
-        self._stop("upstream-error", Refusal("upstream-error", f"the skill failed to answer: {error}"))
+        self._on("skill-failed", Refusal("upstream-error", f"the skill failed to answer: {error}"))
 
-    def _stop(self, reason: str, refusal: Refusal | None = None) -> None:
-        """The first reason stands; what is found while everything ends is its consequence."""
-        if self.reason is None and not self.complete:
-            self.reason = reason
-            self.refusal = refusal if self.status is None else None
-        self._scope.cancel()
+    def _on(self, kind: Kind, refusal: Refusal | None = None) -> None:
+        limit_s = self.progress.on(kind, refusal)
+        if limit_s is not None:
+            self._scope.deadline = trio.current_time() + limit_s
+        elif self.progress.reason is not None:
+            self._scope.cancel()
 
 
 def _down(what: str) -> Refusal:
     return Refusal("sidecar-down", what, fix=("omac status",))
-
-
-def fate_of_unfinished() -> str:
-    """Why an exchange that found no reason itself was ended from outside: omac stops, or it has a fault."""
-    return "stopping" if trio.current_effective_deadline() == -math.inf else "upstream-error"
