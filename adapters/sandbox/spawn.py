@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import sys
 
 from omac.adapters.sandbox.terminal import IGNORED_BY_PYTHON, PASSED_ON, ignored
 
@@ -90,8 +91,9 @@ class SandboxParent:
 
 
 def keep_descriptors_to_oneself() -> None:
-    """Let no program that omac starts have what whoever started omac had open, beyond the standard streams."""
-    for name in os.listdir("/proc/self/fd"):
+    """Let no program that omac starts have what whoever started omac had open, beyond the standard streams. Raises
+    OSError."""
+    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
         if int(name) > 2:
             try:
                 os.set_inheritable(int(name), False)
