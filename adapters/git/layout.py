@@ -15,12 +15,13 @@ from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
 from omac.adapters.git.skipped_hooks import SkippedHooks
-from omac.adapters.git.tree import ENTRIES_MAX, Found, walk
+from omac.adapters.git.tree import Found, walk
 from omac.adapters.linux import host_programs
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import WRITE, Entry
+from omac.domain.sandbox.hidden_names import ENTRIES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
-from omac.domain.sandbox.hidden_names import is_env_file
+from omac.domain.sandbox.hidden_names import ENTRIES_MAX, is_env_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from omac.domain.sandbox.hidden_names import HiddenNames
 
-ENTRIES_MAX = 200_000
 _OF_ANY_NAME = ("lfs", "annex", "modules", "worktrees")  # in a git folder, or in folders of these
 _OF_A_BARE_ONE = ("objects", "refs", "logs", "hooks", "info")  # of these git's grammar says what is in them
 

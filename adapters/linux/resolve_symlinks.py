@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 
+from omac.domain.kernel.refusal import Refusal
+
 LINKS_MAX = 40  # as the kernel
 
 
@@ -39,3 +41,15 @@ def trail(path: str) -> tuple[list[tuple[str, str]], str]:
             walked = ""
         parts.extend(target.split("/")[::-1])
     return links, walked or "/"
+
+
+def unresolved(path: str, home: str) -> str:
+    """A path as typed, made absolute, but with its links and `..` as they are. Raises Refusal (directory-missing)."""
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    if path.startswith("/"):
+        return path
+    try:
+        return os.path.join(os.getcwd(), path)
+    except FileNotFoundError:
+        raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None

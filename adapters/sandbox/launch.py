@@ -20,7 +20,8 @@ import time
 from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp
 from omac.adapters.sandbox import start_barrier as gate
 from omac.adapters.sandbox.spawn import SandboxParent
-from omac.adapters.sandbox.terminal import Terminal, default, forwarding, ignored
+from omac.adapters.sandbox.streams import Streams, kill
+from omac.adapters.sandbox.terminal import Terminal, default, forwarding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,86 +32,144 @@ if TYPE_CHECKING:
 BUILD_WITHIN_S = 20.0
 _LOOK_EVERY_S = 0.0002
 _INFO_BYTES_MAX = 4096
-_CHUNK_BYTES = 1 << 16
 
 
 class Failed(Exception):
     """bubblewrap ended, or said nothing, before the program began; what it said is on stderr."""
 
 
-class SandboxRun:
-    """One program in its sandbox. `held` is called with the pid of its first process before its first instruction,
-    `begun` as soon as it runs."""
+class HeldProgram:
+    """One program in its sandbox, held back until `release`. A context manager: within, signals for omac are for the
+    program; at its end nothing of the program is left."""
 
-    def __init__(self, policy: Policy, argv: Sequence[str], terminal: Terminal) -> None:
+    def __init__(self, policy: Policy, argv: Sequence[str]) -> None:
         self.policy = policy
         self.argv = list(argv)
-        self.terminal = terminal
+        self.terminal = Terminal()
         self.init = 0
-        self.begun = False
+        self._begun = False
+        self._child = 0  # while it is to be killed if anything fails
+        self._gate, self._way = gate.opened()
+        self._streams = Streams()
+        self._forwarding = forwarding(self._target, self.terminal)
+        self._is_forwarding = False
 
-    def under_bubblewrap(
-        self,
-        bwrap: str,
-        machine: str,
-        meanwhile: Callable[[], None],
-        held: Callable[[int], None],
-        begun: Callable[[int], None],
-    ) -> int:
-        """Run it to its end; its exit status, 128+n for a signal. Raises Failed, Refusal (path-changed), OSError.
-
-        `meanwhile` is called once, while bubblewrap is at work: what is done there takes no time of its own.
-        """
-        files = bubblewrap.Files()
-        info, info_of_child = os.pipe()
-        gate_of_child, way = gate.opened()
-        streams = Streams()
-        parent = SandboxParent()
-        alive = -1
+    def __enter__(self) -> HeldProgram:
         try:
-            expected = mounted.expected(self.policy)
-            # A folder of a group hands its set-gid bit on, and git and cp keep it.
-            set_gid = bool(os.stat(self.policy.workdir).st_mode & stat.S_ISGID)
-            filter_program = seccomp.program(machine, set_gid=set_gid)
-            line = [bwrap, *bubblewrap.arguments(self.policy, files, filter_program)]
-            line += ["--info-fd", str(info_of_child), "--block-fd", str(gate_of_child), "--", *self._inside()]
-            kept = [info_of_child, gate_of_child, *files.descriptors]
-            watcher, alive = gate.watched(way)
-            child = self._spawn(parent, line, streams, kept)
-            streams.start(alive)
-            os.close(info_of_child)
-            os.close(gate_of_child)
-            info_of_child = gate_of_child = -1
-            with forwarding(self._target, self.terminal):
-                try:
-                    meanwhile()
-                    self._check_built(info, child, expected)
-                    held(self.init)
-                    self.begun = True
-                    os.write(way, b"\n")
-                    begun(self.init)
-                    os.write(alive, b"\n")
-                except BaseException:
-                    self._kill_begun(child)
-                    raise
-                finally:
-                    os.close(alive)
-                    alive = -1
-                status = _wait(child)
-            _gone(self.init)
-            os.waitpid(watcher, 0)
-            streams.finish()
-        finally:
-            parent.close()
-            files.close()
-            streams.close()
-            for descriptor in (info, info_of_child, way, gate_of_child, alive):
-                if descriptor >= 0:
-                    os.close(descriptor)
-            self.terminal.restore()
+            self._child = self._start()
+            self._is_forwarding = True
+            self._forwarding.__enter__()
+        except BaseException as problem:
+            self.__exit__(type(problem), problem, None)
+            raise
+        return self
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if problem is not None and self._child:
+            self._kill_begun(self._child)
+        if self._is_forwarding:
+            self._forwarding.__exit__()
+        self._close()
+        self._streams.close()
+        os.close(self._way)
+        if self._gate >= 0:
+            os.close(self._gate)
+        self.terminal.restore()
+
+    def built(self) -> int:
+        """Wait until its sandbox is built, and return the pid of its first process, before its first instruction.
+
+        Raises Failed, Refusal (path-changed), OSError.
+        """
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Let it begin."""
+        self._begun = True
+        os.write(self._way, b"\n")
+
+    def ended(self) -> int:
+        """Return its exit status when it and all it started have ended, 128+n for a signal."""
+        raise NotImplementedError
+
+    @property
+    def bind_ports(self) -> tuple[int, ...] | None:
+        """The TCP ports it may listen on; None: none of the host's network is there."""
+        return self.policy.ports if self.policy.network == "host" else None
+
+    def _start(self) -> int:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        """Let go of what is its own."""
+
+    def _target(self) -> int | None:
+        """The pid that gets signals; None before it began."""
+        raise NotImplementedError
+
+    def _kill_begun(self, child: int) -> None:
+        kill(child)
+
+
+class UnderBubblewrap(HeldProgram):
+    """A program in namespaces that bubblewrap builds. Raises Failed where it does not."""
+
+    def __init__(self, policy: Policy, argv: Sequence[str], bwrap: str, machine: str) -> None:
+        super().__init__(policy, argv)
+        self._bwrap = bwrap
+        self._machine = machine
+        self._files = bubblewrap.Files()
+        self._info, self._info_of_child = os.pipe()
+        self._parent = SandboxParent()
+        self._alive = -1
+        self._watcher = 0
+        self._expected: mounted.Expected
+
+    def _start(self) -> int:
+        self._expected = mounted.expected(self.policy)
+        # A folder of a group hands its set-gid bit on, and git and cp keep it.
+        set_gid = bool(os.stat(self.policy.workdir).st_mode & stat.S_ISGID)
+        filter_program = seccomp.program(self._machine, set_gid=set_gid)
+        line = [self._bwrap, *bubblewrap.arguments(self.policy, self._files, filter_program)]
+        line += ["--info-fd", str(self._info_of_child), "--block-fd", str(self._gate), "--", *self._inside()]
+        self._watcher, self._alive = gate.watched(self._way)
+        child = self._spawn(line)
+        self._child = child
+        self._streams.start(self._alive)
+        os.close(self._info_of_child)
+        os.close(self._gate)
+        self._info_of_child = self._gate = -1
+        return child
+
+    def built(self) -> int:
+        """Wait until bubblewrap has built the sandbox, and compare what is mounted. Raises as HeldProgram."""
+        self.init = _init(self._info)
+        _await_built(self.init, self._child, self.policy.workdir)
+        mounted.check(self.init, self._expected)
+        return self.init
+
+    def ended(self) -> int:
+        """Return its exit status, as HeldProgram."""
+        os.write(self._alive, b"\n")
+        child, self._child = self._child, 0
+        os.close(self._alive)
+        self._alive = -1
+        status = _wait(child)
+        self._forwarding.__exit__()
+        self._is_forwarding = False
+        _gone(self.init)
+        os.waitpid(self._watcher, 0)
+        self._streams.finish()
         return status
 
-    def _spawn(self, parent: SandboxParent, line: list[str], streams: Streams, kept: list[int]) -> int:
+    def _close(self) -> None:
+        self._parent.close()
+        self._files.close()
+        for descriptor in (self._info, self._info_of_child, self._alive):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _spawn(self, line: list[str]) -> int:
         """Start bubblewrap; its pid. Raises Failed."""
 
         def confine() -> None:
@@ -118,73 +177,21 @@ class SandboxRun:
                 landlock.confine_network_and_scope(bind_ports=self.bind_ports)
 
         try:
-            return parent.spawn(
+            return self._parent.spawn(
                 line,
                 dict(self.policy.environment),
                 confine=confine,
-                streams={number: theirs for number, (theirs, _) in streams.pipes.items()},
-                descriptors=kept,
+                streams={number: theirs for number, (theirs, _) in self._streams.pipes.items()},
+                descriptors=[self._info_of_child, self._gate, *self._files.descriptors],
                 in_group=self.terminal.there,  # else signals to omac's group are omac's to pass on
             )
         except OSError as problem:
             raise Failed(f"{line[0]} cannot be started: {problem.strerror}") from problem
 
-    def _check_built(self, info: int, child: int, expected: mounted.Expected) -> None:
-        """Wait until bubblewrap has built the sandbox, and compare what is mounted. Raises as `under_bubblewrap`."""
-        self.init = _init(info)
-        _await_built(self.init, child, self.policy.workdir)
-        mounted.check(self.init, expected)
-
     def _kill_begun(self, child: int) -> None:
         if self.init:
             os.kill(self.init, 9)  # it does not yet end with bubblewrap
-        _kill(child)
-
-    def confined(
-        self,
-        enter: Callable[[], None],
-        meanwhile: Callable[[], None],
-        held: Callable[[int], None],
-        begun: Callable[[int], None],
-    ) -> int:
-        """Run it without namespaces: `enter` confines the process it is called in. As `under_bubblewrap` else.
-
-        What it started is found again as omac's own children (PR_SET_CHILD_SUBREAPER, prctl(2)), and ended with it.
-        """
-        from omac.adapters.sandbox.orphans import adopt_orphans, end_orphans
-
-        adopt_orphans()
-        gate_of_child, way = gate.opened()
-        streams = Streams()
-        try:
-            child = os.fork()
-            if not child:
-                _confine(self, enter, streams, gate_of_child)
-            streams.start()
-            with forwarding(lambda: child if self.begun else None, self.terminal):
-                try:
-                    meanwhile()
-                    held(child)
-                    self.begun = True
-                    os.write(way, b"\n")
-                except BaseException:
-                    _kill(child)
-                    raise
-                begun(child)
-                status = _wait(child)
-            end_orphans(streams.pumps)
-            streams.finish()
-        finally:
-            streams.close()
-            os.close(way)
-            os.close(gate_of_child)
-            self.terminal.restore()
-        return status
-
-    @property
-    def bind_ports(self) -> tuple[int, ...] | None:
-        """The TCP ports it may listen on; None: none of the host's network is there."""
-        return self.policy.ports if self.policy.network == "host" else None
+        kill(child)
 
     def _inside(self) -> list[str]:
         """The program, or the stage that becomes it where something must be done inside first."""
@@ -196,7 +203,7 @@ class SandboxRun:
 
     def _target(self) -> int | None:
         """The program's own pid, as the host sees it: the init's first child."""
-        if not self.begun:
+        if not self._begun:
             return None
         try:
             with open(f"/proc/{self.init}/task/{self.init}/children", "rb") as file:
@@ -205,61 +212,48 @@ class SandboxRun:
             return 0
 
 
-class Streams:
-    """The standard streams of the program. A file among them is reached through a pipe: whoever holds a file's
-    descriptor could open it again, for writing too, by way of /proc/self/fd; a folder could be walked upwards."""
+class WithoutNamespaces(HeldProgram):
+    """A program without namespaces: `enter` confines the process it is called in.
 
-    def __init__(self) -> None:
-        self.pipes: dict[int, tuple[int, int]] = {}  # by standard descriptor: (of the program, ours)
-        self.pumps: list[int] = []
-        for number in (0, 1, 2):
-            try:
-                mode = os.fstat(number).st_mode
-            except OSError:
-                mode = stat.S_IFDIR  # closed; something else would get its number
-            if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-                if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
-                    reader, writer = os.pipe()
-                    self.pipes[number] = (reader, writer) if number == 0 else (writer, reader)
-                else:
-                    self.pipes[number] = (os.open(os.devnull, os.O_RDWR), -1)
+    What it started is found again as omac's own children (PR_SET_CHILD_SUBREAPER, prctl(2)), and ended with it.
+    """
 
-    def take(self) -> None:
-        """In the child: let the standard descriptors be the pipes."""
-        for number, (theirs, _) in self.pipes.items():
-            os.dup2(theirs, number)
+    def __init__(self, policy: Policy, argv: Sequence[str], enter: Callable[[], None]) -> None:
+        super().__init__(policy, argv)
+        self._enter = enter
 
-    def start(self, *closed: int) -> None:
-        """In omac: let a process of its own carry what flows between each file and its pipe; `closed` are for omac
-        alone."""
-        for number, (theirs, ours) in self.pipes.items():
-            if ours >= 0:
-                pump = os.fork()
-                if not pump:
-                    others = [other for pair in self.pipes.values() for other in pair if other >= 0]
-                    _carry(number, ours, [*others, *closed])
-                self.pumps.append(pump)
-                os.close(ours)
-            os.close(theirs)
-            self.pipes[number] = (-1, -1)
+    def _start(self) -> int:
+        from omac.adapters.sandbox.orphans import adopt_orphans
 
-    def finish(self) -> None:
-        """Wait until what the program has written has arrived."""
-        for pump in self.pumps:
-            os.waitpid(pump, 0)
-        self.pumps = []
+        adopt_orphans()
+        child = os.fork()
+        if not child:
+            _confine(self, self._enter, self._streams, self._gate)
+        self._child = self.init = child
+        self._streams.start()
+        return child
 
-    def close(self) -> None:
-        """Let go of everything, arrived or not."""
-        for pump in self.pumps:
-            _kill(pump)
-        for pair in self.pipes.values():
-            for descriptor in pair:
-                if descriptor >= 0:
-                    os.close(descriptor)
+    def built(self) -> int:
+        """Return the pid of its process, which confines itself."""
+        return self.init
+
+    def ended(self) -> int:
+        """Return its exit status, as HeldProgram."""
+        from omac.adapters.sandbox.orphans import end_orphans
+
+        child, self._child = self._child, 0
+        status = _wait(child)
+        self._forwarding.__exit__()
+        self._is_forwarding = False
+        end_orphans(self._streams.pumps)
+        self._streams.finish()
+        return status
+
+    def _target(self) -> int | None:
+        return self.init if self._begun else None
 
 
-def _confine(run: SandboxRun, enter: Callable[[], None], streams: Streams, gate: int) -> None:
+def _confine(run: HeldProgram, enter: Callable[[], None], streams: Streams, gate: int) -> None:
     """In the child: wait for the word, be confined, be the program. Does not return."""
     from omac.adapters.sandbox.orphans import die_with_parent
 
@@ -358,28 +352,3 @@ def _gone(init: int) -> None:
     waiting.register(descriptor, select.POLLIN)
     waiting.poll(BUILD_WITHIN_S * 1000)
     os.close(descriptor)
-
-
-def _kill(child: int) -> None:
-    try:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    except OSError:
-        pass  # it has ended and was waited for
-
-
-def _carry(number: int, ours: int, others: list[int]) -> None:
-    """In a process of its own: from a standard descriptor to the program, or from it. Does not return."""
-    try:
-        ignored()  # what the keyboard sends is for the program
-        source, sink = (number, ours) if number == 0 else (ours, number)
-        for descriptor in others:
-            if descriptor != ours:
-                os.close(descriptor)
-        while chunk := os.read(source, _CHUNK_BYTES):
-            while chunk:
-                chunk = chunk[os.write(sink, chunk) :]
-    except OSError:
-        pass  # the other side is gone
-    finally:
-        os._exit(0)

@@ -34,6 +34,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.confinement import BACKENDS, LIMITS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
+from omac.domain.sandbox.request import SandboxRequest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -53,30 +54,7 @@ KEYS = (*PATHS, "deny_names", "allow_env_files", "env", "network", "open_ports",
 PORT_MAX = 65_535
 
 
-class Profile:
-    """What a profile says; empty where it says nothing. Paths are absolute, `env` words are NAME or NAME=VALUE."""
-
-    __slots__ = (
-        *("allow", "allow_env_files", "backend", "deny", "deny_names", "env", "git_hooks", "git_refs", "limits"),
-        *("network", "path", "ports", "read", "redirect_xdg", "warnings"),
-    )
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.allow: list[str] = []
-        self.read: list[str] = []
-        self.deny: list[str] = []
-        self.deny_names: list[str] = []
-        self.allow_env_files = False
-        self.env: list[str] = []
-        self.network = self.backend = self.git_hooks = self.git_refs = ""
-        self.ports: tuple[int, ...] = ()
-        self.limits: dict[str, float] = {}
-        self.redirect_xdg = False
-        self.warnings: tuple[str, ...] = ()
-
-
-def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> Profile:
+def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> SandboxRequest:
     """The profile of that name in ~/.config/omac/sandbox-profiles, or at a path. Raises Refusal (settings-invalid)."""
     path = _path(name, environment, home)
     real = os.path.realpath(path)
@@ -87,7 +65,7 @@ def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> 
             fix=[f"mv {shlex.quote(path)} {shlex.quote(_folder(environment, home))}/"],
         )
     text = _text(path)
-    return _Reading(path, text, environment, home).profile()
+    return _Reading(path, text, environment, home).request()
 
 
 def _folder(environment: Mapping[str, str], home: str) -> str:
@@ -140,11 +118,11 @@ class _Reading:
         self.environment = environment
         self.home = home
 
-    def profile(self) -> Profile:
+    def request(self) -> SandboxRequest:
         """Raises Refusal (settings-invalid)."""
         document = self._document()
         self._check_keys(document, KEYS, "")
-        found = Profile(self.path)
+        found = SandboxRequest()
         for key in PATHS:
             setattr(found, key, self._paths(key, document.get(key, []), found))
         found.deny_names = self._names(document.get("deny_names", []))
@@ -152,7 +130,7 @@ class _Reading:
         found.env = self._env(document.get("env", []))
         found.backend = self._word("backend", document.get("backend", ""))
         found.network = self._word("network", document.get("network", ""))
-        found.ports = self._ports(document.get("open_ports", []))
+        found.open_ports = self._ports(document.get("open_ports", []))
         for table, keys in TABLES.items():
             if not isinstance(document.setdefault(table, {}), dict):
                 self._refuse(table, f"{table} is a table: [{table}]")
@@ -185,14 +163,14 @@ class _Reading:
                 near = _near(key, known) or f"; there are {', '.join(known)}"
                 self._refuse(key, f"unknown key {prefix}{_shown(key)}{near}")
 
-    def _paths(self, key: str, value: object, found: Profile) -> list[str]:
+    def _paths(self, key: str, value: object, found: SandboxRequest) -> list[str]:
         paths = []
         for one in self._texts(key, value):
             path = self._expanded(key, one)
             if path and (os.path.lexists(path) or key == "deny"):
                 paths.append(os.path.abspath(path))
             else:
-                found.warnings += (f"{_shown(self.path)}: {key} {_shown(one)} is ignored: no such file or directory",)
+                found.warnings.append(f"{_shown(self.path)}: {key} {_shown(one)} is ignored: no such file or directory")
         return paths
 
     def _expanded(self, key: str, path: str) -> str:
@@ -243,10 +221,10 @@ class _Reading:
             self._refuse(key.rpartition(".")[2], f"{key} takes {' or '.join(WORDS[key])}, not {said}")
         return str(value)
 
-    def _ports(self, value: object) -> tuple[int, ...]:
+    def _ports(self, value: object) -> list[int]:
         if not isinstance(value, list) or not all(type(one) is int and 1 <= one <= PORT_MAX for one in value):
             self._refuse("open_ports", f"open_ports takes a list of ports from 1 to {PORT_MAX}: open_ports = [3000]")
-        return tuple(value)
+        return value
 
     def _limits(self, table: dict[str, object]) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+ENTRIES_MAX = 200_000  # of a folder that is searched
+NAMES_SHOWN = 5  # of files in a message
 ENV_FILES = frozenset((".env", ".envrc", ".dev.vars"))
 ENV_PREFIXES = (".env.", ".env-", ".env_", ".env~", ".envrc.", ".dev.vars.")
 EXAMPLES = ("dist", "example", "sample", "schema", "template", "tmpl", "tpl")  # what follows the last dot

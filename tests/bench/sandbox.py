@@ -19,10 +19,10 @@ from pathlib import Path
 
 from bench.report import Figure, median, publish
 
-from omac.adapters.git.layout import prepare
 from omac.adapters.sandbox import bubblewrap, seccomp
 from omac.adapters.sandbox.placeholders import Placeholders
-from omac.tools.compose.sandbox_policy import plan
+from omac.services.sandbox.policy import plan
+from omac.tools.compose.sandbox_ports import SandboxAdapters
 from omac.tools.hotpath.sandbox_options import parse
 
 ROUNDS = 40
@@ -137,10 +137,11 @@ def _repository(folder: Path, environment: dict[str, str]) -> None:
 def _equal_policy(work: Path, environment: dict[str, str]) -> Callable[[], None]:
     """bubblewrap alone, with the arguments, the filter and the variables that omac would give it."""
     with contextlib.chdir(work):
-        planned = plan(parse(["--", "true"]), environment)
-    Placeholders(planned.state).make(planned.policy)
+        ports = SandboxAdapters(environment, print)
+        planned = plan(parse(["--", "true"]), ports)
+    Placeholders(ports.state).make(planned.policy)
     for layout in planned.layouts.values():
-        prepare(layout)
+        ports.git.prepare(layout)
     filter_program = seccomp.program(os.uname().machine)
 
     def call() -> None:

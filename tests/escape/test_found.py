@@ -317,19 +317,20 @@ def test_one_ends_while_the_other_works(world: Box) -> None:
 HELD = """\
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from omac.adapters.sandbox.launch import SandboxRun
-from omac.adapters.sandbox.terminal import Terminal
+from omac.adapters.sandbox.launch import UnderBubblewrap
 from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, Policy, ordered
 from omac.domain.kernel.refusal import Refusal
 work = os.getcwd()
 links = [Entry(f"/{name}", LINK, "", target=f"usr/{name}") for name in ("bin", "lib", "lib64")]
 policy = Policy(work, ordered([Entry("/usr", READ, ""), *links, Entry(work, WRITE, "")]), {"PATH": "/usr/bin"})
-def held(_pid):
-    if sys.argv[2] == "refused":
-        raise Refusal("path-changed", "it is not what was meant")
-run = SandboxRun(policy, ["/bin/sh", "-c", "echo ran > ran"], Terminal())
+run = UnderBubblewrap(policy, ["/bin/sh", "-c", "echo ran > ran"], "/usr/bin/bwrap", os.uname().machine)
 try:
-    run.under_bubblewrap("/usr/bin/bwrap", os.uname().machine, lambda: None, held, lambda pid: None)
+    with run as program:
+        program.built()
+        if sys.argv[2] == "refused":
+            raise Refusal("path-changed", "it is not what was meant")
+        program.release()
+        program.ended()
 except Refusal:
     time.sleep(0.2)
 """

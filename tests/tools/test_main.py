@@ -21,8 +21,6 @@ OF_THE_PROCESS = {
     "entry.py",
     "invocation.py",
     "guard_hook.py",
-    "sandbox_backends.py",
-    "sandbox_explain.py",
     "sandbox_run.py",
 }
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from omac.domain.harness.names import NAMES, listed
+from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.plain_typer import Command
-from omac.tools.hotpath.sandbox_options import OPTIONS, Option
+from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
 from omac.tools.terminal.invocation import current
 
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
@@ -37,7 +38,7 @@ class WithWords(Command):
 
 
 def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
-    """Let a command take the options of the sandbox; its parameter `sandbox` gets them, as they were typed."""
+    """Let a command take the options of the sandbox; its parameter `sandbox` gets them as a request."""
     added = [_parameter(option) for option in OPTIONS if option.shared]
 
     @functools.wraps(command)
@@ -47,7 +48,7 @@ def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
             flag, value = f"--{parameter.name.replace('_', '-')}", given.pop(parameter.name)
             for one in value if isinstance(value, list) else [value]:
                 typed += [flag] if one is True else [flag, one] if one else []
-        return command(sandbox=typed, **given)
+        return command(sandbox=parse_options(typed), **given)
 
     own = [one for one in inspect.signature(command).parameters.values() if one.name != "sandbox"]
     with_options.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # what typer reads
@@ -72,7 +73,7 @@ def add_to(app: typer.Typer) -> None:
 
 def start(
     context: typer.Context,
-    sandbox: list[str],
+    sandbox: SandboxRequest,
     harness: Agent = None,
     workdir: Annotated[
         str, typer.Option(metavar="DIR", help="The directory; the current one, if none is named.")
@@ -101,7 +102,7 @@ def start(
 
 def serve(
     context: typer.Context,
-    sandbox: list[str],
+    sandbox: SandboxRequest,
     harness: Agent = None,
     root: Annotated[
         list[str] | None, typer.Option(metavar="DIR", help="Directories below it may be activated.")

@@ -10,10 +10,12 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel.loopback import loopback_address
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.serve_options import Address, ServeOptions
 from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn_unsandboxed
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
+from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.terminal.invocation import current, print_data, print_json
 
 
@@ -26,7 +28,7 @@ class ServeRequest(NamedTuple):
     workdir: str | None
     no_inner: bool
     no_sandbox: bool
-    sandbox: list[str]
+    sandbox: SandboxRequest
     unapproved: str | None
     accept_changes: bool
     control_addr: str
@@ -38,7 +40,7 @@ class ServeRequest(NamedTuple):
 def run(asked: ServeRequest, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
     wanted = options(asked, environment)
-    if wanted.launch is not None and not wanted.launch.sandboxed:
+    if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch, current().stderr)
     server = Server(wanted, environment)
 
@@ -79,14 +81,13 @@ def _launch(asked: ServeRequest, workdir: str, roots: list[str], environment: Ma
     if asked.no_inner:
         if asked.words is not None:
             raise Refusal("misuse", "--no-inner launches no agent, so it takes no arguments for one")
-        if asked.sandbox or asked.no_sandbox:
-            flag = "--no-sandbox" if asked.no_sandbox else asked.sandbox[0]
+        if flag := "--no-sandbox" if asked.no_sandbox else first_option(asked.sandbox):
             raise Refusal("misuse", f"--no-inner launches no agent, so {flag} has no effect")
         return None
     agent = harness_named(asked.harness or DEFAULT_HARNESS.name) if asked.harness or asked.words is None else None
     return launch_of(
         (agent or DEFAULT_HARNESS).serve, asked.words, agent, environment, workdir=workdir, roots=roots,
-        flags=asked.sandbox, sandboxed=not asked.no_sandbox,
+        sandbox=asked.sandbox, sandboxed=not asked.no_sandbox,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import trio
 
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
+from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.agent_launch import directory, launch_of, warn_unsandboxed
@@ -21,7 +22,7 @@ class StartRequest(NamedTuple):
     words: list[str] | None
     workdir: str
     no_sandbox: bool
-    sandbox: list[str]
+    sandbox: SandboxRequest
     unapproved: str | None
     accept_changes: bool
     journal: str | None
@@ -30,7 +31,7 @@ class StartRequest(NamedTuple):
 def run(asked: StartRequest, environment: Mapping[str, str]) -> int:
     """Run the command to its end; its exit status. Raises Refusal."""
     wanted = options(asked, environment)
-    if wanted.launch is not None and not wanted.launch.sandboxed:
+    if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch, current().stderr)
     server = Server(wanted, environment)
     return trio.run(server.run, lambda _: None, _tell_what_is_not_ready)
@@ -42,7 +43,7 @@ def options(asked: StartRequest, environment: Mapping[str, str]) -> ServeOptions
     agent = harness if asked.harness or asked.words is None else None
     workdir = directory(asked.workdir, "--workdir")
     launch = launch_of(
-        harness.serve[:1], asked.words, agent, environment, workdir=workdir, flags=asked.sandbox,
+        harness.serve[:1], asked.words, agent, environment, workdir=workdir, sandbox=asked.sandbox,
         sandboxed=not asked.no_sandbox,
     )  # fmt: skip
     settings = {

@@ -14,9 +14,10 @@ from omac.tools.terminal.render import say, show_status
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the status, after inspecting what launches that were killed have left. Raises Refusal."""
     if has_due_inspections(environment):
-        from omac.tools.compose.sandbox_inspection import inspect_all_due
+        from omac.services.sandbox.inspection import inspect_due
+        from omac.tools.compose.sandbox_ports import SandboxAdapters
 
-        inspect_all_due(environment, lambda line: say(f"omac: {line}", current().stderr))
+        inspect_due(SandboxAdapters(environment, lambda line: say(f"omac: {line}", current().stderr)))
     answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
     if answer is None:
         answer = _from_journal(journal_path, environment)

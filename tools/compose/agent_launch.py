@@ -7,6 +7,7 @@ Rules
 3. Whether its program is there is known before anything is started.
 """
 
+import json
 import os
 import shlex
 import shutil
@@ -17,14 +18,17 @@ from typing import TextIO
 import msgspec
 
 import omac
-from omac.adapters.linux.home import home_of
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
+from omac.domain.sandbox.request import SandboxRequest, request_of
+from omac.services.sandbox.settled import settled
+from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import Ready
-from omac.tools.compose.sandbox_choices import choices_of
-from omac.tools.hotpath import sandbox_options
-from omac.tools.terminal.invocation import expanded
+from omac.tools.compose.sandbox_ports import SandboxAdapters
+from omac.tools.hotpath.sandbox_options import first_option
+from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
+from omac.tools.terminal.invocation import current, expanded
 from omac.tools.terminal.render import say
 
 # Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs.
@@ -37,42 +41,43 @@ SANDBOX = (
     os.path.dirname(os.path.dirname(omac.__file__)),
     "sandbox",
     "run",
+    REQUEST_DESCRIPTOR,
 )
-OPEN_PORT = "--open-port"
 
 
 class AgentLaunch(msgspec.Struct, frozen=True):
-    """An inner command and where it runs. `workdir` is canonical; `flags` are those of `omac sandbox run`.
+    """An inner command and where it runs. `workdir` is canonical; `request` None: it runs without a sandbox.
 
-    `agent` is the harness that was named; None when the command is none of ours. `shown`: the sandbox can show it
-    omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths that flags or
-    a profile let it change.
+    `shown`: the sandbox can show it omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths
+    that flags or a profile let it change.
     """
 
     argv: tuple[str, ...]
     workdir: str
-    roots: tuple[str, ...] = ()
-    agent: Harness | None = None
-    flags: tuple[str, ...] = ()
-    sandboxed: bool = True
+    request: SandboxRequest | None = None
     shown: bool = True
     allowed: tuple[str, ...] = ()
 
     def sees(self, told: Ready) -> Ready:
         """Where the command finds what omac offers."""
-        return told.inside(shown=self.shown) if self.sandboxed else told
+        return told.inside(shown=self.shown) if self.request is not None else told
 
-    def command_line(self, told: Ready, handed_on: Sequence[str]) -> list[str]:
-        """What is executed. `handed_on` are the names of variables that its environment gives it."""
-        if not self.sandboxed:
-            return list(self.argv)
-        words = [*SANDBOX, "--workdir", self.workdir, "--run", told.run]
-        words += [word for root in self.roots for word in ("--root", root)]
-        words += ["--harness", self.agent.name] if self.agent else []
+    def start(self, told: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
+        """Start it in a Trio task. `handed_on` are the names of variables that its `environment` gives it.
+
+        Raises Refusal (prerequisite-missing).
+        """
+        if self.request is None:
+            return Inner(self.argv, environment, self.workdir)
+        own: dict[str, object] = {"run": told.run, "env": list(handed_on), "command": list(self.argv)}
         if self.shown:
-            words += ["--control-token", told.control_token_file, "--facade-socket", told.facade_socket]
-        words += [word for name in handed_on for word in ("--env", name)]
-        return [*words, *self.flags, "--", *self.argv]
+            own |= {"control_token": told.control_token_file, "facade_socket": told.facade_socket}
+        request = self.request.over(request_of(own))
+        with os.fdopen(os.memfd_create("omac-request"), "wb") as file:
+            file.write(json.dumps(request.fields()).encode())
+            file.flush()
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
+            return Inner([*SANDBOX, str(file.fileno())], environment, handed_on=[file.fileno()])
 
 
 def launch_of(
@@ -83,25 +88,29 @@ def launch_of(
     *,
     workdir: str,
     roots: Sequence[str] = (),
-    flags: Sequence[str] = (),
+    sandbox: SandboxRequest,
     sandboxed: bool = True,
 ) -> AgentLaunch:
-    """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does).
+    """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
+    what the options of the sandbox ask.
 
     Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link.
     """
     argv = (*command, *(words or ())) if agent or words is None else tuple(words)
     if not argv:
         raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])
-    if flags and not sandboxed:
-        raise Refusal("misuse", f"{flags[0]} configures the sandbox, but --no-sandbox launches without one")
-    asked = sandbox_options.parse([*flags, "--", *argv])
-    served = () if not sandboxed or asked.network == "none" else _served_port(argv, agent)
+    if not sandboxed:
+        if name := first_option(sandbox):
+            raise Refusal("misuse", f"{name} configures the sandbox, but --no-sandbox launches without one")
+        return AgentLaunch(find_program(argv, environment), workdir)
+    own: dict[str, object] = {"workdir": workdir, "roots": list(roots), "harness": agent.name if agent else ""}
+    if sandbox.network != "none":
+        own["open_ports"] = _served_ports(argv, agent)
+    request = request_of(own).over(sandbox)
     found = find_program(argv, environment)
-    shown = asked.backend != "landlock"
-    home = os.path.realpath(home_of(environment))
-    allowed = tuple(choices_of(asked, environment, home, [workdir, *roots]).allow) if sandboxed else ()
-    return AgentLaunch(found, workdir, tuple(roots), agent, (*flags, *served), sandboxed, shown, allowed)
+    ports = SandboxAdapters(environment, lambda line: say(f"omac: {line}", current().stderr))
+    allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
+    return AgentLaunch(found, workdir, request, sandbox.backend != "landlock", allowed)
 
 
 def directory(path: str, flag: str) -> str:
@@ -132,13 +141,13 @@ def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[s
     return (os.path.abspath(found), *argv[1:])
 
 
-def _served_port(argv: Sequence[str], agent: Harness | None) -> tuple[str, ...]:
+def _served_ports(argv: Sequence[str], agent: Harness | None) -> list[int]:
     """The port that the agent's own server will listen on has to be open."""
     if agent is None or agent.server_port is None or tuple(argv[1 : len(agent.serve)]) != agent.serve[1:]:
-        return ()
+        return []
     port = agent.server_port.default
     for word, following in zip(argv, (*argv[1:], ""), strict=True):
         name, equals, value = word.partition("=")
         if name == agent.server_port.flag:
             port = value if equals else following
-    return (OPEN_PORT, port) if port.isascii() and port.isdigit() and port.strip("0") else ()
+    return [int(port)] if port.isascii() and port.isdigit() and port.strip("0") else []

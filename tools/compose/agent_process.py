@@ -26,14 +26,21 @@ OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 class Inner:
     """A command that runs from its making to the end of `ended`. Make it in a Trio task.
 
-    `folder` None: it begins where omac is. Raises Refusal (prerequisite-missing) when it cannot be run.
+    `folder` None: it begins where omac is; `handed_on` are descriptors that it gets.
+    Raises Refusal (prerequisite-missing) when it cannot be run.
     """
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], folder: str | None = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        folder: str | None = None,
+        handed_on: Sequence[int] = (),
+    ) -> None:
         self._terminal = _terminal()
         try:
             # From Trio's own thread: a thread that ends would take along what asked to die with its parent.
-            self._child = subprocess.Popen(argv, env=dict(environment), cwd=folder)
+            self._child = subprocess.Popen(argv, env=dict(environment), cwd=folder, pass_fds=handed_on)
         except OSError as problem:
             message = f"{argv[0]} cannot be run: {problem.strerror}"
             raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(argv[0])}"]) from problem

@@ -329,9 +329,7 @@ class Server:
         seen = launch.sees(told)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
         given = flat | variables(self._options.harness.name, seen)
-        argv = launch.command_line(told, list(given))
-        folder = None if launch.sandboxed else launch.workdir
-        self._inner = Inner(argv, inherited(self._environment) | given, folder)
+        self._inner = launch.start(told, inherited(self._environment) | given, list(given))
         try:
             return await self._inner.ended()
         finally:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import BACKENDS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
+from omac.domain.sandbox.request import SandboxRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,26 +129,6 @@ settings that are invalid, 4 something is not installed, 5 the journal, 7 the sa
 """
 
 
-class SandboxRequest:
-    """What was typed. Paths are as they were typed; lists are in their order."""
-
-    def __init__(self) -> None:
-        self.command: list[str] = []
-        self.workdir = self.harness = self.profile = self.run = self.control_token = self.facade_socket = ""
-        self.backend = self.network = ""  # empty: as the profile says, else the default
-        self.roots: list[str] = []
-        self.allow: list[str] = []
-        self.read: list[str] = []
-        self.deny: list[str] = []
-        self.deny_names: list[str] = []
-        self.env: list[str] = []
-        self.open_ports: list[str] = []
-        self.limits: list[str] = []
-        self.weaker_git = self.allow_env_files = self.ephemeral_cache = self.ssh_agent = self.explain = self.json = (
-            self.help
-        ) = False
-
-
 def help_text() -> str:
     """Return the help of `omac sandbox run`."""
     from shutil import get_terminal_size  # few command lines ask for help
@@ -173,63 +152,84 @@ def help_text() -> str:
 
 
 def parse(words: Sequence[str]) -> SandboxRequest:
-    """What the words ask. Raises Refusal (misuse)."""
-    asked = SandboxRequest()
+    """What the words of a whole command line ask. Raises Refusal (misuse)."""
+    at = words.index("--") if "--" in words else len(words)
+    request = parse_options(words[:at])
+    request.command = list(words[at + 1 :])
+    if request.help:
+        return request
+    if not request.command and not request.explain:
+        raise _misuse("the command is missing; write it after --")
+    if request.json and not request.explain:
+        raise _misuse("--json works only with --explain: a command prints its own output")
+    return request
+
+
+def parse_options(words: Sequence[str]) -> SandboxRequest:
+    """What the words before the command ask. Raises Refusal (misuse)."""
+    request = SandboxRequest()
     at = 0
     while at < len(words):
         word = words[at]
         name, equals, value = word.partition("=")
-        if word == "--":
-            asked.command = list(words[at + 1 :])
-            break
         if word in ("-h", "--help"):
-            asked.help = True
-            return asked
+            request.help = True
+            return request
         option = BY_NAME.get(name)
         if option and option.takes:
             if not equals:
                 at += 1
-                if at == len(words) or words[at] == "--":
+                if at == len(words):
                     raise _misuse(f"{name} needs a value")
                 value = words[at]
-            _take(asked, option, value)
+            _take(request, option, value)
         elif option and not equals:
-            setattr(asked, option.field, True)
+            setattr(request, option.field, True)
         elif word.startswith("-"):
             raise _misuse(f"unknown option {name}{_near(name)}")
         else:
             raise _misuse(f"{word!r} is before --; write the command after --")
         at += 1
-    _check(asked)
-    return asked
+    _check(request)
+    return request
 
 
-def _take(asked: SandboxRequest, option: Option, value: str) -> None:
+def first_option(request: SandboxRequest) -> str:
+    """The name of the first option that a request has; empty without any."""
+    return next((option.name for option in OPTIONS if getattr(request, option.field)), "")
+
+
+def _take(request: SandboxRequest, option: Option, value: str) -> None:
     if "\0" in value or not value:
         raise _misuse(f"{option.name} needs a value that is not empty")
-    if option.repeats:
-        getattr(asked, option.field).append(value)
-    elif getattr(asked, option.field):
+    if option.field == "limits":
+        from omac.adapters.sandbox import limits
+
+        request.limits |= limits.parse([value])
+    elif option.field == "open_ports":
+        request.open_ports.append(_port(value))
+    elif option.repeats:
+        getattr(request, option.field).append(value)
+    elif getattr(request, option.field):
         raise _misuse(f"{option.name} was given twice, but takes one value")
     else:
-        setattr(asked, option.field, value)
+        setattr(request, option.field, value)
 
 
-def _check(asked: SandboxRequest) -> None:
-    if not asked.command and not asked.explain:
-        raise _misuse("the command is missing; write it after --")
-    if asked.json and not asked.explain:
-        raise _misuse("--json works only with --explain: a command prints its own output")
-    if asked.backend and asked.backend not in BACKENDS:
-        raise _misuse(f"--backend takes auto, bubblewrap or landlock, not {asked.backend!r}")
-    if asked.network and asked.network not in NETWORKS:
-        raise _misuse(f"--network takes host or none, not {asked.network!r}")
-    for pattern in asked.deny_names:
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65_535):
+        raise _misuse(f"--open-port takes a port from 1 to 65535, not {text!r}")
+    return int(text)
+
+
+def _check(request: SandboxRequest) -> None:
+    if request.backend and request.backend not in BACKENDS:
+        raise _misuse(f"--backend takes auto, bubblewrap or landlock, not {request.backend!r}")
+    if request.network and request.network not in NETWORKS:
+        raise _misuse(f"--network takes host or none, not {request.network!r}")
+    for pattern in request.deny_names:
         check_pattern(pattern)
-    for port in asked.open_ports:
-        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
-            raise _misuse(f"--open-port takes a port from 1 to 65535, not {port!r}")
-    if asked.open_ports and asked.network == "none":
+    if request.open_ports and request.network == "none":
         raise _misuse("--open-port has no effect with --network none")
 
 
@@ -242,20 +242,3 @@ def _near(name: str) -> str:
 
     found = get_close_matches(name, list(BY_NAME), 1)
     return f"; did you mean {found[0]}?" if found else ""
-
-
-def absolute(path: str, home: str) -> str:
-    """A path as typed, `~` and the current directory filled in, links and `..` resolved. Raises Refusal."""
-    return os.path.realpath(unresolved(path, home))
-
-
-def unresolved(path: str, home: str) -> str:
-    """A path as typed, made absolute, but with its links and `..` as they are. Raises Refusal (directory-missing)."""
-    if path == "~" or path.startswith("~/"):
-        path = home + path[1:]
-    if path.startswith("/"):
-        return path
-    try:
-        return os.path.join(os.getcwd(), path)
-    except FileNotFoundError:
-        raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None

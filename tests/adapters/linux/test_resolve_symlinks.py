@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import trail, unresolved
+from omac.domain.kernel.refusal import Refusal
 
 PARTS = st.sampled_from(["a", "b", "c", "d", "..", ".", "", "up", "top", "gone"])
 
@@ -45,3 +46,23 @@ def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
         trail(str(tmp_path / "one/x"))
     assert caught.value.errno == errno.ELOOP
     assert trail("/") == ([], "/")
+
+
+def test_typed_paths_become_absolute() -> None:
+    """`~` is the home that counts; links and `..` stay."""
+    assert unresolved("~", "/home/me") == "/home/me"
+    assert unresolved("~/a/../b", "/home/me") == "/home/me/a/../b"
+    assert unresolved("~other", "/home/me").endswith("/~other")
+
+
+def test_a_current_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is refused by name where a path begins in it; absolute paths do not need it."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(Refusal, match="current directory was removed") as refused:
+        unresolved(".", "/home/me")
+    assert (refused.value.reason, list(refused.value.fix)) == ("directory-missing", ["cd"])
+    assert unresolved("/usr/../etc", "/home/me") == "/usr/../etc"
+    assert unresolved("~/a", "/home/me") == "/home/me/a"

@@ -13,6 +13,7 @@ from tiers import examples
 
 from omac.adapters.sandbox.profile import FOLDER, read
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.request import SandboxRequest
 
 FULL = {
     "allow": ["~/data"],
@@ -78,10 +79,10 @@ def test_both_forms_say_the_same(home: Path, name: str, text: str) -> None:
         assert found.deny == [str(home / "data/keys")]
         assert (found.deny_names, found.allow_env_files) == (["*.pem"], True)
         assert found.env == ["A=1", "B"]
-        assert (found.network, found.backend, found.ports) == ("none", "bubblewrap", (3000, 65535))
+        assert (found.network, found.backend, found.open_ports) == ("none", "bubblewrap", [3000, 65535])
         assert found.limits == {"pids": 500, "memory": 4 * 2**30, "cpu": 1.5, "files": 4096}
         assert (found.git_hooks, found.git_refs, found.redirect_xdg) == ("read", "branch", True)
-        assert found.warnings == ()
+        assert found.warnings == []
 
 
 @pytest.mark.parametrize("text", ["", "# nothing", 'env = ["A", "B=2"]'])
@@ -97,7 +98,7 @@ def test_what_is_not_said_stays_open(home: Path, text: str) -> None:
         False,
     )
     assert found.env == (["A", "B=2"] if "env" in text else [])
-    assert (found.allow, found.ports, found.limits) == ([], (), {})
+    assert (found.allow, found.open_ports, found.limits) == ([], [], {})
 
 
 def test_paths_that_are_not_there_are_told(home: Path) -> None:
@@ -226,7 +227,7 @@ def test_any_value_is_understood_or_refused(tmp_path_factory: pytest.TempPathFac
         path.write_text(json.dumps({key: value}))
         path.chmod(0o600)
         with contextlib.suppress(Refusal):
-            assert read(str(path), {}, str(top), "/nowhere").path == str(path)
+            assert isinstance(read(str(path), {}, str(top), "/nowhere"), SandboxRequest)
 
 
 def test_flags_come_after_the_profile() -> None:

@@ -1,13 +1,12 @@
 """The command line of `omac sandbox run`: what is taken, and what is refused with a word on how to say it."""
 
-from pathlib import Path
-
 import pytest
 import typer
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.running_group import sandboxed
-from omac.tools.hotpath.sandbox_options import OPTIONS, SandboxRequest, absolute, parse
+from omac.tools.hotpath.sandbox_options import OPTIONS, parse
 
 
 def test_everything_at_once() -> None:
@@ -65,45 +64,28 @@ def test_help_needs_nothing_else() -> None:
     assert parse(["--workdir", "/w", "--help"]).help
 
 
-def test_paths_are_canonical(tmp_path: object) -> None:
-    """`~` is the home that counts, and `..` is gone."""
-    assert absolute("~", "/home/me") == "/home/me"
-    assert absolute("~/a/../b", "/home/me") == "/home/me/b"
-    assert absolute("~other", "/home/me").endswith("/~other")
-
-
-def test_a_current_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is refused by name where a path begins in it; absolute paths do not need it."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    with pytest.raises(Refusal, match="current directory was removed") as refused:
-        absolute(".", "/home/me")
-    assert (refused.value.reason, list(refused.value.fix)) == ("directory-missing", ["cd"])
-    assert absolute("/usr/../etc", "/home/me") == "/etc"
-    assert absolute("~/a", "/home/me") == "/home/me/a"
-
-
 def test_every_option_fills_a_field() -> None:
-    fields = vars(SandboxRequest())
+    empty = SandboxRequest()
     for option in OPTIONS:
-        kind = list if option.repeats else str if option.takes else bool
-        assert type(fields[option.field]) is kind, option.name
-    assert {option.field for option in OPTIONS} | {"command", "help"} == set(fields)
+        kinds = (list, dict) if option.repeats else (str,) if option.takes else (bool,)
+        assert type(getattr(empty, option.field)) in kinds, option.name
+    of_profiles = {"git_hooks", "git_refs", "redirect_xdg", "guard_scratch", "warnings"}
+    assert {option.field for option in OPTIONS} | {"command", "help"} | of_profiles == set(SandboxRequest.__slots__)
 
 
-def test_start_and_serve_hand_on_every_shared_option() -> None:
-    typed: list[str] = []
+def test_start_and_serve_take_every_shared_option() -> None:
+    taken: list[SandboxRequest] = []
 
-    def command(sandbox: list[str]) -> int:
-        typed.extend(sandbox)
+    def command(sandbox: SandboxRequest) -> int:
+        taken.append(sandbox)
         return 0
 
     app = typer.Typer()
     app.command()(sandboxed(command))
     shared = [option for option in OPTIONS if option.shared]
-    words = [word for option in shared for word in ([option.name, "1"] if option.takes else [option.name])]
+    values = {"limits": "pids=9", "network": "host", "backend": "auto"}
+    words = [[one.name, values.get(one.field, "1")] if one.takes else [one.name] for one in shared]
     assert len(shared) > 10
-    app(words, standalone_mode=False)
-    assert typed == words
+    app([word for pair in words for word in pair], standalone_mode=False)
+    (request,) = taken
+    assert set(request.fields()) == {option.field for option in shared}

@@ -10,16 +10,25 @@ import sys
 
 from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import landlock
-from omac.adapters.sandbox.launch import Failed, SandboxRun
-from omac.adapters.sandbox.terminal import Terminal
+from omac.adapters.sandbox.launch import Failed, HeldProgram, UnderBubblewrap, WithoutNamespaces
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Sequence
+    from typing import Protocol
 
-    from omac.tools.compose.sandbox_policy import SandboxPlan
+    from omac.domain.sandbox.confinement import Entry, Policy
+    from omac.domain.sandbox.request import SandboxRequest
+
+    class GitPart(Protocol):
+        """What a policy has of git."""
+
+        @property
+        def entries(self) -> tuple[Entry, ...]: ...
+        @property
+        def repositories(self) -> Sequence[object]: ...
 
 
 class Bubblewrap:
@@ -30,21 +39,20 @@ class Bubblewrap:
     def __init__(self, program: str) -> None:
         self._program = program
 
-    def run(
-        self,
-        plan: SandboxPlan,
-        meanwhile: Callable[[], None],
-        held: Callable[[int], None],
-        begun: Callable[[int], None],
-    ) -> int:
-        """The program's exit status. Raises Refusal, Interrupted."""
-        run = SandboxRun(plan.policy, plan.argv, Terminal())
-        try:
-            return run.under_bubblewrap(self._program, os.uname().machine, meanwhile, held, begun)
-        except Failed as failed:
+    def start(self, policy: Policy, argv: Sequence[str], _layouts: Iterable[GitPart]) -> HeldProgram:
+        """Return the program, to be entered. Raises Refusal, Interrupted, then and there."""
+        return _Diagnosed(policy, argv, self._program, os.uname().machine)
+
+
+class _Diagnosed(UnderBubblewrap):
+    """A program whose sandbox, where it cannot be built, is refused with the reason."""
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        super().__exit__(kind, problem, trace)
+        if isinstance(problem, Failed):
             from omac.adapters.sandbox.probes import why_bubblewrap_failed
 
-            raise why_bubblewrap_failed(self._program, str(failed)) from None
+            raise why_bubblewrap_failed(self._bwrap, str(problem)) from None
 
 
 class LandlockOnly:
@@ -54,31 +62,23 @@ class LandlockOnly:
         self._weaker_git = weaker_git
         self.name = "landlock, weaker git" if weaker_git else "landlock"
 
-    def run(
-        self,
-        plan: SandboxPlan,
-        meanwhile: Callable[[], None],
-        held: Callable[[int], None],
-        begun: Callable[[int], None],
-    ) -> int:
-        """The program's exit status. Raises Refusal, Interrupted."""
-        import shutil
+    def start(self, policy: Policy, argv: Sequence[str], layouts: Iterable[GitPart]) -> HeldProgram:
+        """Return the program, to be entered; `policy` is weakened where that was asked for. Raises Refusal."""
         import tempfile
 
         from omac.adapters.sandbox.flattened import flattened, weakened
-        from omac.adapters.sandbox.landlock_only import enter, refusals
+        from omac.adapters.sandbox.landlock_only import refusals
 
         temporary = os.path.realpath(tempfile.mkdtemp(prefix="omac-"))
         try:
             if self._weaker_git:
-                made_for_git = [entry for layout in plan.layouts.values() for entry in layout.entries]
-                plan.policy.entries = weakened(plan.policy.entries, made_for_git)
-            policy = flattened(plan.policy, temporary)
-            if problems := refusals(policy):
+                policy.entries = weakened(policy.entries, [entry for layout in layouts for entry in layout.entries])
+            flat = flattened(policy, temporary)
+            if problems := refusals(flat):
                 fix = ["omac sandbox doctor  # what bubblewrap needs on this machine"]
-                if any(entry.access == DENY and entry.content for entry in policy.entries):
+                if any(entry.access == DENY and entry.content for entry in flat.entries):
                     fix.append("omac sandbox run --allow-env-files -- COMMAND  # shows .env and the like")
-                if not self._weaker_git and any(layout.repositories for layout in plan.layouts.values()):
+                if not self._weaker_git and any(layout.repositories for layout in layouts):
                     fix.append("omac sandbox run --weaker-git -- COMMAND  # lets it change git's settings and hooks")
                 message = f"Landlock alone cannot keep this: {'; '.join(problems)}"
                 raise Refusal("sandbox-inexpressible", message, fix=fix)
@@ -88,25 +88,45 @@ class LandlockOnly:
                     "omac: --weaker-git: it can change git's settings and hooks, which are inspected when it ends: "
                     "run no git there meanwhile\n"
                 )
-            return SandboxRun(policy, plan.argv, Terminal()).confined(lambda: enter(policy), meanwhile, held, begun)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            return _Temporary(flat, argv, temporary)
+        except BaseException:
+            _remove(temporary)
+            raise
+
+
+class _Temporary(WithoutNamespaces):
+    """A program without namespaces, and its `temporary` folder."""
+
+    def __init__(self, policy: Policy, argv: Sequence[str], temporary: str) -> None:
+        from omac.adapters.sandbox.landlock_only import enter
+
+        super().__init__(policy, argv, lambda: enter(policy))
+        self._temporary = temporary
+
+    def _close(self) -> None:
+        _remove(self._temporary)
+
+
+def _remove(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 Backend = Bubblewrap | LandlockOnly
 
 
-def chosen(plan: SandboxPlan) -> Backend:
-    """The backend for a plan. Raises Refusal (sandbox-unavailable)."""
+def chosen(request: SandboxRequest, policy: Policy) -> Backend:
+    """The backend for a settled request. Raises Refusal (sandbox-unavailable)."""
     if sys.platform == "darwin":
         raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
-    landlock_only = LandlockOnly(weaker_git=plan.choices.weaker_git)
-    if plan.backend == "landlock":
+    landlock_only = LandlockOnly(weaker_git=request.weaker_git)
+    if request.backend == "landlock":
         return landlock_only
     if program := host_programs.find("bwrap"):
-        _require_landlock(plan)
+        _require_landlock(policy)
         return Bubblewrap(program)
-    if plan.backend == "auto":
+    if request.backend == "auto":
         return landlock_only
     fix = ["sudo apt-get install bubblewrap", "omac sandbox doctor"]
     raise Refusal("sandbox-unavailable", "bubblewrap is not installed", fix=fix)
@@ -117,9 +137,8 @@ def namespaced(backend: str) -> bool:
     return backend == "bubblewrap" or (backend == "auto" and bool(host_programs.find("bwrap")))
 
 
-def _require_landlock(plan: SandboxPlan) -> None:
+def _require_landlock(policy: Policy) -> None:
     """Say what this kernel cannot keep out, where the policy counts on it."""
-    policy = plan.policy
     abi = landlock.abi()
     if policy.fence and abi < landlock.FENCE_ABI:
         policy.fence = ()

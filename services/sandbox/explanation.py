@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.terminal_escaping import printable, printable_json
 from omac.domain.sandbox.confinement import COPY, LINK
@@ -11,37 +9,35 @@ from omac.journal.spool import encoded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omac.tools.compose.sandbox_policy import SandboxPlan
+    from omac.services.sandbox.policy import SandboxPlan
 
 
-def explain(plan: SandboxPlan, json: bool) -> int:
-    """Print every path, its access and the reason; the exit code."""
-    if json:
-        _print(printable_json(encoded(_document(plan))))
-        return 0
+def explained(plan: SandboxPlan) -> str:
+    """Return lines for people: every path, its access and the reason. No terminal obeys what they contain."""
     from shlex import join
 
     policy = plan.policy
-    _tell(f"workdir  {policy.workdir}")
+    lines = [f"workdir  {policy.workdir}"]
     if plan.argv:
-        _tell(f"command  {join(plan.argv)}")
-    _tell(f"backend  {_backend(plan)}")
+        lines.append(f"command  {join(plan.argv)}")
+    lines.append(f"backend  {_backend(plan)}")
     ports = f"; listens on {', '.join(map(str, policy.ports))}" if policy.ports else ""
-    _tell(f"network  {policy.network}{ports}")
-    for name, by in _limits(plan).items():
-        _tell(f"limit    {name}={_exactly(policy.limits[name])} by {by}")
-    _tell(f"gets     {' '.join(sorted(policy.environment))}")
-    _tell("")
+    lines.append(f"network  {policy.network}{ports}")
+    lines += [f"limit    {name}={_exactly(policy.limits[name])} by {by}" for name, by in _limits(plan).items()]
+    lines += [f"gets     {' '.join(sorted(policy.environment))}", ""]
     width = min(max((len(entry.path) for entry in policy.entries), default=0), 72)
     for entry in policy.entries:
         shown = f"{entry.path} -> {entry.target}" if entry.access == LINK else entry.path
-        _tell(f"{entry.access:8} {shown:{width}}  {entry.reason}")
-    for path in policy.hidden:
-        _tell(f"{'never':8} {path:{width}}  omac's own")
+        lines.append(f"{entry.access:8} {shown:{width}}  {entry.reason}")
+    lines += [f"{'never':8} {path:{width}}  omac's own" for path in policy.hidden]
     for warning in policy.warnings:
-        _tell("")
-        _tell(f"note: {warning}")
-    return 0
+        lines += ["", f"note: {warning}"]
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def explained_as_json(plan: SandboxPlan) -> str:
+    """Return the same as JSON, for programs."""
+    return f"{printable_json(encoded(_document(plan)))}\n"
 
 
 def digest(plan: SandboxPlan) -> str:
@@ -54,7 +50,7 @@ def _document(plan: SandboxPlan) -> dict[str, object]:
     return {
         "workdir": policy.workdir,
         "command": plan.argv,
-        "harness": plan.harness,
+        "harness": plan.request.harness,
         "backend": _backend(plan),
         "network": policy.network,
         "ports": list(policy.ports),
@@ -81,20 +77,8 @@ def _limits(plan: SandboxPlan) -> dict[str, str]:
     return dict(plan.enforcement.by) if plan.enforcement else {}
 
 
-def _tell(line: str) -> None:
-    """For people: a path shows its control characters, and no terminal obeys them."""
-    _print(printable(line))
-
-
-def _print(line: str) -> None:
-    """In UTF-8, whatever the locale."""
-    sys.stdout.buffer.write(f"{line}\n".encode())
-
-
 def _backend(plan: SandboxPlan) -> str:
     """The one that is used, where the choice is left to omac."""
-    from omac.tools.compose.sandbox_backends import namespaced
-
-    if namespaced(plan.backend):
+    if plan.ports.sandboxing.namespaced(plan.request.backend):
         return "bubblewrap"
-    return "landlock, weaker git" if plan.choices.weaker_git else "landlock"
+    return "landlock, weaker git" if plan.request.weaker_git else "landlock"

@@ -1,4 +1,4 @@
-"""tools/compose/sandbox_explain.py: what is told of a policy, to people and to programs."""
+"""services/sandbox/explanation.py: what is told of a policy, to people and to programs."""
 
 import json
 from collections.abc import Iterator

@@ -1,0 +1,171 @@
+"""The inspection around one launch, as steps: what is there before is noted, what must not wait is set aside, and what
+is left is judged and written down.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.git.launch_record import merged, record_of
+from omac.adapters.git.layout import bring_home
+from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from collections.abc import Callable, Sequence
+
+    from omac.adapters.git.inspection import Budget, Finding
+    from omac.adapters.git.launch_record import Record
+    from omac.adapters.git.layout import Layout
+    from omac.adapters.git.pending import Pending
+    from omac.adapters.git.watch import GitWatch
+    from omac.adapters.linux.background import Background
+else:
+    import _signal
+
+DESCRIPTORS = 8192
+LINES_MAX = 50
+LINE_CHARACTERS_MAX = 300
+SHORTEST_PATH = 40  # characters of a path that are shown in any case
+REST = "findings"  # a file beside what was set aside
+
+
+def records(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -> list[Record]:
+    """One for the projects, and one for what the agent keeps in the home, which its other launches can write too."""
+    kept = [layout for layout in layouts if layout.agents]
+    found = [record_of(name, [layout for layout in layouts if not layout.agents], now_ns, fence=fence)]
+    return found + ([record_of(f"{name}-agents", kept, now_ns, fence=fence)] if kept else [])
+
+
+def load() -> None:
+    """Import all that the end of a launch takes, before a program runs that can write where it is."""
+    import bisect  # noqa: F401
+    import resource  # noqa: F401
+    import shlex  # noqa: F401
+    import shutil  # noqa: F401
+    import subprocess  # noqa: F401
+
+    from omac.adapters.git import (
+        inspections,  # noqa: F401
+        watch,  # noqa: F401
+    )
+    from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401
+
+
+def note(record: Record, pending: Pending) -> tuple[bool, Background]:
+    """Record what is there; return whether that is all of it, and the work that makes it durable. Raises OSError."""
+    from omac.adapters.git import inspections, quarantine, watch  # noqa: F401  # before a program could change them
+    from omac.adapters.linux.background import Background
+
+    for copy in record.copies:
+        copy.note()
+    baseline = inspections.note(record.projects, record.folders, record.began_ns, record.kept)
+    pending.complete(record, baseline)
+    return baseline.is_whole, Background(lambda: pending.flush(record))
+
+
+def watch(record: Record, state: str, name: str) -> GitWatch:
+    """Set aside what must not wait for the end, from now on."""
+    import resource  # noqa: F401  # the end takes it, and the program is at work now
+
+    from omac.adapters.git.quarantine import Quarantine
+    from omac.adapters.git.watch import GitWatch
+
+    begun = GitWatch(record, Quarantine(state, name))
+    begun.start()
+    return begun
+
+
+def keep_written(record: Record, written: Callable[[str], bytes | None]) -> None:
+    """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
+    for copy in record.copies:
+        if not copy.place and copy.before is not None:
+            copy.after = written(copy.path)
+
+
+def while_running(names: set[str], state: str, due: list[Record]) -> list[Finding]:
+    """A finding for each launch that cannot tell any more what was set aside while its program ran."""
+    from omac.adapters.git.inspection import Finding
+
+    folders = [_folder(state, name) for name in sorted(names)]
+    place = merged(due).projects[:1]
+    what = "of what ran there, something was set aside while it ran"
+    return [Finding(place[0], what, folder) for folder in folders if place and _has_entries(folder)]
+
+
+def inspect(whole: Record, name: str, state: str, say: Callable[[str], None]) -> list[Finding]:
+    """Inspect what launches have left, of which `whole` is the record. `name` is that of the folder for what is set
+    aside."""
+    from omac.adapters.git import inspections
+    from omac.adapters.git.inspection import Budget, Finding
+    from omac.adapters.git.quarantine import Quarantine
+
+    assert whole.baseline is not None
+    raise_descriptor_limit(DESCRIPTORS)
+    budget = Budget(inspections.SECONDS_MAX)
+    with _interruptible(budget, say):
+        found = inspections.act(
+            whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept
+        )
+        found += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed, whole.copies)]
+    return found
+
+
+def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
+    """Return so much of it as somebody reads; all of it is in a file then."""
+    is_long = len(findings) > LINES_MAX
+    found = []
+    for finding in findings[:LINES_MAX]:
+        line = str(finding)
+        if len(line) > LINE_CHARACTERS_MAX:
+            is_long = True
+            rest = len(line) - len(finding.path)
+            line = finding.line(max(SHORTEST_PATH, LINE_CHARACTERS_MAX - rest))[:LINE_CHARACTERS_MAX]
+        found.append(line)
+    if is_long:
+        folder = _folder(state, name)
+        os.makedirs(folder, 0o700, exist_ok=True)
+        path = f"{folder}/{REST}"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
+            for finding in findings:
+                file.write(f"{finding}\n".encode(errors="surrogateescape"))
+        found.append(f"all {len(findings)} findings are in {path}")
+    return found
+
+
+def _folder(state: str, name: str) -> str:
+    """Where a launch sets things aside."""
+    from omac.adapters.git.quarantine import FOLDER
+
+    return f"{state}/{FOLDER}/{name}"
+
+
+def _has_entries(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
+
+
+class _interruptible:  # noqa: N801  # used as a statement: with _interruptible(...):
+    """While inside, a second interrupt spends the budget: all that is not yet judged is set aside."""
+
+    def __init__(self, budget: Budget, say: Callable[[str], None]) -> None:
+        self._budget = budget
+        self._say = say
+        self._times = 0
+        self._before: object = None
+
+    def __enter__(self) -> None:
+        self._before = _signal.signal(_signal.SIGINT, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        _signal.signal(_signal.SIGINT, self._before)  # type: ignore[arg-type]  # as it was
+
+    def _interrupt(self, _number: int, _frame: object) -> None:
+        self._times += 1
+        if self._times == 1:
+            self._say("still inspecting what was left; ^C again sets aside everything that is not inspected yet")
+        else:
+            self._budget.end()

@@ -1,0 +1,1 @@
+"""Sandboxes: a policy composed from a request, and its launch, recorded."""

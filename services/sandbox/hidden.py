@@ -1,0 +1,103 @@
+"""What is hidden by its name in everything that was granted: files of environment variables, and a person's patterns.
+
+Rules
+
+1. What an entry names is shown: a name that a person wrote out counts more than one that was found.
+2. A file of environment variables that its repository keeps as it is could be read there anyway, and git works on it:
+   it is shown. What the repository says of it does not count, only whether it has the content.
+3. A mount on a file goes with it wherever a folder above is moved, so no folder is held in place for it.
+"""
+
+from __future__ import annotations
+
+from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
+from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omac.domain.sandbox.hidden_names import HiddenNames
+    from omac.services.sandbox.ports import FoundFiles, GitPort, GitRepository
+
+FILES_MAX = 400  # that are hidden one by one, each by a mount
+
+_SHOW = "omac sandbox run --allow-env-files -- COMMAND"
+
+
+def newly_tracked(before: set[str], now: set[str]) -> list[str]:
+    """A line for each file that is hidden, and that the program has put into an index."""
+    what = "is in git's index now: your next git stash or git commit -a would put what it holds among git's objects,"
+    return [
+        f"{path} {what} where programs can read it: "
+        f"git -C {quoted(path.rpartition('/')[0])} rm --cached -- {quoted(path.rpartition('/')[2])}"
+        for path in sorted(now - before)[:NAMES_SHOWN]
+    ]
+
+
+class HiddenSearch:
+    """Looks through the granted folders, each once; `found` is by folder."""
+
+    def __init__(self, names: HiddenNames, git: GitPort, entries_max: int = ENTRIES_MAX) -> None:
+        self._git = git
+        self._names = names
+        self._entries_max = entries_max  # of each folder
+        self.found: dict[str, FoundFiles] = {}
+
+    def look(self, folder: str, left_out: Iterable[str] = ()) -> FoundFiles:
+        """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
+        found = self.found[folder] = self._git.walk(folder, self._entries_max, self._names, left_out)
+        if self._names.patterns and not found.complete:
+            message = f"{folder} has more than {self._entries_max} files: too many for --deny-name to search"
+            raise Refusal("policy-too-large", message, fix=["omac sandbox run --deny PATH -- COMMAND"])
+        return found
+
+    def readable(self, entries: Sequence[Entry], granted: Sequence[Entry]) -> None:
+        """Look through what was granted for reading, but for what is denied there, or was looked through."""
+        if not (self._names.env_files or self._names.patterns):
+            return
+        left_out = {*self.found, *(entry.path for entry in entries if entry.access == DENY)}
+        for one in sorted(granted, key=lambda entry: len(entry.path)):
+            if one.access == READ and not any(below(one.path, folder) for folder in self.found):
+                self.look(one.path, left_out)
+
+    def entries(self, entries: Sequence[Entry], repositories: Sequence[GitRepository]) -> list[Entry]:
+        """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""
+        hidden: dict[str, Entry] = {}
+        named = {entry.path for entry in entries if entry.access != LINK}
+        for folder, found in self.found.items():
+            for path in (*found.named, *found.env_files):
+                real = self._git.leads_to(path, folder)
+                around = governing(entries, real) if real and real not in named else None
+                if around is None or around.access not in (READ, WRITE):
+                    continue
+                if path in found.named:
+                    hidden[real] = Entry(real, DENY, "--deny-name", content=MARKER)
+                elif real not in hidden and not self._git.keeps(real, repositories):
+                    hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
+            self._hide_unread(found, entries, hidden)
+        if len(hidden) > FILES_MAX:
+            first = next(iter(hidden))
+            message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"
+            raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
+        return list(hidden.values())
+
+    def _hide_unread(self, found: FoundFiles, entries: Sequence[Entry], hidden: dict[str, Entry]) -> None:
+        """What its owner cannot list now, a program that runs as the owner can list as soon as it likes."""
+        for path in found.unread:
+            around = governing(entries, path)
+            if path in self.found:
+                message = f"{path} cannot be listed, so files to hide in it cannot be found"
+                raise Refusal("path-changed", message, fix=[f"chmod u+rx {quoted(path)}"])
+            if around is not None and around.access in (READ, WRITE) and self._git.is_users(path):
+                hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")
+
+    def warnings(self) -> list[str]:
+        """What was not looked through to its end."""
+        return [
+            f"{folder} has more than {self._entries_max} files: .env files among the rest can be read"
+            for folder, found in self.found.items()
+            if not found.complete and self._names.env_files
+        ]

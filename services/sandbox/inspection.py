@@ -1,0 +1,151 @@
+"""The inspection around a launch: what is there before, what is done when it has ended, and what is said of it.
+
+A launch keeps a record of what is still to be inspected. What a launch that was killed has left is inspected before
+the next one that overlaps, or by whoever calls `inspect_due`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omac.journal.spool import Spool
+    from omac.services.sandbox.policy import SandboxPlan
+    from omac.services.sandbox.ports import Opaque, SandboxPorts
+    from omac.services.sandbox.records import LaunchRecords
+
+RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
+
+
+class LaunchInspection:
+    """The inspection around one launch, with what it records. `findings` are what the end found."""
+
+    def __init__(self, plan: SandboxPlan, records: LaunchRecords) -> None:
+        self._ports = ports = plan.ports
+        self._steps = steps = ports.inspections
+        self._exposed = plan.exposed
+        self._own = records
+        self._name = name = records.id
+        layouts = list(plan.layouts.values())
+        self._records = steps.records(name, layouts, ports.now_ns(), fence=bool(plan.policy.fence))
+        self._pending = steps.pending(ports.state, self._inspect)
+        self.findings: list[str] = []
+        self._watches: list[Opaque] = []
+        self._flushing: list[Opaque] = []
+        self._found_before: list[Opaque] = []
+
+    def begin(self) -> bool:
+        """Put the launch on record. False where something was inspected first: there may be something else now than
+        was planned with, so it is not on record. Raises Refusal."""
+        for number, record in enumerate(self._records):
+            if not self._pending.begin(record, lambda at: self._ports.say(f"waiting for the inspection of {at}")):
+                for begun in self._records[:number]:
+                    self._pending.end(begun)
+                return False
+        return True
+
+    def note(self) -> None:
+        """Record what is there. Raises OSError."""
+        if self._exposed:
+            self._steps.load()
+        for record in self._records:
+            is_whole, flushing = self._steps.note(record, self._pending)
+            if not is_whole:
+                self._ports.say(
+                    f"{record.projects[0]} has more than can be noted now: the rest of it counts as new at the end"
+                )
+            self._flushing.append(flushing)
+
+    def begun(self, pid: int) -> None:
+        """Record the process that the sandbox began with; what is there is on disk then. Raises OSError."""
+        for flushing in self._flushing:
+            flushing.wait()
+        for record in self._records:
+            self._pending.begun(record, pid)
+
+    def watch(self) -> None:
+        """Set aside what must not wait for the end, from now on."""
+        self._watches = [self._steps.watch(record, self._ports.state, self._name) for record in self._records]
+
+    def ended(self, written: Callable[[str], bytes | None]) -> None:
+        """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
+        for record in self._records:
+            self._steps.keep_written(record, written)
+            self._pending.ended(record)
+
+    def end(self) -> list[str]:
+        """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
+        Refusal."""
+        self._found_before = [finding for watch in self._watches for finding in watch.end()]
+        for record in self._records:
+            if not self._pending.end(record) and not record.kept:
+                self._ports.say("another launch still runs there: when that one ends, what this one left is inspected")
+        if self._found_before:  # that one knows nothing of what was set aside while this one ran
+            _tell(self._ports, self._found_before, self._name)
+            self.findings += map(str, self._found_before)
+        return self.findings
+
+    def _inspect(self, records: list[Opaque]) -> None:
+        names = _launches(records) - {self._name}
+        before = [*self._found_before, *self._steps.while_running(names, self._ports.state, records)]
+        found = _inspect(self._ports, records, self._name, before)
+        self._found_before = []
+        self.findings += found
+        if others := [record for record in records if record not in self._records]:
+            _record(self._ports, others, found, self._own.spool)
+
+
+def inspect_due(ports: SandboxPorts) -> None:
+    """Inspect what launches that were killed have left, and record what was found. Raises Refusal."""
+
+    def inspect(records: list[Opaque]) -> None:
+        before = ports.inspections.while_running(_launches(records), ports.state, records)
+        _record(ports, records, _inspect(ports, records, records[0].name, before), ports.spool())
+
+    ports.inspections.pending(ports.state, inspect).do_due()
+
+
+def first(findings: list[str]) -> list[str]:
+    """Return as many findings as a record has room for."""
+    room = RECORDED_CHARACTERS_MAX
+    for at, finding in enumerate(findings):
+        room -= min(len(finding), 4096)
+        if room < 0:
+            return [*findings[:at], f"{len(findings) - at} more"]
+    return findings
+
+
+def _inspect(ports: SandboxPorts, records: list[Opaque], name: str, before: list[Opaque]) -> list[str]:
+    """Inspect what launches have left; what was found, a line each, after what was found `before`. `name` is that of
+    the folder for what is set aside."""
+    whole = ports.inspections.merged(records)
+    if not whole.projects:
+        return []
+    found = [*before, *ports.inspections.inspect(whole, name, ports.state, ports.say)]
+    _tell(ports, found, name)
+    return list(map(str, found))
+
+
+def _tell(ports: SandboxPorts, findings: list[Opaque], name: str) -> None:
+    for line in ports.inspections.lines(findings, name, ports.state):
+        ports.say(line)
+
+
+def _launches(records: list[Opaque]) -> set[str]:
+    return {record.name.partition("-")[0] for record in records}
+
+
+def _record(ports: SandboxPorts, records: list[Opaque], findings: list[str], spool: Spool) -> None:
+    """Record what was inspected for launches that have ended before, if any."""
+    whole = ports.inspections.merged(records)
+    if whole.projects:
+        fields = {
+            "launches": sorted(_launches(records)),
+            "projects": list(whole.projects),
+            "findings": first(findings),
+        }
+        spool.append(
+            "sandbox.inspected", fields, stream="inspection", version=None, at=ports.now_ns(), run="", actor="omac",
+            id=ports.new_id(),
+        )  # fmt: skip

@@ -1,0 +1,229 @@
+"""A launch: from a request to a program that ran in its sandbox, and the record of it.
+
+1. The policy is computed; nothing has been changed yet.
+2. What must be there to be pinned is made, and the sandbox is built, with the program held back.
+3. `sandbox.launch-requested` is in the spool, and durable before the program is let go. What cannot be recorded is not
+   launched.
+4. When it and all it started have ended, what it left is inspected, and `sandbox.exited` says how it went.
+"""
+
+from __future__ import annotations
+
+from omac.domain.kernel.refusal import Refusal
+from omac.services.sandbox.policy import plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.domain.sandbox.request import SandboxRequest
+    from omac.services.sandbox.inspection import LaunchInspection
+    from omac.services.sandbox.policy import SandboxPlan
+    from omac.services.sandbox.ports import (
+        BackendPort,
+        ConfigListing,
+        GitLayout,
+        LaunchedProgram,
+        Opaque,
+        ReplaceablePort,
+        SandboxPorts,
+    )
+    from omac.services.sandbox.records import LaunchRecords
+
+
+def launch(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | None) -> int:
+    """Run the program of a request in its sandbox to its end, and return its exit status; `listing` as of `plan`.
+
+    Raises Refusal, OSError, and Interrupted for a signal before the program began.
+    """
+    while True:
+        planned, listing = plan(typed, ports, listing), None
+        launched = SandboxLaunch(planned)
+        if launched.begin():
+            break
+        planned.placeholders.end()
+    for warning in planned.policy.warnings:
+        ports.say(warning)
+    try:
+        return launched.run()
+    except Refusal as refusal:
+        if refusal.reason != "sandbox-unavailable" or planned.request.backend != "auto":
+            raise
+        ports.say(refusal.message)
+        return _launch_without_namespaces(planned, refusal)
+
+
+def _launch_without_namespaces(planned: SandboxPlan, refusal: Refusal) -> int:
+    """With Landlock alone, where bubblewrap was refused."""
+    try:
+        planned.placeholders.hold()
+        planned.use("landlock")
+        launched = SandboxLaunch(planned)
+        while not launched.begin():
+            pass  # what was planned with is there
+        return launched.run()
+    except Refusal as second:
+        raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
+
+
+class SandboxLaunch:
+    """One launch, recorded."""
+
+    def __init__(self, planned: SandboxPlan) -> None:
+        self._plan = planned
+        self._ports = planned.ports
+        self._layouts = list(planned.layouts.values())
+        self._began_ns = planned.ports.now_ns()
+        self._records: LaunchRecords
+        self._backend: BackendPort
+        self._replaceable: ReplaceablePort | None = None
+        self._is_built = False
+        self._inspection: LaunchInspection
+        self._requested = ""
+        self._tracked: set[str] | None = None  # hidden files that were in an index at launch
+        self._flushing: Opaque
+
+    def begin(self) -> bool:
+        """Choose the backend, and have an inspection wait for its end; False where another one had to be done first.
+
+        Raises Refusal.
+        """
+        from omac.services.sandbox.inspection import LaunchInspection
+        from omac.services.sandbox.records import LaunchRecords
+
+        self._records = LaunchRecords(self._ports, self._plan.request.run)
+        self._backend = self._ports.sandboxing.chosen(self._plan.request, self._plan.policy)
+        self._inspection = LaunchInspection(self._plan, self._records)
+        return self._inspection.begin()
+
+    def run(self) -> int:
+        """Record, run, inspect, record; the program's exit status. Raises Refusal, Interrupted."""
+        from omac.services.sandbox.inspection import first
+
+        try:
+            status, findings = self._confined()
+        except Refusal as refusal:
+            self._record_denial(refusal)
+            raise
+        except BaseException as problem:
+            if self._requested:
+                lost = type(problem).__name__
+                self._records.append("sandbox.exited", {"status": None, "findings": [], "lost": lost})
+            raise
+        try:
+            self._records.append("sandbox.exited", {"status": status, "findings": first(findings), "lost": ""})
+        except Refusal as refusal:  # it has run: its status is what its caller waits for
+            self._ports.say(
+                f"the command ended with status {status}, but this could not be recorded: {refusal.message}"
+            )
+        return status
+
+    def _confined(self) -> tuple[int, list[str]]:
+        """Run it; its status, and what was found afterwards. Raises Refusal, Interrupted."""
+        sandboxing, enforcement, held = self._ports.sandboxing, self._plan.enforcement, None
+        try:
+            if enforcement is not None:
+                held = sandboxing.limited(enforcement, self._records.id)
+            self._plan.placeholders.make(self._plan.policy)
+            for layout in self._layouts:
+                self._ports.git.prepare(layout)
+            with self._backend.start(self._plan.policy, self._plan.argv, self._layouts) as program:
+                self._note()
+                pid = self._await_built(program)
+                if held:
+                    held.add(pid)
+                if self._replaceable and not self._replaceable.place(pid):
+                    self._ports.say("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
+                program.release()
+                self._records.append("sandbox.launched", {"pid": pid}, durable=False)  # implied by what follows
+                self._inspection.watch()
+                status = program.ended()
+        finally:
+            for folder in held.end() if held else ():
+                self._ports.say(f"the cgroup {folder} still exists: a process in it has not ended")
+            findings = self._clean_up()
+        return status, findings
+
+    def _await_built(self, program: LaunchedProgram) -> int:
+        """Wait for the sandbox and for what must be durable before the program begins; return the first process."""
+        pid = program.built()
+        self._flushing.wait()
+        self._is_built = True
+        self._inspection.begun(pid)
+        return pid
+
+    def _clean_up(self) -> list[str]:
+        """Inspect what the program left, and remove what was made for it; what was found."""
+        if self._replaceable:
+            if self._replaceable.is_placed:
+                self._inspection.ended(self._replaceable.content)
+            self._replaceable.close()
+        for layout in self._layouts:
+            self._end_of_git(layout)
+        findings = self._inspection.end()
+        for line in self._of_hidden_files():
+            self._ports.say(line)
+        self._plan.placeholders.end()
+        return findings
+
+    def _end_of_git(self, layout: GitLayout) -> None:
+        """Name hooks that were skipped; where nothing ran, remove what was made for it."""
+        if not self._is_built:
+            self._ports.git.discard(layout)
+        elif layout.skipped_hooks and (line := layout.skipped_hooks.told()):
+            self._ports.say(line)
+
+    def _of_hidden_files(self) -> list[str]:
+        from omac.services.sandbox.hidden import newly_tracked
+
+        entries = self._plan.policy.entries
+        now = self._ports.git.tracked(self._layouts, entries)
+        return [
+            *self._ports.git.added(self._layouts, entries, self._began_ns),
+            *newly_tracked(now if self._tracked is None else self._tracked, now),
+        ]
+
+    def _note(self) -> None:
+        """While the sandbox is built, and held back: record the request, and note what is there. Raises Refusal,
+        OSError."""
+        ports = self._ports
+        ports.load("record")
+        self._requested = requested = self._records.append("sandbox.launch-requested", self._request(), durable=False)
+        spool = self._records.spool
+        self._flushing = ports.background(lambda: spool.flush(requested))  # takes longer than all the rest of this
+        ports.load("inspection")
+        for folder in dict.fromkeys(one for layout in self._layouts for one in layout.objects):
+            for line in ports.git.unshare(folder):
+                ports.say(line)
+        self._inspection.note()
+        self._tracked = ports.git.tracked(self._layouts, self._plan.policy.entries)
+        copies = [copy for layout in self._layouts for copy in layout.copies if not copy.place]
+        if copies and self._backend.name == "bubblewrap":
+            self._replaceable = ports.sandboxing.replaceable({copy.path: copy.before or b"" for copy in copies})
+        ports.stop_loading()
+
+    def _request(self) -> dict[str, object]:
+        from omac.services.sandbox.explanation import digest
+
+        policy = self._plan.policy
+        return {
+            **self._fields(),
+            "backend": self._backend.name,
+            "policy": digest(self._plan),
+            "network": policy.network,
+            "run": self._records.part_of,
+            **self._ports.process(),
+        }
+
+    def _fields(self) -> dict[str, object]:
+        """What every record of a launch's begin has."""
+        from omac.domain.kernel.redaction import redacted
+
+        argv = list(redacted(self._plan.argv))
+        return {"workdir": self._plan.policy.workdir, "harness": self._plan.request.harness, "argv": argv}
+
+    def _record_denial(self, refusal: Refusal) -> None:
+        fields = {**self._fields(), "reason": refusal.reason, "message": refusal.message}
+        try:
+            self._records.append("sandbox.denied", fields)
+        except Refusal as unrecorded:
+            if unrecorded.message != refusal.message:
+                self._ports.say(f"this refusal could not be recorded: {unrecorded.message}")

@@ -1,0 +1,376 @@
+"""The composition of a sandbox: what was asked, what the machine has and what omac guards, put together as one policy.
+
+Later entries count more for the same path: the system, the agent's folders, the program itself, the working
+directory, what was granted by name; then what nobody can grant away: credentials, git's own files, omac's own.
+"""
+
+from __future__ import annotations
+
+from omac.domain.harness.table import harness_named
+from omac.domain.kernel import state_paths
+from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import Reason, Refusal, look_at
+from omac.domain.sandbox import environment as variables
+from omac.domain.sandbox import tool_cache
+from omac.domain.sandbox.confinement import (
+    COPY,
+    DENY,
+    PRIVATE,
+    READ,
+    REPLACEABLE,
+    WRITE,
+    Entry,
+    Policy,
+    governing,
+    ordered,
+)
+from omac.domain.sandbox.hidden_names import HiddenNames
+from omac.services.sandbox.hidden import HiddenSearch
+from omac.services.sandbox.settled import refuse_links, settled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.domain.sandbox.request import SandboxRequest
+    from omac.services.sandbox.ports import ConfigListing, EnforcedLimits, GitLayout, GrantedCache, SandboxPorts
+
+RUN = "/run/omac"  # inside: what a server hands to its agent
+TEMPORARY = "/tmp"  # noqa: S108  # inside: a folder of the sandbox's own
+EPHEMERAL = "/run/omac/cache"
+PATH_FOLDERS_MAX = 3  # that a warning names
+
+
+class SandboxPlan:
+    """Everything that is needed to launch, or to explain. `request` is settled; `layouts` are by the folder they were
+    found in; `exposed`: the program can write omac's own files; `enforcement` None: nothing is limited."""
+
+    __slots__ = (
+        *("argv", "cache", "enforcement", "exposed", "layouts", "placeholders", "policy", "ports", "request", "search"),
+    )
+
+    def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
+        self.request = request
+        self.ports = ports
+        self.layouts: dict[str, GitLayout] = {}
+        self.placeholders = ports.sandboxing.placeholders(ports.state)
+        names = HiddenNames(env_files=not request.allow_env_files, patterns=request.deny_names)
+        self.search = HiddenSearch(names, ports.git)
+        self.cache: GrantedCache | None = None
+        self.argv: list[str] = []
+        self.exposed = False
+        self.policy: Policy
+        self.enforcement: EnforcedLimits | None = None
+
+    def use(self, backend: str) -> None:
+        """Be for this backend: what enforces the limits depends on it. Raises Refusal (limit-unenforceable)."""
+        self.request.backend = backend
+        if self.request.limits:
+            sandboxing = self.ports.sandboxing
+            namespaced = sandboxing.namespaced(backend)
+            self.enforcement = sandboxing.enforcement(self.request.limits, namespaced=namespaced)
+
+
+def plan(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | None = None) -> SandboxPlan:
+    """The policy for what was asked, and what goes with it; `listing`, if any, is of git's settings in the working
+    directory. Raises Refusal.
+
+    Makes the tool cache and takes locks, unless this is only to be explained; nothing else is changed.
+    """
+    listings: dict[str, ConfigListing] = {listing.folder: listing} if listing else {}
+    try:
+        trees = _trees(typed, ports)
+        for one in trees:
+            if one not in listings and not _within(one, trees):
+                listings[one] = ports.git.list_config(one, ports.environment)  # git works meanwhile
+        return _Composition(settled(typed, ports, trees), ports, trees, listings).plan()
+    finally:
+        for early in listings.values():
+            early.discard()
+
+
+class _Composition:
+    """One policy while it is composed; `listings` are of git's settings, by folder."""
+
+    def __init__(
+        self, request: SandboxRequest, ports: SandboxPorts, trees: list[str], listings: dict[str, ConfigListing]
+    ) -> None:
+        self._request = request
+        self._ports = ports
+        self._host = ports.environment
+        self._home = ports.home
+        self._trees = trees
+        self._listings = listings
+        self._plan = SandboxPlan(request, ports)
+        self._granted: list[Entry] = []
+
+    def plan(self) -> SandboxPlan:
+        """Return the whole of it. Raises Refusal."""
+        made, request, ports = self._plan, self._request, self._ports
+        if not request.explain:
+            made.placeholders.hold()
+        self._granted = self._grants()
+        caches = ports.caches.root_of(self._host)
+        for path in (*self._trees, *(one.path for one in self._granted)):
+            _refuse_own(path, ports.state, "omac's own and in no sandbox", "omac status")
+            _refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
+        if not request.ephemeral_cache:
+            find = ports.caches.cache_of if request.explain else ports.caches.open_cache
+            made.cache = find(self._trees[0], self._host)
+        entries, warnings = self._entries()
+        hidden = self._hidden()
+        entries += self._held(entries, hidden)
+        names = made.search.entries(entries, [one for layout in made.layouts.values() for one in layout.repositories])
+        environment = self._environment()
+        made.use(request.backend)
+        made.policy = Policy(
+            self._trees[0],
+            ordered([*ports.base.placed(entries), *names]),
+            environment,
+            hidden=hidden,
+            network=request.network,
+            ports=tuple(request.open_ports),
+            limits=request.limits,
+            fence=tuple(path for one in made.layouts.values() for path in one.fence),
+            warnings=(
+                *request.warnings,
+                *warnings,
+                *made.search.warnings(),
+                *self._untrusted(entries),
+                *variables.told(environment),
+            ),
+        )
+        return made
+
+    def _entries(self) -> tuple[list[Entry], list[str]]:
+        """All entries, in the order in which they count, and what a person should know about them."""
+        made, request, ports, host, home, granted = (
+            *(self._plan, self._request, self._ports),
+            *(self._host, self._home, self._granted),
+        )
+        base, protected = ports.base, ports.protected
+        kept, warnings = self._of_harness()
+        writable = [*self._trees, *(one.path for one in (*granted, *kept) if one.access == WRITE)]
+        found = ports.programs.resolve(request.command, host, self._trees[0], writable) if request.command else None
+        made.argv = list(found.argv) if found else []
+        copies, told = ports.user_config.entries(home, host, agent=request.ssh_agent, writable=writable)
+        entries = [*base.system_entries(host, ports.user(), writable), base.home_entry(home), *kept, *copies]
+        entries += self._handed_in()
+        entries += [Entry(one, WRITE, "--root" if at else "working directory") for at, one in enumerate(self._trees)]
+        entries += granted
+        entries += self._caches()
+        own = ports.programs.own_installation(host)
+        dots = protected.dot_entries(home, entries)
+        emptied = [*entries, *(Entry(one.path, PRIVATE, one.reason) for one in dots)]
+        needed = [*(found.entries if found else ()), *own, *self._toolchains(writable, emptied)]
+        entries += [*dots, *base.uncovered(emptied, needed)]
+        entries += protected.protected_entries(home, entries)
+        exposed = base.exposed(own, entries)
+        made.exposed = bool(exposed)
+        warnings += [*told, *(found.warnings(entries) if found else ()), *exposed]
+        warnings += self._add_git(entries, kept)
+        entries += [Entry(path, DENY, "--deny") for path in request.deny]
+        made.search.readable(entries, granted)
+        warnings += [
+            f"--deny {path} hides nothing: --deny works only on paths that exist at launch"
+            for path in request.deny
+            if not ports.files.exists(path)
+        ]
+        return entries + self._configuration(entries), warnings
+
+    def _configuration(self, entries: list[Entry]) -> list[Entry]:
+        """omac's own settings, where they lie in what can be written."""
+        files = self._ports.files
+        configuration = files.canonical(state_paths.configuration(self._host, self._home))
+        around = governing(entries, configuration)
+        if around is None or around.access != WRITE or not files.is_folder(_folder_of(configuration)):
+            return []
+        missing = "" if files.exists(configuration) else "folder"
+        return [Entry(configuration, READ, "omac's own settings", made=missing)]
+
+    def _untrusted(self, entries: list[Entry]) -> list[str]:
+        """Return one line that names the folders of the user's PATH which the program can write; none without them.
+
+        A folder that is not absolute is one of the project's, wherever in that a shell is.
+        """
+        writable = [entry.path for entry in entries if entry.access == WRITE and entry.source == entry.path]
+        path = self._host.get("PATH") or variables.DEFAULT_PATH
+        relative = [folder or "." for folder in path.split(":") if not folder.startswith("/")]
+        folders = list(dict.fromkeys((*self._ports.files.untrusted_folders(path, writable), *relative)))
+        if not folders:
+            return []
+        more = f" and {len(folders) - PATH_FOLDERS_MAX} more" if len(folders) > PATH_FOLDERS_MAX else ""
+        named = ", ".join(folders[:PATH_FOLDERS_MAX]) + more
+        return [
+            f"PATH leads to {named}: the program can write there what your shell runs next; omac runs nothing of it"
+        ]
+
+    def _held(self, entries: list[Entry], hidden: tuple[str, ...]) -> list[Entry]:
+        """The folders between what may be written and what is kept from it in there, bound onto themselves: a mount
+        stays with what it is on, but not with its path, if a folder above is moved and another put in its place."""
+        last = ordered(entries)
+        named = {entry.path for entry in last}
+        writable = tuple(entry.path + "/" for entry in last if entry.access == WRITE)
+        kept = [
+            path for path in (*hidden, *(one.path for one in last if one.access != WRITE)) if path.startswith(writable)
+        ]
+        found: dict[str, Entry] = {}
+        for path in kept:
+            folder = _folder_of(path)
+            while folder not in named and folder not in found:
+                around = governing(last, folder)
+                there = self._ports.files.is_folder(folder)
+                if around is None or around.access != WRITE or not (there or path in hidden):
+                    break
+                made = "" if there else "folder"
+                found[folder] = Entry(folder, WRITE, "what is kept in it stays in its place", made=made)
+                folder = _folder_of(folder)
+        return list(found.values())
+
+    def _toolchains(self, writable: list[str], entries: list[Entry]) -> list[Entry]:
+        """What PATH names in the home."""
+        folders = self._ports.programs.path_outside_system(self._host.get("PATH", ""))
+        return self._ports.toolchains(folders, writable, entries) if folders else []
+
+    def _of_harness(self) -> tuple[list[Entry], list[str]]:
+        if not self._request.harness:
+            return [], []
+        return self._ports.base.harness_entries(harness_named(self._request.harness), self._home, self._host)
+
+    def _handed_in(self) -> list[Entry]:
+        """Sockets and the token by which it reaches what is outside."""
+        request, ports = self._request, self._ports
+        entries = [ports.user_config.agent_entry(self._host)] if request.ssh_agent else []
+        if request.control_token:
+            entries.append(
+                Entry(
+                    f"{RUN}/control.token", COPY, "the way to omac", content=ports.files.content(request.control_token)
+                )
+            )
+        if request.facade_socket:
+            source = ports.files.canonical(request.facade_socket)
+            entries.append(Entry(f"{RUN}/facade.sock", READ, "the way to the skills", source=source))
+        return entries
+
+    def _caches(self) -> list[Entry]:
+        """This project's tool cache, and no other's, whatever was granted around them."""
+        if self._plan.cache:
+            return [*self._ports.caches.entries(self._plan.cache)]
+        return [
+            Entry(self._ports.caches.root_of(self._host), DENY, "tool caches of other workdirs"),
+            Entry(EPHEMERAL, PRIVATE, "tool caches, gone with the sandbox"),
+        ]
+
+    def _grants(self) -> list[Entry]:
+        """What was granted by name. A path that a person typed must be there."""
+        found = []
+        for access, paths in ((READ, self._request.read), (WRITE, self._request.allow)):
+            flag = "--allow" if access == WRITE else "--read"
+            for path in paths:
+                if not self._ports.files.exists(path):
+                    raise Refusal(
+                        "directory-missing",
+                        f"{flag} {path}: no such file or directory",
+                        fix=[look_at(_folder_of(path))],
+                    )
+                if path == "/":
+                    fix = ["omac sandbox run --explain -- true  # shows what is granted already"]
+                    raise Refusal(
+                        "misuse", f"{flag} / would grant the whole file system: name the folders that it needs", fix=fix
+                    )
+                if access == WRITE:
+                    _refuse_home(path, flag, self._home)
+                found.append(Entry(path, access, flag))
+        return found
+
+    def _add_git(self, entries: list[Entry], agents: list[Entry]) -> list[str]:
+        """git's own files in everything that can be written, in what an agent keeps as well. Returns what a person
+        should know."""
+        layouts, git, search = self._plan.layouts, self._ports.git, self._plan.search
+        is_folder, exists = self._ports.files.is_folder, self._ports.files.exists
+        trees = [*self._trees, *(one.path for one in self._granted if one.access == WRITE)]
+        kept = [one.path for one in agents if one.access == WRITE]
+        obeyed = [one.path for one in agents if one.access == READ]
+        for one in trees:
+            if one not in layouts and not _within(one, trees) and is_folder(one):
+                found, listing = search.look(one), self._listings.get(one)
+                layouts[one] = git.lay_out(one, self._request, self._home, found, listing)
+        for one in kept:
+            if one not in layouts and not _within(one, [*kept, *trees]) and is_folder(one):
+                users = None if exists(f"{one}/.git") else next(iter(self._listings.values()), None)
+                layouts[one] = git.lay_out_agents(one, self._request, self._home, users, obeyed)
+        warnings: list[str] = []
+        for one, seen in layouts.items():
+            for repository in seen.repositories:
+                # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.
+                if any(one != other and below(repository.common, other) for other in layouts):
+                    git.leave_out(seen, repository.common)
+            own = {repository.git for other in layouts.values() for repository in other.repositories}
+            entries += [entry for entry in seen.entries if entry.access != READ or entry.path not in own]
+            warnings += seen.warnings
+        if any(one.copies for one in layouts.values()):
+            entries.append(Entry(REPLACEABLE, PRIVATE, "git: copies of settings, which git may write"))
+        return warnings
+
+    def _environment(self) -> dict[str, str]:
+        made, request, host, workdir = self._plan, self._request, self._host, self._trees[0]
+        auth = harness_named(request.harness).auth_variables if request.harness else ()
+        cache = made.cache.path if made.cache else EPHEMERAL
+        own = tool_cache.variables(cache, request.redirect_xdg, ephemeral=made.cache is None)
+        own |= {"HOME": self._home, "PWD": workdir, "TMPDIR": TEMPORARY, "OMAC_SANDBOX": "1", "OMAC_WORKDIR": workdir}
+        if request.control_token:
+            own["OMAC_CONTROL_TOKEN_FILE"] = f"{RUN}/control.token"
+        if request.facade_socket:
+            own["OMAC_SOCKET"] = f"{RUN}/facade.sock"
+        if request.ssh_agent:
+            own["SSH_AUTH_SOCK"] = host["SSH_AUTH_SOCK"]
+        if request.guard_scratch:
+            own["OMAC_GUARD_SCRATCH"] = request.guard_scratch
+        return variables.filtered(host, given=request.env, auth=auth, additions=own, network=request.network)
+
+    def _hidden(self) -> tuple[str, ...]:
+        """What is omac's own, wherever it was put."""
+        found = [self._ports.state]
+        for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
+            if (path := self._host.get(variable, "")) and "://" not in path:
+                found += [self._ports.files.canonical(path) + ending for ending in endings]
+        return tuple(found)
+
+
+def _within(one: str, trees: list[str]) -> bool:
+    """Whether a folder lies in another of them, and is looked at from there."""
+    return any(one != other and below(one, other) for other in trees)
+
+
+def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
+    """The canonical folders it may change, the working directory first."""
+    files, home = ports.files, ports.home
+    named = [(typed.workdir or ".", "--workdir"), *((root, "--root") for root in typed.roots)]
+    walked = [(path, flag, *files.trail(files.unresolved(path, home))) for path, flag in named]
+    trees = [real for _, _, _, real in walked]
+    for path, flag, links, real in walked:
+        refuse_links(path, links, trees)
+        if not files.is_folder(real):
+            reason: Reason = "not-a-directory" if files.exists(real) else "directory-missing"
+            raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[look_at(_folder_of(real))])
+        _refuse_home(real, flag, home)
+    return trees
+
+
+def _refuse_home(path: str, flag: str, home: str) -> None:
+    """Whoever can write to a home folder writes what its owner's shell runs next."""
+    if below(home, path):
+        what = "your home folder" if path == home else "above your home folder"
+        raise Refusal(
+            "misuse",
+            f"{flag} {path} is {what}: an agent could change what your shell runs next",
+            fix=["cd ~/projects/shop  # the project to work in", "omac sandbox run --workdir DIR -- make"],
+        )
+
+
+def _refuse_own(path: str, own: str, what: str, instead: str) -> None:
+    if below(path, own):
+        raise Refusal("misuse", f"{path} is in {own}, which is {what}", fix=[instead])
+
+
+def _folder_of(path: str) -> str:
+    """The folder that an absolute path is in."""
+    return path.rpartition("/")[0] or "/"

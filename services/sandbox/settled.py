@@ -1,0 +1,50 @@
+"""A request that is settled: what was typed, over a profile, over the settings, over the defaults."""
+
+from __future__ import annotations
+
+from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.sandbox.request import defaults
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.domain.sandbox.request import SandboxRequest
+    from omac.services.sandbox.ports import SandboxPorts
+
+
+def settled(typed: SandboxRequest, ports: SandboxPorts, trees: list[str]) -> SandboxRequest:
+    """Return what holds, with canonical paths, where the program may change `trees` and works in the first of them.
+
+    Raises Refusal: misuse, settings-invalid, unsafe-link.
+    """
+    base = ports.settings(trees[0]).over(defaults())
+    if typed.profile:
+        base = ports.profile(typed.profile, trees[0]).over(base)
+    request = typed.over(base)
+    request.allow = _resolved(request.allow, ports, trees)
+    request.read = _resolved(request.read, ports, trees)
+    request.deny = [ports.files.canonical(ports.files.unresolved(path, ports.home)) for path in request.deny]
+    return request
+
+
+def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> None:
+    """A link in a folder that an agent may change could lead anywhere by now: it is not followed.
+
+    `path` is as typed, `links` as of `trail`. Raises Refusal (unsafe-link).
+    """
+    for link, target in links:
+        if any(below(link, tree) for tree in trees):
+            raise Refusal(
+                "unsafe-link",
+                f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
+                fix=[f"{look_at(link)}  # to grant its target, name the target itself"],
+            )
+
+
+def _resolved(paths: list[str], ports: SandboxPorts, trees: list[str]) -> list[str]:
+    found = []
+    for path in paths:
+        links, real = ports.files.trail(ports.files.unresolved(path, ports.home))
+        refuse_links(path, links, trees)
+        found.append(real)
+    return found

@@ -1,0 +1,211 @@
+"""The adapters of a sandbox, put together for `omac.services.sandbox`: the only module that knows both.
+
+Adapters that few launches need are loaded when they are called.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from omac.adapters.caches import tree
+from omac.adapters.git import hidden_files, launch_inspection, layout, user_config
+from omac.adapters.git.launch_record import merged
+from omac.adapters.git.pending import Pending
+from omac.adapters.git.program import ConfigList
+from omac.adapters.git.tree import walk
+from omac.adapters.linux import host_programs, resolve_symlinks
+from omac.adapters.linux.home import home_of
+from omac.adapters.sandbox import backends, baseline, program, protected
+from omac.adapters.sandbox.placeholders import Placeholders
+from omac.domain.kernel import state_paths
+from omac.domain.sandbox.request import SandboxRequest
+from omac.tools.hotpath import code_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from omac.adapters.git.tree import Found
+    from omac.adapters.linux.background import Background
+    from omac.adapters.sandbox.limits import Enforcement, LaunchLimits
+    from omac.adapters.sandbox.replaceable import Replaceable
+    from omac.domain.sandbox.confinement import Entry
+    from omac.domain.sandbox.hidden_names import HiddenNames
+    from omac.journal.spool import Spool
+    from omac.services.sandbox import ports
+
+SETTING_VARIABLES = ("OMAC_GIT_HOOKS", "OMAC_GIT_REFS", "OMAC_CACHE_REDIRECT_XDG")
+CONTENT_BYTES_MAX = 1 << 16
+
+
+class _Files:
+    """Files of the host."""
+
+    exists = staticmethod(os.path.lexists)
+    is_folder = staticmethod(os.path.isdir)
+    trail = staticmethod(resolve_symlinks.trail)
+    unresolved = staticmethod(resolve_symlinks.unresolved)
+    untrusted_folders = staticmethod(host_programs.untrusted_folders)
+
+    @staticmethod
+    def canonical(path: str) -> str:
+        return os.path.realpath(path)
+
+    @staticmethod
+    def content(path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(CONTENT_BYTES_MAX)
+
+
+class _Git:
+    """git's files, around a launch."""
+
+    list_config = staticmethod(ConfigList)
+    leave_out = staticmethod(layout.leave_out)
+    prepare = staticmethod(layout.prepare)
+    discard = staticmethod(layout.discard)
+    leads_to = staticmethod(hidden_files.leads_to)
+    keeps = staticmethod(hidden_files.keeps)
+    is_users = staticmethod(hidden_files.is_users)
+    tracked = staticmethod(hidden_files.tracked)
+    added = staticmethod(hidden_files.added)
+
+    @staticmethod
+    def walk(folder: str, entries_max: int, names: HiddenNames, left_out: Iterable[str]) -> Found:
+        return walk(folder, entries_max, names, frozenset(left_out))
+
+    @staticmethod
+    def lay_out(
+        folder: str, request: SandboxRequest, home: str, found: Found, listing: ConfigList | None
+    ) -> layout.Layout:
+        return layout.look(folder, _git_choices(request), home, found, config_list=listing)
+
+    @staticmethod
+    def lay_out_agents(
+        folder: str, request: SandboxRequest, home: str, listing: ConfigList | None, obeyed: Sequence[str]
+    ) -> layout.Layout:
+        choices = _git_choices(request)
+        return layout.look(folder, choices, home, config_list=listing, is_agents=True, obeyed=obeyed)
+
+    @staticmethod
+    def unshare(objects: str) -> list[str]:
+        from omac.adapters.git.shared_objects import unshare
+
+        return unshare(objects)
+
+
+class _Inspections:
+    """The inspection of what launches leave."""
+
+    pending = staticmethod(Pending)
+    merged = staticmethod(merged)
+    records = staticmethod(launch_inspection.records)
+    load = staticmethod(launch_inspection.load)
+    note = staticmethod(launch_inspection.note)
+    watch = staticmethod(launch_inspection.watch)
+    keep_written = staticmethod(launch_inspection.keep_written)
+    while_running = staticmethod(launch_inspection.while_running)
+    inspect = staticmethod(launch_inspection.inspect)
+    lines = staticmethod(launch_inspection.lines)
+
+
+class _Sandboxing:
+    """Backends and limits."""
+
+    chosen = staticmethod(backends.chosen)
+    namespaced = staticmethod(backends.namespaced)
+    placeholders = staticmethod(Placeholders)
+
+    @staticmethod
+    def enforcement(limits: Mapping[str, float], *, namespaced: bool) -> Enforcement:
+        from omac.adapters.sandbox.limits import plan
+
+        return plan(limits, namespaced=namespaced)
+
+    @staticmethod
+    def limited(enforcement: Enforcement, name: str) -> LaunchLimits:
+        from omac.adapters.sandbox.limits import begin
+
+        return begin(enforcement, name)
+
+    @staticmethod
+    def replaceable(files: Mapping[str, bytes]) -> Replaceable:
+        from omac.adapters.git.pointers import CONFIG_BYTES_MAX
+        from omac.adapters.sandbox.replaceable import Replaceable
+
+        return Replaceable(files, CONFIG_BYTES_MAX)
+
+
+class SandboxAdapters:
+    """All that a sandbox's policy and launch need, for an environment; `say` prints a line for a person."""
+
+    base: ports.BasePort = baseline
+    protected: ports.ProtectedPort = protected
+    programs: ports.ProgramsPort = program
+    caches: ports.CachesPort = tree
+    user_config: ports.UserConfigPort = user_config
+    files: ports.FilesPort = _Files()
+    git: ports.GitPort = _Git()
+    inspections: ports.InspectionsPort = _Inspections()
+    sandboxing: ports.SandboxingPort = _Sandboxing()
+    load = staticmethod(code_cache.load)
+    stop_loading = staticmethod(code_cache.stop)
+    now_ns = staticmethod(time.time_ns)
+    user = staticmethod(os.geteuid)
+
+    def __init__(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self.environment = environment
+        self.home = os.path.realpath(home_of(environment))
+        self.state = os.path.realpath(state_paths.state(environment, self.home))
+        self.say = say
+
+    def settings(self, workdir: str) -> SandboxRequest:
+        """What the settings ask for, where there are any: reading them takes longer than all the rest."""
+        own = state_paths.configuration(self.environment, self.home) + "/settings.toml"
+        there = os.path.lexists(own) or os.path.lexists(workdir + "/.omac/settings.toml")
+        if not there and not any(self.environment.get(name) for name in SETTING_VARIABLES):
+            return SandboxRequest()
+        from omac.tools.compose.sandbox_settings import request_of_settings
+
+        return request_of_settings(self.environment, workdir)
+
+    def profile(self, name: str, workdir: str) -> SandboxRequest:
+        """What a profile asks for. Raises Refusal (settings-invalid)."""
+        from omac.adapters.sandbox.profile import read
+
+        return read(name, self.environment, self.home, workdir)
+
+    def toolchains(self, folders: list[str], writable: list[str], entries: list[Entry]) -> list[Entry]:
+        """The entries of toolchains in folders of PATH."""
+        from omac.adapters.sandbox.toolchains import toolchain_entries
+
+        return toolchain_entries(folders, self.environment, self.home, writable, entries)
+
+    def spool(self, run: str = "") -> Spool:
+        """Open the spool of the journal in use. Raises Refusal."""
+        from omac.adapters.files.journal_in_use import journal_in_use, spool_of
+        from omac.journal.spool import Spool
+
+        return Spool(spool_of(self.state, journal_in_use(self.state, self.environment, run=run)))
+
+    def background(self, work: Callable[[], None]) -> Background:
+        """Begin work in a thread."""
+        from omac.adapters.linux.background import Background
+
+        return Background(work)
+
+    def new_id(self) -> str:
+        """16 random hex digits."""
+        return os.urandom(8).hex()
+
+    def process(self) -> dict[str, object]:
+        """What identifies this process."""
+        from omac.adapters.linux import process_identity
+
+        pid = os.getpid()
+        return {"pid": pid, "start_ticks": process_identity.start_ticks(pid), "boot_id": process_identity.boot_id()}
+
+
+def _git_choices(request: SandboxRequest) -> layout.GitChoices:
+    return layout.GitChoices(request.git_hooks, request.git_refs)
