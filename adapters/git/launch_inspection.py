@@ -8,6 +8,7 @@ import os
 
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import bring_home
+from omac.adapters.git.pending import Pending
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 
 TYPE_CHECKING = False
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from omac.adapters.git.inspection import Budget, Finding
     from omac.adapters.git.launch_record import Record
     from omac.adapters.git.layout import Layout
-    from omac.adapters.git.pending import Pending
     from omac.adapters.git.watch import GitWatch
     from omac.adapters.linux.background import Background
 else:
@@ -38,6 +38,16 @@ def records(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -
     return found + ([record_of(f"{name}-agents", kept, now_ns, fence=fence)] if kept else [])
 
 
+def pending(state: str) -> Pending:
+    """Return the inspections of a state directory that are still to be done."""
+    return Pending(state)
+
+
+def projects(due: list[Record]) -> tuple[str, ...]:
+    """Return the folders that are to be inspected for records."""
+    return merged(due).projects
+
+
 def load() -> None:
     """Import all that the end of a launch takes, before a program runs that can write where it is."""
     import bisect  # noqa: F401
@@ -53,7 +63,7 @@ def load() -> None:
     from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401
 
 
-def note(record: Record, pending: Pending) -> tuple[bool, Background]:
+def note(record: Record, held: Pending) -> tuple[bool, Background]:
     """Record what is there; return whether that is all of it, and the work that makes it durable. Raises OSError."""
     from omac.adapters.git import inspections, quarantine, watch  # noqa: F401  # before a program could change them
     from omac.adapters.linux.background import Background
@@ -61,8 +71,8 @@ def note(record: Record, pending: Pending) -> tuple[bool, Background]:
     for copy in record.copies:
         copy.note()
     baseline = inspections.note(record.projects, record.folders, record.began_ns, record.kept)
-    pending.complete(record, baseline)
-    return baseline.is_whole, Background(lambda: pending.flush(record))
+    held.complete(record, baseline)
+    return baseline.is_whole, Background(lambda: held.flush(record))
 
 
 def watch(record: Record, state: str, name: str) -> GitWatch:
@@ -94,13 +104,13 @@ def while_running(names: set[str], state: str, due: list[Record]) -> list[Findin
     return [Finding(place[0], what, folder) for folder in folders if place and _has_entries(folder)]
 
 
-def inspect(whole: Record, name: str, state: str, say: Callable[[str], None]) -> list[Finding]:
-    """Inspect what launches have left, of which `whole` is the record. `name` is that of the folder for what is set
-    aside."""
+def inspect(due: list[Record], name: str, state: str, say: Callable[[str], None]) -> list[Finding]:
+    """Inspect what launches have left. `name` is that of the folder for what is set aside."""
     from omac.adapters.git import inspections
     from omac.adapters.git.inspection import Budget, Finding
     from omac.adapters.git.quarantine import Quarantine
 
+    whole = merged(due)
     assert whole.baseline is not None
     raise_descriptor_limit(DESCRIPTORS)
     budget = Budget(inspections.SECONDS_MAX)

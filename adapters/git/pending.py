@@ -20,42 +20,66 @@ from omac.domain.kernel.refusal import Refusal, look_at, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from omac.adapters.git.inspection import Baseline
-
-    Inspect = Callable[[list[Record]], None]
 
 FOLDER = "inspections"  # in the state directory
 _LOCK = "lock"  # in that folder: held while records are compared, not while anything is inspected
 _BUSY = ".busy"  # the end of a file's name while somebody inspects for it
 
 
+class DueInspection:
+    """What is to be inspected for `records` that overlap: inspect within. When that fails they are due again, else they
+    are removed. Where another process is at it, `busy_place` is one that it inspects, and there is only a `wait`."""
+
+    __slots__ = ("_path", "busy_place", "records")
+
+    def __init__(self, folder: str, records: list[Record], busy: Record | None = None) -> None:
+        self.records = records
+        self.busy_place = busy.places[0] if busy else ""
+        self._path = f"{folder}/{busy.name}{_BUSY}" if busy else folder
+
+    def __enter__(self) -> list[Record]:
+        return self.records
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            for one in self.records if kind is None else ():
+                os.unlink(f"{self._path}/{one.name}{_BUSY}")
+        finally:
+            for one in self.records:
+                os.close(one.descriptor)
+                one.descriptor = -1
+
+    def wait(self) -> None:
+        """Return when the other process does not inspect any more."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            lock.acquire(descriptor, shared=True)
+        finally:
+            os.close(descriptor)
+
+
 class Pending:
-    """The records of a state directory, in `folder`; `inspect` does what is due, for records that overlap."""
+    """The records of a state directory, in `folder`."""
 
-    def __init__(self, state: str, inspect: Inspect) -> None:
+    def __init__(self, state: str) -> None:
         self.folder = f"{state}/{FOLDER}"
-        self._inspect = inspect
 
-    def begin(self, record: Record, waiting: Callable[[str], None]) -> bool:
-        """Put a record there; False where something overlaps that had to be inspected first, and now is. `waiting` is
-        called with a place that another process inspects. Raises Refusal (state-unusable)."""
+    def begin(self, record: Record) -> DueInspection | None:
+        """Put a record there and return None; else what overlaps it and is to be inspected first. Raises Refusal
+        (state-unusable)."""
         with _Compared(self) as others:
             found = _connected(record, others)
             busy = next((one for one in found if one.is_busy), None)
-            is_due = bool(found) and all(one.descriptor >= 0 for one in found)
-            if busy is None and is_due:
-                self._claim(found)
-            elif busy is None:
-                self._put(record)
-                return True
-        if busy is None:
-            self._do(found)
-        else:
-            waiting(busy.places[0])
-            self._wait(busy)
-        return False
+            if busy is not None:
+                return DueInspection(self.folder, [], busy)
+            if found and all(one.descriptor >= 0 for one in found):
+                return self._claimed(found)
+            self._put(record)
+            return None
 
     def complete(self, record: Record, baseline: Baseline) -> None:
         """Add what was there. Raises Refusal (state-unusable)."""
@@ -81,31 +105,25 @@ class Pending:
         if any(copy.after != copy.before for copy in record.copies):
             atomic.write_all(record.descriptor, record.ended())
 
-    def end(self, record: Record) -> bool:
-        """Do what is due now that a launch has ended; False where that is left to one that lives. Raises Refusal
+    def end(self, record: Record) -> DueInspection | None:
+        """Return what is due now that a launch has ended; None where that is left to one that lives. Raises Refusal
         (state-unusable)."""
         with _Compared(self, record) as others:
             found = [record, *_connected(record, others)]
-            is_last = all(one.descriptor >= 0 for one in found)
-            if is_last:
-                self._claim(found)
-            else:
-                os.close(record.descriptor)
-                record.descriptor = -1
-        if is_last:
-            self._do(found)
-        return is_last
+            if all(one.descriptor >= 0 for one in found):
+                return self._claimed(found)
+            os.close(record.descriptor)
+            record.descriptor = -1
+            return None
 
-    def do_due(self) -> None:
-        """Do everything that is due. Raises Refusal (state-unusable)."""
-        while os.path.isdir(self.folder):
-            with _Compared(self) as others:
-                groups = ([one, *_connected(one, others)] for one in others)
-                found = next((group for group in groups if all(one.descriptor >= 0 for one in group)), None)
-                if found is None:
-                    return
-                self._claim(found)
-            self._do(found)
+    def due(self) -> DueInspection | None:
+        """Return something that is due; None without anything. Raises Refusal (state-unusable)."""
+        if not os.path.isdir(self.folder):
+            return None
+        with _Compared(self) as others:
+            groups = ([one, *_connected(one, others)] for one in others)
+            found = next((group for group in groups if all(one.descriptor >= 0 for one in group)), None)
+            return self._claimed(found) if found else None
 
     def others(self, own: Record | None) -> list[Record]:
         """Return all records but one's own, those that are due with their locked descriptors."""
@@ -138,21 +156,11 @@ class Pending:
         record.descriptor = descriptor
         return record
 
-    def _claim(self, found: list[Record]) -> None:
+    def _claimed(self, found: list[Record]) -> DueInspection:
         for one in found:
             os.rename(f"{self.folder}/{one.name}", f"{self.folder}/{one.name}{_BUSY}")
             one.is_busy = True
-
-    def _do(self, found: list[Record]) -> None:
-        """Inspect for records that were claimed, and remove them; after a failure they are due again."""
-        try:
-            self._inspect(found)
-            for one in found:
-                os.unlink(f"{self.folder}/{one.name}{_BUSY}")
-        finally:
-            for one in found:
-                os.close(one.descriptor)
-                one.descriptor = -1
+        return DueInspection(self.folder, found)
 
     def _put(self, record: Record) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -170,17 +178,6 @@ class Pending:
         except OSError as problem:
             message = f"the list of files to inspect cannot be written to {self.folder}: {problem.strerror}"
             raise Refusal("state-unusable", message, fix=[f"df -h {quoted(self.folder)}"]) from problem
-
-    def _wait(self, busy: Record) -> None:
-        """Until nobody inspects for a record any more."""
-        try:
-            descriptor = os.open(f"{self.folder}/{busy.name}{_BUSY}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            lock.acquire(descriptor, shared=True)
-        finally:
-            os.close(descriptor)
 
 
 class _Compared:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from omac.journal.spool import Spool
     from omac.services.sandbox.policy import SandboxPlan
-    from omac.services.sandbox.ports import Opaque, SandboxPorts
+    from omac.services.sandbox.ports import DueRecords, Opaque, SandboxPorts
     from omac.services.sandbox.records import LaunchRecords
 
 RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
@@ -29,7 +29,7 @@ class LaunchInspection:
         self._name = name = records.id
         layouts = list(plan.layouts.values())
         self._records = steps.records(name, layouts, ports.now_ns(), fence=bool(plan.policy.fence))
-        self._pending = steps.pending(ports.state, self._inspect)
+        self._pending = steps.pending(ports.state)
         self.findings: list[str] = []
         self._watches: list[Opaque] = []
         self._flushing: list[Opaque] = []
@@ -39,9 +39,14 @@ class LaunchInspection:
         """Put the launch on record. False where something was inspected first: there may be something else now than
         was planned with, so it is not on record. Raises Refusal."""
         for number, record in enumerate(self._records):
-            if not self._pending.begin(record, lambda at: self._ports.say(f"waiting for the inspection of {at}")):
+            if due := self._pending.begin(record):
+                if due.busy_place:
+                    self._ports.say(f"waiting for the inspection of {due.busy_place}")
+                    due.wait()
+                else:
+                    self._inspect(due)
                 for begun in self._records[:number]:
-                    self._pending.end(begun)
+                    self._end(begun)
                 return False
         return True
 
@@ -79,31 +84,39 @@ class LaunchInspection:
         Refusal."""
         self._found_before = [finding for watch in self._watches for finding in watch.end()]
         for record in self._records:
-            if not self._pending.end(record) and not record.kept:
+            if not self._end(record) and not record.kept:
                 self._ports.say("another launch still runs there: when that one ends, what this one left is inspected")
         if self._found_before:  # that one knows nothing of what was set aside while this one ran
             _tell(self._ports, self._found_before, self._name)
             self.findings += map(str, self._found_before)
         return self.findings
 
-    def _inspect(self, records: list[Opaque]) -> None:
-        names = _launches(records) - {self._name}
-        before = [*self._found_before, *self._steps.while_running(names, self._ports.state, records)]
-        found = _inspect(self._ports, records, self._name, before)
-        self._found_before = []
-        self.findings += found
-        if others := [record for record in records if record not in self._records]:
-            _record(self._ports, others, found, self._own.spool)
+    def _end(self, record: Opaque) -> bool:
+        """Inspect what is due; False where that is left to another launch."""
+        due = self._pending.end(record)
+        if due:
+            self._inspect(due)
+        return due is not None
+
+    def _inspect(self, due: DueRecords) -> None:
+        with due as records:
+            names = _launches(records) - {self._name}
+            before = [*self._found_before, *self._steps.while_running(names, self._ports.state, records)]
+            found = _inspect(self._ports, records, self._name, before)
+            self._found_before = []
+            self.findings += found
+            if others := [record for record in records if record not in self._records]:
+                _record(self._ports, others, found, self._own.spool)
 
 
 def inspect_due(ports: SandboxPorts) -> None:
     """Inspect what launches that were killed have left, and record what was found. Raises Refusal."""
-
-    def inspect(records: list[Opaque]) -> None:
-        before = ports.inspections.while_running(_launches(records), ports.state, records)
-        _record(ports, records, _inspect(ports, records, records[0].name, before), ports.spool())
-
-    ports.inspections.pending(ports.state, inspect).do_due()
+    pending = ports.inspections.pending(ports.state)
+    while due := pending.due():
+        with due as records:
+            before = ports.inspections.while_running(_launches(records), ports.state, records)
+            found = _inspect(ports, records, records[0].name, before)
+            _record(ports, records, found, ports.spool())
 
 
 def first(findings: list[str]) -> list[str]:
@@ -119,10 +132,9 @@ def first(findings: list[str]) -> list[str]:
 def _inspect(ports: SandboxPorts, records: list[Opaque], name: str, before: list[Opaque]) -> list[str]:
     """Inspect what launches have left; what was found, a line each, after what was found `before`. `name` is that of
     the folder for what is set aside."""
-    whole = ports.inspections.merged(records)
-    if not whole.projects:
+    if not ports.inspections.projects(records):
         return []
-    found = [*before, *ports.inspections.inspect(whole, name, ports.state, ports.say)]
+    found = [*before, *ports.inspections.inspect(records, name, ports.state, ports.say)]
     _tell(ports, found, name)
     return list(map(str, found))
 
@@ -138,11 +150,10 @@ def _launches(records: list[Opaque]) -> set[str]:
 
 def _record(ports: SandboxPorts, records: list[Opaque], findings: list[str], spool: Spool) -> None:
     """Record what was inspected for launches that have ended before, if any."""
-    whole = ports.inspections.merged(records)
-    if whole.projects:
+    if projects := ports.inspections.projects(records):
         fields = {
             "launches": sorted(_launches(records)),
-            "projects": list(whole.projects),
+            "projects": list(projects),
             "findings": first(findings),
         }
         spool.append(

@@ -10,8 +10,6 @@ import time
 
 from omac.adapters.caches import tree
 from omac.adapters.git import hidden_files, launch_inspection, layout, user_config
-from omac.adapters.git.launch_record import merged
-from omac.adapters.git.pending import Pending
 from omac.adapters.git.program import ConfigList
 from omac.adapters.git.tree import walk
 from omac.adapters.linux import host_programs, resolve_symlinks
@@ -95,21 +93,6 @@ class _Git:
         return unshare(objects)
 
 
-class _Inspections:
-    """The inspection of what launches leave."""
-
-    pending = staticmethod(Pending)
-    merged = staticmethod(merged)
-    records = staticmethod(launch_inspection.records)
-    load = staticmethod(launch_inspection.load)
-    note = staticmethod(launch_inspection.note)
-    watch = staticmethod(launch_inspection.watch)
-    keep_written = staticmethod(launch_inspection.keep_written)
-    while_running = staticmethod(launch_inspection.while_running)
-    inspect = staticmethod(launch_inspection.inspect)
-    lines = staticmethod(launch_inspection.lines)
-
-
 class _Sandboxing:
     """Backends and limits."""
 
@@ -147,7 +130,7 @@ class SandboxAdapters:
     user_config: ports.UserConfigPort = user_config
     files: ports.FilesPort = _Files()
     git: ports.GitPort = _Git()
-    inspections: ports.InspectionsPort = _Inspections()
+    inspections: ports.InspectionsPort = launch_inspection
     sandboxing: ports.SandboxingPort = _Sandboxing()
     load = staticmethod(code_cache.load)
     stop_loading = staticmethod(code_cache.stop)

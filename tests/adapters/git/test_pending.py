@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from adapters.git.boxed import host, note, run_inside
 from adapters.git import layouts
 from omac.adapters.git.launch_record import Record, merged, record_of
 from omac.adapters.git.layout import GitChoices, bring_home, look, prepare
-from omac.adapters.git.pending import FOLDER, Pending
+from omac.adapters.git.pending import FOLDER, DueInspection, Pending
 from omac.domain.kernel.refusal import Refusal
 
 
@@ -24,16 +25,50 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+class Inspecting(Pending):
+    """The records of a state directory, inspected by `inspect` as soon as they are due."""
+
+    def __init__(self, state: str, inspect: Callable[[list[Record]], None]) -> None:
+        super().__init__(state)
+        self._inspect = inspect
+
+    def has_begun(self, record: Record, waiting: Callable[[str], None] = print) -> bool:
+        """Whether a record was put there; else what overlaps it is inspected, or another process is waited for."""
+        due = self.begin(record)
+        if due and due.busy_place:
+            waiting(due.busy_place)
+            due.wait()
+        elif due:
+            self._do(due)
+        return due is None
+
+    def has_ended(self, record: Record) -> bool:
+        """Whether it was inspected at its end; else that is left to another."""
+        due = self.end(record)
+        if due:
+            self._do(due)
+        return due is not None
+
+    def do_due(self) -> None:
+        """Inspect all that is due."""
+        while due := self.due():
+            self._do(due)
+
+    def _do(self, due: DueInspection) -> None:
+        with due as records:
+            self._inspect(records)
+
+
 class Desk:
     """The records of a state directory, and what was inspected: the names of launches, one list for each time."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
         self.done: list[list[str]] = []
-        self.pending = Pending(str(state), self._inspect)
+        self.pending = Inspecting(str(state), self._inspect)
 
     def begin(self, record: Record) -> Record:
-        while not self.pending.begin(record, lambda place: None):
+        while not self.pending.has_begun(record):
             pass
         return record
 
@@ -57,7 +92,7 @@ def test_alone(desk: Desk) -> None:
     """One launch is inspected when it ends, and nothing of it stays."""
     record = desk.begin(_record("a", "/p"))
     assert desk.done == []
-    assert desk.pending.end(record)
+    assert desk.pending.has_ended(record)
     assert desk.done == [["a"]]
     assert desk.left() == []
 
@@ -65,10 +100,10 @@ def test_alone(desk: Desk) -> None:
 def test_the_last_one_does_it_for_all(desk: Desk) -> None:
     """Two launches in one project, and one in a folder of it: the first to end is inspected with the last."""
     first, second, third = (desk.begin(_record(*words)) for words in (("a", "/p"), ("b", "/p"), ("c", "/p/d")))
-    assert not desk.pending.end(first)
-    assert not desk.pending.end(third)
+    assert not desk.pending.has_ended(first)
+    assert not desk.pending.has_ended(third)
     assert desk.done == []
-    assert desk.pending.end(second)
+    assert desk.pending.has_ended(second)
     assert desk.done == [["a", "b", "c"]]
     assert desk.left() == []
 
@@ -78,8 +113,8 @@ def test_others_are_no_hindrance(desk: Desk) -> None:
     first = desk.begin(_record("a", "/w1", fenced=("/r/.git",)))
     second = desk.begin(_record("b", "/w2", fenced=("/r/.git",)))
     desk.begin(_record("c", "/other"))
-    assert desk.pending.end(first)
-    assert desk.pending.end(second)
+    assert desk.pending.has_ended(first)
+    assert desk.pending.has_ended(second)
     assert desk.done == [["a"], ["b"]]
 
 
@@ -87,8 +122,8 @@ def test_a_fence_is_none_for_who_is_not_in_it(desk: Desk) -> None:
     """A launch in the clone itself can make links there: its worktree's waits."""
     worktree = desk.begin(_record("a", "/w1", fenced=("/r/.git",)))
     clone = desk.begin(_record("b", "/r"))
-    assert not desk.pending.end(worktree)
-    assert desk.pending.end(clone)
+    assert not desk.pending.has_ended(worktree)
+    assert desk.pending.has_ended(clone)
     assert desk.done == [["a", "b"]]
 
 
@@ -100,10 +135,10 @@ def test_a_launch_waits_for_an_inspection(desk: Desk) -> None:
         inspecting.set()
         assert may_end.wait(20)
 
-    slow = Pending(str(desk.state), slowly)
+    slow = Inspecting(str(desk.state), slowly)
     record = _record("a", "/p")
-    assert slow.begin(record, lambda place: None)
-    thread = threading.Thread(target=slow.end, args=(record,))
+    assert slow.has_begun(record)
+    thread = threading.Thread(target=slow.has_ended, args=(record,))
     thread.start()
     assert inspecting.wait(20)
     waits: list[str] = []
@@ -112,10 +147,10 @@ def test_a_launch_waits_for_an_inspection(desk: Desk) -> None:
         waits.append(place)
         may_end.set()
 
-    assert not desk.pending.begin(_record("b", "/p"), waiting)
+    assert not desk.pending.has_begun(_record("b", "/p"), waiting)
     thread.join()
     assert waits == ["/p"]
-    assert desk.pending.begin(_record("b", "/p"), waiting)
+    assert desk.pending.has_begun(_record("b", "/p"), waiting)
 
 
 KILLED = """
@@ -123,9 +158,9 @@ import sys, time
 from omac.adapters.git.inspection import Baseline
 from omac.adapters.git.launch_record import Record
 from omac.adapters.git.pending import Pending
-pending = Pending(sys.argv[1], lambda records: time.sleep(60))
+pending = Pending(sys.argv[1])
 record = Record("killed", 1, ("/p",))
-pending.begin(record, print)
+pending.begin(record)
 pending.complete(record, Baseline(1))
 print("there", flush=True)
 if sys.argv[2] == "busy":
@@ -152,7 +187,7 @@ def test_killed(moment: str, desk: Desk) -> None:
         record = ask()
         assert desk.done.pop() == ["killed"]
         if record is not None:
-            desk.pending.end(record)
+            desk.pending.has_ended(record)
             desk.done.pop()
     assert desk.left() == []
 
@@ -179,11 +214,11 @@ def test_a_failure_is_tried_again(desk: Desk) -> None:
     def fails(_records: list[Record]) -> None:
         raise OSError("the disk is full")
 
-    failing = Pending(str(desk.state), fails)
+    failing = Inspecting(str(desk.state), fails)
     record = _record("a", "/p")
-    assert failing.begin(record, lambda place: None)
+    assert failing.has_begun(record)
     with pytest.raises(OSError, match="full"):
-        failing.end(record)
+        failing.has_ended(record)
     desk.pending.do_due()
     assert desk.done == [["a"]]
 
@@ -207,7 +242,7 @@ def test_what_is_no_record(content: bytes, desk: Desk) -> None:
     """A file that this omac does not understand is left alone."""
     record = desk.begin(_record("a", "/p"))
     (desk.state / FOLDER / "odd").write_bytes(content)
-    assert desk.pending.end(record)
+    assert desk.pending.has_ended(record)
     assert desk.left() == ["odd"]
 
 
@@ -223,7 +258,7 @@ def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
     desk.pending.complete(record, note(layout))
     os.close(record.descriptor)
     read: list[Record] = []
-    Pending(str(desk.state), read.extend).do_due()
+    Inspecting(str(desk.state), read.extend).do_due()
     assert [one.head() + one.noted() for one in read] == [record.head() + record.noted()]
     assert read[0].overlaps(record)
 
@@ -246,7 +281,7 @@ def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
         whole = merged(records)
         assert bring_home(whole.sessions, whole.narrowed) == []
 
-    Pending(str(desk.state), inspect).do_due()
+    Inspecting(str(desk.state), inspect).do_due()
     assert host("git", "for-each-ref", cwd=workdir, home=home) == refs
     assert not Path(layout.sessions[0].folder).exists()
     assert run_inside(workdir, "git status", home=home).findings == []
@@ -271,7 +306,7 @@ def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> Non
         whole = merged(records)
         told.extend(bring_home(whole.sessions, whole.narrowed, whole.copies))
 
-    Pending(str(desk.state), inspect).do_due()
+    Inspecting(str(desk.state), inspect).do_due()
     assert [place for place, _ in told] == [f"{workdir}/.git/config: core.fsmonitor"]
     assert host("git", "config", "branch.main.rebase", cwd=workdir, home=home) == "true\n"
     assert "fsmonitor" not in (workdir / ".git/config").read_text()
