@@ -8,8 +8,6 @@ Rules
 3. A file is a JSON object: form, id, kind, stream and version as in the journal but without the host, at, run, actor,
    and the event's fields by name. Its name begins with the time, so that names sort as things happened.
 4. What is not Unicode is written as \\xNN, and long texts are cut: a record never fails for what it tells about.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A draft lies in the folder of its file, is flushed to the disk, and is removed when the step fails; so is the folder's
 entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Bounded reads of files that other programs may have written.
 
 No read follows a symbolic link unless `follow` says so, waits for a FIFO or a device, or takes more than its bound.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

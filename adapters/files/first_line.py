@@ -1,7 +1,4 @@
-"""By what a script says that it runs: its first line, and the command behind env(1).
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""By what a script says that it runs: its first line, and the command behind env(1)."""
 
 from __future__ import annotations
 

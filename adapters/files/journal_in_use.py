@@ -1,7 +1,4 @@
-"""The journal that is in use: which one a program uses that was given none, and the spool that belongs to it.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""The journal that is in use: which one a program uses that was given none, and the spool that belongs to it."""
 
 from __future__ import annotations
 

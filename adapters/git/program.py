@@ -1,7 +1,4 @@
-"""The host's git, as its user runs it: where it is, in which environment, and what it says its settings are.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""The host's git, as its user runs it: where it is, in which environment, and what it says its settings are."""
 
 from __future__ import annotations
 

@@ -10,8 +10,6 @@ Rules
 4. What lies where a sandbox can write may have been written by the last one: settings there count as they do for git
    outside, but no file that they name is read for them, and no link there is followed.
 5. Links are followed: the files are the user's own, and many keep them elsewhere. Sizes and numbers are bounded.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Everything is read at the moment of asking, without git, which would take longer than the whole hook. Paths are bytes,
 so that no locale stands between a name and its file. Functions raise Unclear and OSError.
-
-Loaded by a hook whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

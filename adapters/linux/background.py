@@ -1,7 +1,4 @@
-"""Work that waits for the disk, in a thread of its own, while something else is done.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""Work that waits for the disk, in a thread of its own, while something else is done."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The user's home folder: what the environment says, else the user database.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""The user's home folder: what the environment says, else the user database."""
 
 from __future__ import annotations
 

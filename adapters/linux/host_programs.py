@@ -6,8 +6,6 @@ Rules
    a folder that PATH names: a project's `.venv/bin` or `node_modules/.bin` is an agent's to write.
 2. A sidecar's programs are found on PATH, less the folders that an agent may write, that lead to such a folder, or that
    are not absolute.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A process's identity beyond its pid, which the kernel reuses: its start time and its boot. Source: proc(5).
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""A process's identity beyond its pid, which the kernel reuses: its start time and its boot. Source: proc(5)."""
 
 from __future__ import annotations
 

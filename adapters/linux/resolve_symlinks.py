@@ -1,7 +1,4 @@
-"""The way to a path: the symbolic links it leads through, and where it ends.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""The way to a path: the symbolic links it leads through, and where it ends."""
 
 from __future__ import annotations
 

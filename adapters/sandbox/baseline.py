@@ -7,7 +7,6 @@ Rules
 3. Of a harness: what it must write to keep its login and its sessions. What runs code later, here or outside, is
    pinned, and put there empty where it is missing, so that a session cannot leave it for the next one. So are the
    scripts that its settings name.
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

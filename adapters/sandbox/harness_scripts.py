@@ -1,7 +1,4 @@
-"""Scripts in an agent's own writable folders that its settings name: they run at the next session, also outside.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""Scripts in an agent's own writable folders that its settings name: they run at the next session, also outside."""
 
 from __future__ import annotations
 

@@ -10,8 +10,6 @@ Rules
 4. What lies where a sandbox can write may have been written by the last one. A link there, a first line or a
    `pyvenv.cfg` leads to the system, to what PATH has, and to a Python: of its installation `bin/python*` and
    `lib/pythonX.Y` are shown, and nothing else of the host.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Who names such a place, or something in it, gets it; who names a folder that merely contains it does not. A grant of a
 whole home, or of a folder above homes, includes nothing there whose name begins with a dot: no list is complete.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Starting programs without a fork of omac: a fork shares its memory, and each page that omac writes afterwards is
 copied, which takes a tenth of a launch. posix_spawn(3) has no copies to make.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Rules
 
 1. The table says which, and which parts of them. What else PATH names is not shown for that.
 2. Nothing is shown on the word of a place that a sandbox can write, nor what a person's own entries decide about.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,1 @@
 """Skill folders on disk, read as the hostile input they are."""
-
-if not __name__.startswith("omac."):  # a bare import would make different classes of the same names
-    raise ImportError("import omac.adapters.skills, not adapters.skills")

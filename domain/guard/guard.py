@@ -9,8 +9,6 @@ Rules
 3. What cannot be understood is denied.
 4. Where the person declared a scratch folder, that counts. The folders for everybody's temporary files do not count
    where another checkout of the same repository lies in them.
-
-Loaded by a hook whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ Rules
    It has happened for certain where only `&&` leads from it to the patch; else the folder before it counts as well.
 2. Any other word by which a shell changes its folder, and what could hide one, leaves the folder unknown.
 3. A shell expands a patch unless it is quoted, or is a whole argument.
-
-Loaded only for such a command; it imports nothing that costs a millisecond.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Settings are looked through without knowing their form: whatever text stands below a key that is one of a command's,
 taken apart as a shell would.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

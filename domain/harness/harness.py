@@ -1,7 +1,4 @@
-"""A harness: a coding agent that omac knows, as data. All about one stands in the module of its name in this folder.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""A harness: a coding agent that omac knows, as data. All about one stands in the module of its name in this folder."""
 
 from __future__ import annotations
 

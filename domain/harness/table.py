@@ -1,7 +1,4 @@
-"""The harness table: every coding agent omac knows.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""The harness table: every coding agent omac knows."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ Rules
    URL; the password after `--user`; what follows Bearer; and whatever has the form of a well-known token.
 2. In doubt more is hidden than needed. What has no such name and no such form is not recognised.
 3. The result is printable and bounded, whatever was given: what is long is cut, and says so.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Sizes as people write and read them; K, M, G and T are powers of 1024.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""Sizes as people write and read them; K, M, G and T are powers of 1024."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 A pattern is the end of a path, at any depth: `name`, `folder/name`, `folder/` for all that lies below such a folder,
 `name*` and `*.ending` for the last part. Harmless twins (`.env.example`) are patterns of nobody's.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

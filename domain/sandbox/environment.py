@@ -9,8 +9,6 @@ Rules
 3. A name alone passes the host's value. It is refused where that value makes other programs run code: such a value has
    to be written out.
 4. Proxies pass as they are where the network is the host's: without them there is no way out.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ Rules
 1. Files of environment variables hold secrets by custom: they are hidden unless a person asks for them. One whose name
    ends as an example's does is shown.
 2. A pattern of a person's hides files and folders by name; it has the wildcards of a shell.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Toolchains that people install in their home: where each lies, and what of it a program in a sandbox may read.
-
-Loaded by programs whose whole start is a few milliseconds, so it imports nothing that costs one.
-"""
+"""Toolchains that people install in their home: where each lies, and what of it a program in a sandbox may read."""
 
 from __future__ import annotations
 
