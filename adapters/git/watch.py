@@ -181,10 +181,6 @@ class GitWatch:
             if is_folder:
                 self._watch(f"{folder}/{name}")
 
-    def _is_judged(self, watch: int, name: bytes) -> bool:
-        """Return whether a file of this name is judged in the folder of a watch: most of a worktree are not."""
-        return watch in self._of_git or name.lower() in _JUDGED
-
     def _events(self) -> list[tuple[int, int, bytes]]:
         found: list[tuple[int, int, bytes]] = []
         for _ in range(READS_MAX):

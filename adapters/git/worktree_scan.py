@@ -21,8 +21,6 @@ from omac.domain.sandbox.autorun_files import OF_OTHERS, obeys
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 
-_Listing = "os._ScandirIterator[str]"
-
 
 class _Level:
     """A folder on the way down."""

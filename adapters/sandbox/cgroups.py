@@ -1,13 +1,12 @@
-"""Control groups: where one can be made for which limit, and its life.
+"""Control groups of version 2: where one can be made for which limit, and its life.
 
 Rules
 
-1. Nothing escapes a bound that omac itself is under: a version 2 cgroup, which stands beside omac's own, takes its
-   bounds over.
+1. Nothing escapes a bound that omac itself is under: a new cgroup stands beside omac's own, and takes its bounds over.
 2. A folder is locked while its launcher lives; whoever makes the next one beside it removes what has no owner.
 3. What is in a cgroup when it is removed is ended.
 
-Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/*.rst, cgroups(7), proc_pid_mountinfo(5).
+Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst, cgroups(7), proc_pid_mountinfo(5).
 """
 
 from __future__ import annotations
@@ -23,69 +22,58 @@ if TYPE_CHECKING:
 
 PREFIX = "omac-"  # cgroups of omac's begin with it
 PERIOD_US = 100_000  # processors are dealt out in slices of it
+UNIFIED = "systemd.unified_cgroup_hierarchy=1"  # the kernel option by which systemd mounts version 2 alone
 # What a cgroup may be bound by that a process loses when it moves beside it (rule 1).
 TAKEN_OVER = ("pids.max", "memory.max", "memory.high", "memory.swap.max", "cpu.max", "cpuset.cpus", "cpuset.mems")
 
 
-class ControlGroup:
-    """A cgroup to be made in `folder`. `settings` are (file, text, whether it may be missing), as they are written."""
-
-    __slots__ = ("folder", "settings", "version")
-
-    def __init__(self, version: int, folder: str, settings: tuple[tuple[str, str, bool], ...]) -> None:
-        self.version = version
-        self.folder = folder
-        self.settings = settings
-
-
 class ControlGroupFolder:
-    """A cgroup hierarchy: where a cgroup could be made, for which limits; `trouble` says why it cannot.
+    """The folder where a cgroup could be made, beside `own`, omac's own one; `trouble` says why it cannot.
 
-    `own` is omac's own cgroup where the new one is made beside it, else empty: it is made below.
+    Without version 2 the folder is empty. `older` are the controllers that belong to version 1, unused here.
     """
 
-    __slots__ = ("controllers", "folder", "own", "trouble", "version")
+    __slots__ = ("controllers", "folder", "older", "own", "trouble")
 
-    def __init__(self, version: int, controllers: Sequence[str], folder: str, own: str, trouble: str) -> None:
-        self.version = version
-        self.controllers = controllers
+    def __init__(self, folder: str = "", own: str = "", older: Sequence[str] = (), trouble: str = "") -> None:
         self.folder = folder
         self.own = own
+        self.older = older
         self.trouble = trouble
+        self.controllers = read(f"{folder}/cgroup.subtree_control").split() if folder else []
 
-    def group(self, names: Sequence[str], limits: Mapping[str, float]) -> ControlGroup:
-        """A cgroup here that enforces the limits with these names."""
-        settings: list[tuple[str, str, bool]] = []
-        if self.own:
-            settings += _taken_over(self.own)
+    def why_not(self, name: str) -> str:
+        """Return why no cgroup here enforces the limit with this name; empty where one does."""
+        if self.needs_version_2(name):
+            return f"only cgroup v2 is supported, which has no controller {name} here; start Linux with {UNIFIED}"
+        if name not in self.controllers:
+            return f"no cgroup v2 here has the controller {name}"
+        return self.trouble
+
+    def needs_version_2(self, name: str) -> bool:
+        """Return whether this machine has to be started with version 2 for this limit."""
+        return not self.folder or name in self.older
+
+    def settings(self, names: Sequence[str], limits: Mapping[str, float]) -> list[tuple[str, str, bool]]:
+        """Return (file, text, whether it may be missing) for a cgroup that enforces the limits with these names."""
+        found = _taken_over(self.own) if self.own else []
         for name in names:
-            settings += _settings(self.version, name, limits[name], dict(row[:2] for row in settings))
-        return ControlGroup(self.version, self.folder, tuple(settings))
+            found += _settings(name, limits[name], dict(row[:2] for row in found))
+        return found
 
 
-def places(proc: str) -> list[ControlGroupFolder]:
-    """Where this process may have cgroups, version 2 first; `proc` is its folder in /proc.
-
-    Where both versions are mounted, each controller belongs to one of them.
-    """
-    own: dict[str, str] = {}
+def place(proc: str) -> ControlGroupFolder:
+    """Return where this process may have cgroups; `proc` is its folder in /proc."""
+    own = ""
+    older: list[str] = []
     for line in read(f"{proc}/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            own[controller] = path
-    found = []
-    for line in read(f"{proc}/mountinfo").splitlines():
-        fields, _, rest = line.partition(" - ")
-        kind, _, options = rest.split(" ", 2)
-        if kind not in ("cgroup", "cgroup2"):
-            continue
-        root, mount = (_unescaped(text) for text in fields.split(" ")[3:5])
-        if kind == "cgroup2" and "" in own:
-            found.append(_beside(mount, _inside(own[""], root)))
-        named = [option for option in options.split(",") if option in own]
-        if kind == "cgroup" and named:
-            found.append(_under(mount, _inside(own[named[0]], root), named))
-    return sorted(found, key=lambda place: -place.version)
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            own = path
+        else:
+            older += controllers.split(",")
+    found = [_beside(mount, _inside(own, root), older) for mount, root in _mounts(proc)] if own else []
+    return min(found, key=lambda one: bool(one.trouble), default=ControlGroupFolder(older=older))
 
 
 def make_locked(folder: str) -> int:
@@ -176,7 +164,7 @@ def write(path: str, text: str, optional: bool) -> None:
 
 def _kill(folder: str) -> None:
     try:
-        write(f"{folder}/cgroup.kill", "1", False)  # version 2, since Linux 5.14
+        write(f"{folder}/cgroup.kill", "1", False)  # since Linux 5.14
     except OSError:
         write(f"{folder}/pids.max", "0", True)
         for pid in read(f"{folder}/cgroup.procs").split():
@@ -187,24 +175,28 @@ def _kill(folder: str) -> None:
                     continue
 
 
+def _mounts(proc: str) -> list[tuple[str, str]]:
+    """Where version 2 is mounted, and from which cgroup on."""
+    found = []
+    for line in read(f"{proc}/mountinfo").splitlines():
+        fields, _, rest = line.partition(" - ")
+        if rest.startswith("cgroup2 "):
+            root, mount = (_unescaped(text) for text in fields.split(" ")[3:5])
+            found.append((mount, root))
+    return found
+
+
 def _inside(path: str, root: str) -> str:
     """Where a cgroup is below a mount that shows the hierarchy from `root` on; ".." where it is not."""
     root = root.rstrip("/")
     return path[len(root) :].strip("/") if path == root or path.startswith(root + "/") else ".."
 
 
-def _beside(mount: str, inside: str) -> ControlGroupFolder:
-    """Version 2: a cgroup with processes deals nothing out to those below it, so the new one stands beside omac's."""
+def _beside(mount: str, inside: str, older: Sequence[str]) -> ControlGroupFolder:
+    """A cgroup with processes deals nothing out to those below it, so the new one stands beside omac's."""
     own = f"{mount}/{inside}" if inside else ""
     folder = own.rpartition("/")[0] or mount
-    controllers = read(f"{folder}/cgroup.subtree_control").split()
-    return ControlGroupFolder(2, controllers, folder, own, _trouble(folder, inside))
-
-
-def _under(mount: str, inside: str, controllers: Sequence[str]) -> ControlGroupFolder:
-    folder = f"{mount}/{inside}" if inside else mount
-    usable = [name for name in controllers if name != "cpu" or os.path.exists(f"{folder}/cpu.cfs_quota_us")]
-    return ControlGroupFolder(1, usable, folder, "", _trouble(folder, inside))
+    return ControlGroupFolder(folder, own, older, _trouble(folder, inside))
 
 
 def _trouble(folder: str, inside: str) -> str:
@@ -223,28 +215,16 @@ def _taken_over(own: str) -> list[tuple[str, str, bool]]:
     return found
 
 
-def _settings(version: int, name: str, amount: float, present: Mapping[str, str]) -> list[tuple[str, str, bool]]:
+def _settings(name: str, amount: float, present: Mapping[str, str]) -> list[tuple[str, str, bool]]:
     """Swap counts as memory: a flood ends where the limit says, and not when the swap is full."""
     if name == "cpu":
-        return _cpu_settings(version, amount, present)
-    number = int(amount)
-    file = {"pids": "pids.max", "memory": "memory.max" if version == 2 else "memory.limit_in_bytes"}[name]
-    found = [(file, str(min(number, int(present.get(file, number)))), False)]
-    if name == "memory":
-        found.append(
-            ("memory.swap.max", "0", True) if version == 2 else ("memory.memsw.limit_in_bytes", str(number), True)
-        )
-    return found
-
-
-def _cpu_settings(version: int, amount: float, present: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-    if version == 1:
-        quota = str(int(amount * PERIOD_US))
-        return [("cpu.cfs_period_us", str(PERIOD_US), False), ("cpu.cfs_quota_us", quota, False)]
-    if "cpu.max" in present:
-        quota, period = present["cpu.max"].split()
-        amount = min(amount, int(quota) / int(period))
-    return [("cpu.max", f"{int(amount * PERIOD_US)} {PERIOD_US}", False)]
+        if "cpu.max" in present:
+            quota, period = present["cpu.max"].split()
+            amount = min(amount, int(quota) / int(period))
+        return [("cpu.max", f"{int(amount * PERIOD_US)} {PERIOD_US}", False)]
+    file = f"{name}.max"
+    found = [(file, str(min(int(amount), int(present.get(file, amount)))), False)]
+    return [*found, ("memory.swap.max", "0", True)] if name == "memory" else found
 
 
 def _unescaped(text: str) -> str:

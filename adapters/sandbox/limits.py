@@ -36,21 +36,20 @@ RLIMITS = {"pids": resource.RLIMIT_NPROC, "memory": resource.RLIMIT_DATA, "files
 
 
 class Enforcement:
-    """By what each limit is enforced. `by` has a sentence for each, for people; `rlimits` are by name of the limit."""
+    """By what each limit is enforced. `by` has a sentence for each, for people; `rlimits` are by name of the limit.
 
-    __slots__ = ("by", "groups", "limits", "rlimits")
+    A cgroup with these `settings` is made in `folder`, if one is needed.
+    """
+
+    __slots__ = ("by", "folder", "rlimits", "settings")
 
     def __init__(
-        self,
-        limits: Mapping[str, float],
-        by: Mapping[str, str],
-        groups: tuple[cgroups.ControlGroup, ...],
-        rlimits: Mapping[str, int],
+        self, by: Mapping[str, str], rlimits: Mapping[str, int], folder: str, settings: Sequence[tuple[str, str, bool]]
     ) -> None:
-        self.limits = limits
         self.by = by
-        self.groups = groups
         self.rlimits = rlimits
+        self.folder = folder
+        self.settings = settings
 
 
 def parse(words: Iterable[str]) -> dict[str, float]:
@@ -73,32 +72,28 @@ def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/
     """
     by: dict[str, str] = {}
     rlimits: dict[str, int] = {}
-    chosen: dict[str, list[str]] = {}
-    places = cgroups.places(proc) if any(name not in ("files", "tmp") for name in limits) else []
+    grouped: list[str] = []
+    place = cgroups.place(proc)
     for name, amount in limits.items():
-        place = next((place for place in places if name in place.controllers and not place.trouble), None)
         if name == "tmp":
             by[name] = _by_size(namespaced)
-        elif place:
-            chosen.setdefault(place.folder, []).append(name)
-            by[name] = f"cgroup v{place.version} in {place.folder}"
+        elif not place.why_not(name):
+            grouped.append(name)
+            by[name] = f"cgroup v2 in {place.folder}"
         else:
-            by[name] = _by_rlimit(name, amount, namespaced, places)
+            by[name] = _by_rlimit(name, amount, namespaced, place)
             rlimits[name] = int(amount)
-    groups = tuple(place.group(chosen.pop(place.folder), limits) for place in places if place.folder in chosen)
-    return Enforcement(limits, by, groups, rlimits)
+    return Enforcement(by, rlimits, place.folder if grouped else "", place.settings(grouped, limits) if grouped else ())
 
 
 def begin(enforcement: Enforcement, name: str) -> LaunchLimits:
-    """Make the cgroups, each named after `name`, which no other launch has. Raises Refusal("limit-unenforceable")."""
+    """Make the cgroup, named after `name`, which no other launch has. Raises Refusal("limit-unenforceable")."""
     held = LaunchLimits(enforcement)
+    if not enforcement.folder:
+        return held
     try:
-        for group in enforcement.groups:
-            cgroups.remove_ownerless(group.folder)
-            folder = f"{group.folder.rstrip('/')}/{cgroups.PREFIX}{name}"
-            held.folders.append((folder, cgroups.make_locked(folder)))
-            for file, text, optional in group.settings:
-                cgroups.write(f"{folder}/{file}", text, optional)
+        cgroups.remove_ownerless(enforcement.folder)
+        held.make(f"{enforcement.folder.rstrip('/')}/{cgroups.PREFIX}{name}")
     except OSError as error:
         held.end()
         raise _unenforceable(f"the cgroup {error.filename or name} cannot be made: {error.strerror}", ()) from error
@@ -106,13 +101,21 @@ def begin(enforcement: Enforcement, name: str) -> LaunchLimits:
 
 
 class LaunchLimits:
-    """The cgroups of one launch, while it lives."""
+    """The limits of one launch, and its cgroup, if it has one, while it lives."""
 
-    __slots__ = ("enforcement", "folders")
+    __slots__ = ("_lock", "enforcement", "folder")
 
     def __init__(self, enforcement: Enforcement) -> None:
         self.enforcement = enforcement
-        self.folders: list[tuple[str, int]] = []  # with a descriptor that holds the lock
+        self.folder = ""
+        self._lock = -1
+
+    def make(self, folder: str) -> None:
+        """Make the cgroup with its settings. Raises OSError."""
+        self._lock = cgroups.make_locked(folder)
+        self.folder = folder
+        for file, text, optional in self.enforcement.settings:
+            cgroups.write(f"{folder}/{file}", text, optional)
 
     def add(self, pid: int) -> None:
         """Bind a process that is held back, and all that it will start. Where it gets a user namespace, it has it.
@@ -120,8 +123,8 @@ class LaunchLimits:
         Raises ProcessLookupError when it has ended, Refusal("limit-unenforceable") when the kernel refuses.
         """
         try:
-            for folder, _ in self.folders:
-                cgroups.write(f"{folder}/cgroup.procs", str(pid), False)
+            if self.folder:
+                cgroups.write(f"{self.folder}/cgroup.procs", str(pid), False)
             for name, amount in self.enforcement.rlimits.items():
                 kind = RLIMITS[name]
                 resource.prlimit(pid, kind, _lowered(resource.prlimit(pid, kind), amount))
@@ -132,35 +135,37 @@ class LaunchLimits:
             raise _unenforceable(message, ()) from error
 
     def end(self) -> tuple[str, ...]:
-        """End what is left and remove the cgroups; those that are still there after `END_MS_MAX`, if any."""
-        left = []
-        for folder, lock in self.folders:
-            if not cgroups.remove(folder, END_MS_MAX):
-                left.append(folder)
-            os.close(lock)
-        self.folders.clear()
-        return tuple(left)
+        """End what is left and remove the cgroup; its folder if it is still there after `END_MS_MAX`."""
+        if not self.folder:
+            return ()
+        left = () if cgroups.remove(self.folder, END_MS_MAX) else (self.folder,)
+        os.close(self._lock)
+        self.folder = ""
+        return left
 
 
-def mends(name: str, places: Sequence[cgroups.ControlGroupFolder]) -> tuple[str, ...]:
+def mends(name: str, place: cgroups.ControlGroupFolder) -> tuple[str, ...]:
     """The commands with which a user, who may make no cgroup for a limit, gets one.
 
     A scope of the user's service manager lies in one that the user may divide, and the property turns on what is needed
-    there. Elsewhere root gives one away, and puts the shell into it.
+    there. Elsewhere root gives one away, and puts the shell into it. With cgroup v1 alone the machine has to be started
+    with version 2.
     """
+    if place.needs_version_2(name):
+        option = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {cgroups.UNIFIED}"'
+        return (f"echo '{option}' | sudo tee -a /etc/default/grub && sudo update-grub",)
     if os.path.isdir("/run/systemd/system"):
         properties = {"cpu": "CPUWeight=100", "pids": "TasksAccounting=yes", "memory": "MemoryAccounting=yes"}
         start = f"systemd-run --user --scope -p {properties[name]}"
         return (f"{start} omac sandbox run --limit {EXAMPLES[name]} -- COMMAND",)
-    for place in places:
-        given, inside = f"{place.folder}/omac", f"{place.folder}/omac{'/shell' if place.version == 2 else ''}"
-        if name in place.controllers and os.geteuid() != 0:
-            turn_on = f" && echo +{name} | sudo tee {given}/cgroup.subtree_control" if place.version == 2 else ""
-            return (
-                f"sudo mkdir -p {inside}{turn_on} && sudo chown -R $USER {given}",
-                f"echo $$ | sudo tee {inside}/cgroup.procs",
-            )
-    return ()
+    if name not in place.controllers or os.geteuid() == 0:
+        return ()
+    given = f"{place.folder}/omac"
+    turn_on = f"echo +{name} | sudo tee {given}/cgroup.subtree_control"
+    return (
+        f"sudo mkdir -p {given}/shell && {turn_on} && sudo chown -R $USER {given}",
+        f"echo $$ | sudo tee {given}/shell/cgroup.procs",
+    )
 
 
 def _by_size(namespaced: bool) -> str:
@@ -170,25 +175,24 @@ def _by_size(namespaced: bool) -> str:
     return "the size of each folder that lives in memory"
 
 
-def _by_rlimit(name: str, amount: float, namespaced: bool, places: Sequence[cgroups.ControlGroupFolder]) -> str:
+def _by_rlimit(name: str, amount: float, namespaced: bool, place: cgroups.ControlGroupFolder) -> str:
     """What the rlimit means, in words. Raises Refusal where none would hold."""
     if name == "files":
         return "RLIMIT_NOFILE, for each process"
     if name == "memory":
         return "RLIMIT_DATA, for each process; memory that processes share is not counted"
-    reasons = [place.trouble for place in places if name in place.controllers and place.trouble]
-    why = "; ".join(reasons) or f"no cgroup hierarchy here has the controller {name}"
+    why = place.why_not(name)
     if name == "cpu":
-        raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", mends(name, places))
+        raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", mends(name, place))
     if os.geteuid() == 0 and not _bounds_root():
         message = f"the limit pids needs a cgroup, since RLIMIT_NPROC does not hold for root, and {why}"
-        raise _unenforceable(message, mends(name, places))
+        raise _unenforceable(message, mends(name, place))
     if namespaced and _kernel() >= (5, 14):
         return "RLIMIT_NPROC, in the sandbox's own user namespace"
     running = _threads(os.getuid())
     if running >= amount:
         message = f"RLIMIT_NPROC counts every process of this user here, {running} already, and {why}"
-        raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", mends(name, places))
+        raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", mends(name, place))
     return "RLIMIT_NPROC, which counts all that this user runs, in the sandbox and outside"
 
 

@@ -133,9 +133,8 @@ def _limit(name: str) -> LimitFact:
     try:
         enforcement = limits.plan({name: EXAMPLES[name]})
         less = name == "memory" and name in enforcement.rlimits
-        return LimitFact(
-            name, by=enforcement.by[name], fix=limits.mends(name, cgroups.places("/proc/self")) if less else ()
-        )
+        fix = limits.mends(name, cgroups.place("/proc/self")) if less else ()
+        return LimitFact(name, by=enforcement.by[name], fix=fix)
     except Refusal as refusal:
         return LimitFact(name, trouble=refusal.message, fix=refusal.fix)
 
