@@ -57,7 +57,6 @@ class Journal(Application[str]):
         return Environment(name, {})
 
     def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
-        """See eventsourcing.application.Application."""
         return _Factory(env, self.store, self.codec)
 
     def construct_transcoder(self) -> Any:
@@ -65,7 +64,6 @@ class Journal(Application[str]):
         return None
 
     def close(self) -> None:
-        """Let go of the store."""
         super().close()
         self.store.close()
 

@@ -83,7 +83,6 @@ class Reader:
         self._texts: dict[int, str] = {}
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def head(self) -> int:
@@ -111,7 +110,6 @@ class Reader:
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[StoredRow]:
-        """See NotificationLog."""
         first = (start or 0) if inclusive_of_start else (start or 0) + 1
         last = 2**63 - 1 if stop is None else stop
         marks = ", ".join("?" * len(topics))
@@ -170,7 +168,6 @@ class ReadJournal:
         self._codec = Codec()
 
     def close(self) -> None:
-        """Close the file."""
         self.store.close()
 
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:

@@ -50,7 +50,6 @@ class SqlRecorder(ApplicationRecorder):
         self._data_version: int | None = None
 
     def close(self) -> None:
-        """Let go of the store."""
         if self._writer:
             with contextlib.suppress(Refusal):
                 self._leave()
@@ -217,7 +216,6 @@ class SqlRecorder(ApplicationRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """See eventsourcing.persistence.AggregateRecorder."""
         query = _NAMED.where(_STREAM.c.text == str(originator_id), EVENT.c.version.is_not(None)).limit(limit)
         if gt is not None:
             query = query.where(EVENT.c.version > gt)
@@ -253,7 +251,6 @@ class SqlRecorder(ApplicationRecorder):
             ]
 
     def max_notification_id(self) -> int | None:
-        """See eventsourcing.persistence.ApplicationRecorder."""
         return self.head() or None
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Any:

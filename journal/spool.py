@@ -97,7 +97,6 @@ class Spool:
             raise self._not_recorded("a record", error) from error
 
     def close(self) -> None:
-        """Let go of the folder."""
         os.close(self._descriptor)
 
     def _write(self, name: str, content: bytes, durable: bool) -> None:

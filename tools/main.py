@@ -98,7 +98,6 @@ class _ToCaller(logging.Handler):
     """Writes each warning to the stderr of the invocation that it arose in."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
         with contextlib.suppress(LookupError, OSError, ValueError):  # a thread that outlived its invocation
             print(self.format(record), file=current().stderr)
 

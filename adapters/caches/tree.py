@@ -48,8 +48,6 @@ _WITHOUT = "omac sandbox run --ephemeral-cache -- COMMAND  # with a temporary ca
 class ToolCache:
     """A workdir's cache that this process uses. `path` is the folder to be granted, `root` that of all caches."""
 
-    __slots__ = ("_lock", "path", "root")
-
     def __init__(self, root: str, path: str, lock: int) -> None:
         self.root = root
         self.path = path
@@ -132,15 +130,12 @@ def identity_of(workdir: str) -> str:
 class CacheRoot:
     """The folder of all caches, open: `folder` is its descriptor, `locks` that of the folder of locks."""
 
-    __slots__ = ("folder", "locks", "path")
-
     def __init__(self, path: str, folder: int, locks: int) -> None:
         self.path = path
         self.folder = folder
         self.locks = locks
 
     def close(self) -> None:
-        """Close both."""
         os.close(self.locks)
         os.close(self.folder)
 

@@ -126,7 +126,6 @@ async def _body() -> bytes:
 
 
 def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
-    """A refusal as an answer."""
     return _json(refusal_body(refusal), refusal.status, {"X-Omac-Reason": refusal.reason, **(headers or {})})
 
 

@@ -34,7 +34,6 @@ class LateApp:
                 self._app = control_app(*self._parts)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Carry out one call."""
         if self._app is None:
             await self.load()
         await self._app(scope, receive, send)

@@ -37,12 +37,10 @@ class LibraryKeychain:
         """As in Keychain: that it could be made says so."""
 
     def read(self, service: str, names: Sequence[str]) -> dict[str, Hidden]:
-        """As in Keychain."""
         found = {name: self._get(service, name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
     def write(self, service: str, values: Mapping[str, Hidden]) -> None:
-        """As in Keychain."""
         for name, value in values.items():
             try:
                 self._backend.set_password(service, name, value.reveal())
@@ -50,7 +48,6 @@ class LibraryKeychain:
                 raise _in_our_words(error, service, name) from None
 
     def remove(self, service: str, names: Sequence[str]) -> None:
-        """As in Keychain."""
         for name in names:
             try:
                 self._backend.delete_password(service, name)

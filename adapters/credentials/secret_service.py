@@ -71,7 +71,6 @@ class SecretService:
             _default(bus)
 
     def read(self, service: str, names: Sequence[str]) -> dict[str, Hidden]:
-        """Read as in Keychain."""
         with self._conversation() as bus:
             best = {entry.name: entry for entry in _entries(bus, _open_default(bus), service, names)}
             _require_open(best.values())

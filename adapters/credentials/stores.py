@@ -78,7 +78,6 @@ class SecretStores:
         return "keychain"
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
-        """As in the port."""
         if not names:
             return {}
         if _known(store) == VAULT:
@@ -97,7 +96,6 @@ class SecretStores:
             await self._run(KEYCHAIN, lambda: write_checked(self._system_keychain(), service, values))
 
     async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
-        """As in the port."""
         if not names:
             return
         if _known(store) == VAULT:

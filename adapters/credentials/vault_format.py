@@ -78,7 +78,6 @@ class VaultKey(HiddenBytes):
     """The key of a vault: KEY_BYTES bytes. Raises ValueError for another length."""
 
     def __new__(cls, key: bytes) -> "VaultKey":
-        """The same bytes."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
         return super().__new__(cls, key)

@@ -35,7 +35,6 @@ class JsonText:
         self.unit = self._unit()
 
     def value(self, node: JsonNode) -> Any:
-        """The decoded value."""
         return json.loads(self.text[node.start : node.end])
 
     def member(self, node: JsonNode, key: str) -> JsonNode | None:

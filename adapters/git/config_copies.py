@@ -29,8 +29,6 @@ class ConfigCopy:
     branches at launch, None where git alone can list them, `own` is the one that was checked out.
     """
 
-    __slots__ = ("after", "before", "common", "git", "known", "own", "path", "place")
-
     def __init__(self, path: str, git: str, common: str, place: str = "") -> None:
         self.path = path
         self.git = git

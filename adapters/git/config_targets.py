@@ -50,8 +50,6 @@ COMMANDS = frozenset(
 class TargetSettings:
     """The settings of some files and of what they include: `pairs` of (general key, value, folder of the file)."""
 
-    __slots__ = ("files", "pairs", "warnings")
-
     def __init__(self) -> None:
         self.pairs: list[tuple[str, str, str]] = []
         self.files: dict[str, bytes | None] = {}  # every file that was looked at, and what it held

@@ -29,16 +29,13 @@ class GitPlace(JudgedFolder):
         self.was_straight = True
 
     def holds(self, path: str) -> bool:
-        """As in JudgedFolder."""
         real = os.path.realpath(os.path.join(self.git, path)) if "\0" not in path else "/"
         return self._is_ours(real)
 
     def reaches(self, path: str, *, beside: str) -> bool:
-        """As in JudgedFolder."""
         return self._is_ours(self._led_to(path, beside))
 
     def is_own_worktree(self, path: str) -> bool:
-        """As in JudgedFolder."""
         real = self._led_to(path)
         project = next((one for one in self.projects if below(real, one)), "")
         within = real[len(project) + 1 :].lower().split("/")
@@ -56,7 +53,6 @@ class GitPlace(JudgedFolder):
             return False
 
     def leads_past_link(self, path: str) -> bool:
-        """As in JudgedFolder."""
         return self.was_straight and not self._led_to(path) and os.path.exists(os.path.join(self.git, path))
 
     def is_named_by(self, path: str) -> bool:
@@ -67,11 +63,9 @@ class GitPlace(JudgedFolder):
             return False
 
     def is_common(self, path: str) -> bool:
-        """As in JudgedFolder."""
         return self._led_to(path) == self.common
 
     def has_entries(self, paths: frozenset[bytes]) -> bool:
-        """As in JudgedFolder."""
         if not paths:
             return True
         from omac.domain.git.index import index_problem
@@ -88,7 +82,6 @@ class GitPlace(JudgedFolder):
         return paths <= found and all(not os.path.exists(path) or led_to(path) for path in files)
 
     def has(self, name: str) -> bool:
-        """As in JudgedFolder."""
         return os.path.lexists(f"{self.git}/{name}")
 
     def content(self, name: str) -> bytes:

@@ -86,12 +86,6 @@ class Baseline:
     obeys them, one after the other, and the digest of what that depends on.
     """
 
-    __slots__ = (
-        "_hosts_room", "_room", "around", "astray", "commits", "contents", "fine", "is_whole", "nodes", "obeyed",
-        "operations",
-        "since_ns", "straight", "strays", "written",
-    )  # fmt: skip
-
     def __init__(self, since_ns: int) -> None:
         self.since_ns = since_ns
         self.strays: dict[str, Stamp] = {}
@@ -162,8 +156,6 @@ class Baseline:
 
 class Finding:
     """`path`, `what` is the matter with it, and where it was put: `moved`, empty for what is reported only."""
-
-    __slots__ = ("moved", "path", "what")
 
     def __init__(self, path: str, what: str, moved: str = "") -> None:
         self.path = _shortened(path, PATH_CHARACTERS_MAX)
@@ -269,7 +261,6 @@ class Inspection:
             self.unlisted += 1
 
     def report(self, path: str, what: str, moved: str = "") -> None:
-        """Add a finding."""
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(Finding(path, what, moved))
         else:

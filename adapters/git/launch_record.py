@@ -29,12 +29,6 @@ class Record:
     record is complete; `init` is the sandbox's first process: its pid, its start ticks, the boot. `descriptor` is its
     file, locked, or -1; `is_busy`: somebody inspects for it."""
 
-    __slots__ = (
-        "baseline", "began_ns", "copies", "descriptor", "fenced", "folders", "init", "is_busy", "kept", "name",
-        "narrowed",
-        "places", "projects", "sessions",
-    )  # fmt: skip
-
     def __init__(self, name: str, began_ns: int, places: tuple[str, ...] = (), fenced: tuple[str, ...] = ()) -> None:
         self.name = name
         self.began_ns = began_ns

@@ -40,8 +40,6 @@ BEHIND_A_LINK = "is behind a link that was not there"
 class GitChoices:
     """The settings `git.hooks` (of HOOKS), `git.refs` (of REFS) and `git.objects` (of OBJECTS)."""
 
-    __slots__ = ("hooks", "objects", "refs")
-
     def __init__(self, hooks: str = "deny", refs: str = "all", objects: str = "shared") -> None:
         self.hooks = hooks
         self.refs = refs
@@ -50,8 +48,6 @@ class GitChoices:
 
 class Narrowed:
     """The refs of a git folder at launch, with `git.refs = branch`, and `own`, the branch that may change."""
-
-    __slots__ = ("own", "refs")
 
     def __init__(self, refs_then: dict[str, str], own: str) -> None:
         self.refs = refs_then
@@ -67,21 +63,6 @@ class Layout:
     `narrowed` to one branch, and the `sessions` of refs. `agents`: it is not of a project, but of a folder that an
     agent keeps in the home.
     """
-
-    __slots__ = (
-        "agents",
-        "copies",
-        "entries",
-        "fence",
-        "folders",
-        "narrowed",
-        "objects",
-        "repositories",
-        "sessions",
-        "skipped_hooks",
-        "warnings",
-        "workdir",
-    )
 
     def __init__(self, workdir: str) -> None:
         self.workdir = workdir

@@ -43,7 +43,6 @@ class Pins:
             )
 
     def put(self, entry: Entry) -> None:
-        """An entry as it is."""
         self.entries[entry.path] = entry
 
     def _there(self, path: str, made: str) -> bool:

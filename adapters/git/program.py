@@ -48,8 +48,6 @@ def complaint(*words: str, stdin: bytes = b"", seconds: float = 60.0) -> str:
 class ConfigList:
     """`git config --list` in a folder, begun when this is made, and read later: it works meanwhile."""
 
-    __slots__ = ("_listing", "_output", "_pid", "folder")
-
     def __init__(self, folder: str, host: Mapping[str, str]) -> None:
         self.folder = folder
         self._pid = self._output = -1

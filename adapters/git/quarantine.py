@@ -43,7 +43,6 @@ class Quarantine:
         self._copied_left = COPIED_BYTES_MAX
 
     def close(self) -> None:
-        """Close the folder."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1

@@ -51,8 +51,6 @@ class Session:
     A copy of the settings is beside it (`config_copies.py`).
     """
 
-    __slots__ = ("base", "common", "folder", "narrowed", "own", "packed")
-
     def __init__(self, common: str, folder: str, own: str, *, narrowed: bool) -> None:
         self.common = common
         self.folder = folder

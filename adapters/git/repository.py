@@ -29,8 +29,6 @@ BARE = "bare"  # the folder is the git folder
 class Repository:
     """`root` is the worktree, `dot` its `.git` ("" for bare), `git` its own folder, `common` the shared one."""
 
-    __slots__ = ("common", "dot", "git", "kind", "root")
-
     def __init__(self, kind: str, root: str, dot: str, git: str, common: str) -> None:
         self.kind = kind
         self.root = root

@@ -52,8 +52,6 @@ def unshare(objects: str) -> list[str]:
 class _Left:
     """What may still be looked at, and copied."""
 
-    __slots__ = ("bytes", "entries")
-
     def __init__(self) -> None:
         self.entries = LOOSE_MAX
         self.bytes = BYTES_MAX

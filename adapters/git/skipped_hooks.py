@@ -35,8 +35,6 @@ LOGS_MAX = 1000  # of branches of remotes that are looked at
 class SkippedHooks:
     """The hooks in `folder`, by their names, and the logs of a repository at launch."""
 
-    __slots__ = ("_before", "_logs", "_names", "folder")
-
     def __init__(self, folder: str, repository: Repository) -> None:
         self.folder = folder
         self._names = _hooks(folder)

@@ -29,8 +29,6 @@ class Found:
     that cannot be listed, but can be passed through.
     """
 
-    __slots__ = ("bare", "complete", "env_files", "named", "unread", "worktrees")
-
     def __init__(self) -> None:
         self.worktrees: list[str] = []
         self.bare: list[str] = []

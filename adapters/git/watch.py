@@ -77,7 +77,6 @@ class GitWatch:
         self._ended = _thread.allocate_lock()
 
     def start(self) -> None:
-        """Begin, a moment later."""
         self._stopped, self._stop = os.pipe()
         self._ended.acquire()
         _thread.start_new_thread(self._run, ())

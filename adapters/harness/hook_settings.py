@@ -30,7 +30,6 @@ class HookFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is."""
         return os.path.join(self.folder, self.name)
 
 

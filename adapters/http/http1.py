@@ -172,8 +172,6 @@ def options_of(fields: Fields, name: bytes) -> set[bytes]:
 
 
 class _Collector:
-    """What httptools calls back with."""
-
     def __init__(self) -> None:
         self.fields: Fields = []
         self.complete = False

@@ -127,7 +127,6 @@ class Slot:
         return self.known or await self._slots.turn()
 
     def leave(self) -> None:
-        """The connection is closed."""
         self._slots._strangers.pop(self, None)
         self._slots._resting.pop(self, None)
         self._slots._open -= 1

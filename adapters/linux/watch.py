@@ -32,7 +32,6 @@ class FolderWatch:
             raise error
 
     def close(self) -> None:
-        """Watch no more."""
         os.close(self._descriptor)
 
     async def changed(self) -> None:

@@ -42,8 +42,6 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108
 class Files:
     """Descriptors that bubblewrap reads the content of files from; close() when it has been started."""
 
-    __slots__ = ("descriptors",)
-
     def __init__(self) -> None:
         self.descriptors: list[int] = []
 

@@ -33,8 +33,6 @@ class ControlGroupFolder:
     Without version 2 the folder is empty. `older` are the controllers that belong to version 1, unused here.
     """
 
-    __slots__ = ("controllers", "folder", "older", "own", "trouble")
-
     def __init__(self, folder: str = "", own: str = "", older: Sequence[str] = (), trouble: str = "") -> None:
         self.folder = folder
         self.own = own

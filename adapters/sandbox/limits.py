@@ -41,8 +41,6 @@ class Enforcement:
     A cgroup with these `settings` is made in `folder`, if one is needed.
     """
 
-    __slots__ = ("by", "folder", "rlimits", "settings")
-
     def __init__(
         self, by: Mapping[str, str], rlimits: Mapping[str, int], folder: str, settings: Sequence[tuple[str, str, bool]]
     ) -> None:
@@ -102,8 +100,6 @@ def begin(enforcement: Enforcement, name: str) -> LaunchLimits:
 
 class LaunchLimits:
     """The limits of one launch, and its cgroup, if it has one, while it lives."""
-
-    __slots__ = ("_lock", "enforcement", "folder")
 
     def __init__(self, enforcement: Enforcement) -> None:
         self.enforcement = enforcement

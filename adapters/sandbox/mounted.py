@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 class Expected:
     """What is to be found: `nodes` are device and inode by path, `read_only` says it of each path that is a mount."""
 
-    __slots__ = ("nodes", "read_only")
-
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[int, int]] = {}
         self.read_only: dict[str, bool] = {}

@@ -26,8 +26,6 @@ LIST = "placeholders"  # beside it: lines of a path in hexadecimal, the content 
 class Placeholders:
     """Those of one launch. `state` is the state directory, which is made where it is missing."""
 
-    __slots__ = ("_lock", "_state")
-
     def __init__(self, state: str) -> None:
         self._state = state
         self._lock = -1

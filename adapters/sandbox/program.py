@@ -46,8 +46,6 @@ class Program:
     `withheld` is what it leads to and rule 4 does not show.
     """
 
-    __slots__ = ("argv", "entries", "withheld")
-
     def __init__(self, argv: list[str], entries: list[Entry], withheld: list[str]) -> None:
         self.argv = argv
         self.entries = entries

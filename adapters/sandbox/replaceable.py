@@ -48,7 +48,6 @@ class Replaceable:
 
     @property
     def is_placed(self) -> bool:
-        """Whether there are copies."""
         return self._folder >= 0
 
     def place(self, init: int) -> bool:
@@ -89,7 +88,6 @@ class Replaceable:
             os.close(folder)
 
     def close(self) -> None:
-        """Let go of the copies."""
         if self._child:
             os.waitpid(self._child, 0)
             self._child = 0

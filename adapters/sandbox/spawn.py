@@ -83,7 +83,6 @@ class SandboxParent:
         return self._pid
 
     def close(self) -> None:
-        """Let the thread end."""
         if self._closed.locked():
             self._closed.release()
 

@@ -29,7 +29,6 @@ class HostInterpreters(Interpreters):
         self._writable = tuple(writable)
 
     async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
-        """As in the port."""
         writable = (*self._writable, workdir) if workdir else self._writable
         return await trio.to_thread.run_sync(_resolve, command, source, copy, self._path, writable)
 

@@ -31,7 +31,6 @@ class Staging:
         self._file: int | None = None
 
     def enter(self, below: str) -> None:
-        """As in Sink."""
         with _sinking():
             self._end_file()
             entered = open_below(self._top, below, self.path)
@@ -39,12 +38,10 @@ class Staging:
             self._folder = entered
 
     def folder(self, name: str) -> None:
-        """As in Sink."""
         with _sinking():
             os.mkdir(name, 0o700, dir_fd=self._folder)
 
     def write(self, name: str, chunk: memoryview, first: bool) -> None:
-        """As in Sink."""
         with _sinking():
             if first or self._file is None:
                 self._end_file()

@@ -37,8 +37,6 @@ class Branches:
     None: which there are is not known, so any may be one of them.
     """
 
-    __slots__ = ("known", "now", "own")
-
     def __init__(self, known: Collection[str] | None, own: Collection[str], now: Collection[str] | None) -> None:
         self.known = known
         self.own = own
@@ -47,8 +45,6 @@ class Branches:
 
 class ConfigChanges:
     """`wanted` are (key, its values, none where it is removed) to set on the host, `refused` are (key, why not)."""
-
-    __slots__ = ("refused", "wanted")
 
     def __init__(self) -> None:
         self.wanted: list[tuple[str, list[str]]] = []

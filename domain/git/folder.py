@@ -15,8 +15,6 @@ class Folder:
     paths. `only` are the names in it that the program could write, empty for all; `pinned` are the paths, relative to
     the worktree, of what settings have git run or read there."""
 
-    __slots__ = ("common", "only", "pinned", "role", "worktree")
-
     def __init__(
         self, role: str, worktree: str, common: str, only: tuple[str, ...] = (), pinned: tuple[str, ...] = ()
     ) -> None:

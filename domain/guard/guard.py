@@ -42,8 +42,6 @@ class Unclear(Exception):
 class Call:
     """A tool call that writes files. `bases` are the folders its relative paths may start from, relative to `cwd`."""
 
-    __slots__ = ("bases", "cwd", "harness", "hook", "paths", "session", "tool")
-
     def __init__(
         self,
         harness: str,
@@ -70,8 +68,6 @@ class Denial:
     that is another checkout of the same repository; `probable` is the path that was probably meant.
     """
 
-    __slots__ = ("checkout", "harness", "named", "path", "probable", "root", "session", "sibling", "tool", "why")
-
     def __init__(self, why: str, *, call: Call | None = None, named: str = "", path: str = "", root: str = "") -> None:
         self.why = why
         self.harness = call.harness if call else ""
@@ -85,7 +81,6 @@ class Denial:
         self.probable = ""
 
     def fields(self) -> dict[str, object]:
-        """What is recorded of it."""
         return {
             "harness": self.harness,
             "tool": _recordable(self.tool),

@@ -14,8 +14,6 @@ class GuardTools:
     from every text of a call, whichever argument holds it.
     """
 
-    __slots__ = ("files", "folders", "patches", "paths", "shells")
-
     def __init__(
         self,
         *,
@@ -41,8 +39,6 @@ class Hook:
     tells a hook its project; `begins_in_project`: the hook runs in the folder where its session began.
     """
 
-    __slots__ = ("begins_in_project", "file", "matcher", "notice", "off_switch", "project_variable", "tools")
-
     def __init__(
         self,
         file: str,
@@ -65,8 +61,6 @@ class Hook:
 
 class ServerPort:
     """The TCP port on which the long-lived form of an agent listens: `flag` states it, else it is `default`."""
-
-    __slots__ = ("default", "flag")
 
     def __init__(self, flag: str, default: str) -> None:
         self.flag = flag
@@ -93,26 +87,6 @@ class Harness:
 
     `hook` is how it calls the write guard; None: omac has no hook for it.
     """
-
-    __slots__ = (
-        "added_to",
-        "aliases",
-        "apart",
-        "autorun_files",
-        "base",
-        "credentials",
-        "folders",
-        "home_variable",
-        "hook",
-        "install",
-        "name",
-        "pinned",
-        "protected",
-        "serve",
-        "server_port",
-        "settings",
-        "variables",
-    )
 
     def __init__(
         self,

@@ -85,8 +85,6 @@ else:
 class Outcome:
     """How a reason leaves omac: an HTTP status and a process exit code."""
 
-    __slots__ = ("exit_code", "status")  # a plain class: this module is loaded by programs whose start is a few ms
-
     def __init__(self, status: int, exit_code: int) -> None:
         self.status = status
         self.exit_code = exit_code

@@ -39,8 +39,6 @@ def is_env_file(name: str) -> bool:
 class HiddenNames:
     """The names that one sandbox does not show: `env_files`, and those that match a pattern of `patterns`."""
 
-    __slots__ = ("env_files", "matches", "patterns")
-
     def __init__(self, *, env_files: bool = True, patterns: Iterable[str] = ()) -> None:
         self.env_files = env_files
         self.patterns = tuple(patterns)

@@ -11,8 +11,6 @@ class Toolchain:
     roots that it does not work without.
     """
 
-    __slots__ = ("companions", "masked", "parts", "root", "variable")
-
     def __init__(
         self,
         root: str,

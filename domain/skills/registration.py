@@ -104,7 +104,6 @@ class Registration(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> "Status":
-        """How far it has come."""
         if self.found is None:
             return "unknown"
         return "known" if self.approved is None else "approved"

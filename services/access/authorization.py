@@ -30,7 +30,7 @@ class _Watched:
 
 
 class AccessGate:
-    """Implements services.gate.Gate."""
+    """The gate of a server: routes come from its projections, and its engine records accesses."""
 
     def __init__(self, engine: Engine, refusals: Refusals) -> None:
         self._engine = engine
@@ -52,7 +52,6 @@ class AccessGate:
         self._stopping = True
 
     def resolve(self, token: str, mount: str) -> Way:
-        """See Gate."""
         if self._stopping:
             raise stopping()
         return self._find_way(ids.token_digest(token), mount)
@@ -74,7 +73,6 @@ class AccessGate:
 
     @contextmanager
     def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
-        """See Gate."""
         watched = _Watched(way, cut)
         streams = self._streams(way)
         for stream in streams:
@@ -116,7 +114,6 @@ class AccessGate:
             watched.cut(stopping() if self._stopping else _revoked(way))
 
     def completed(self, access: int, answer: Answer) -> None:
-        """See Gate."""
         assert answer.status is not None
         self._soon(
             access,
@@ -124,7 +121,6 @@ class AccessGate:
         )
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        """See Gate."""
         self._soon(
             access,
             AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
@@ -143,7 +139,6 @@ class AccessGate:
         raise _slow()
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
-        """See Gate."""
         digest = ids.token_digest(token)
         directory, skill, _ = find_skill(self._engine.system, self._engine.namespace, digest, mount)
         event = AccessRefused(

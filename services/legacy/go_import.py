@@ -67,7 +67,6 @@ class RecordedState:
         self._host = host
 
     def registration(self, candidate: Candidate) -> Registration:
-        """See Registering.known."""
         if self._journal is None or self._host is None:
             return Registration()
         skill = candidate.skill
@@ -75,7 +74,6 @@ class RecordedState:
         return self._journal.load(stream, Registration(), registration.evolve).state
 
     def credential(self, scope: str, skill: str) -> Credential:
-        """See Credentials.given."""
         if self._journal is None or self._host is None:
             return Credential()
         stream = ids.credential_stream(self._host, scope, skill)

@@ -113,7 +113,6 @@ class Progress:
             print("\r\x1b[K", end="", file=current().stderr, flush=True)
 
     def step(self, names: int) -> None:
-        """So many more."""
         self._names += names
         if time.monotonic() >= self._next_at and current().stderr.isatty():
             print(f"\r\x1b[K{self._names:,} files {self._what}", end="", file=current().stderr, flush=True)

@@ -15,7 +15,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show it, and remove not
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add them."""
     app.add_typer(cache_app, name="cache")
 
 

@@ -30,8 +30,6 @@ COMMAND = "omac deregister"
 
 
 class DeregisterRequest(NamedTuple):
-    """The command line, as typed."""
-
     skills: tuple[str, ...]
     where: Where
     purge_secrets: bool = False

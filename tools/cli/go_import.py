@@ -32,8 +32,6 @@ SCOPES = {
 
 
 class ImportRequest(NamedTuple):
-    """The command line, as typed."""
-
     workdir: str | None
     harness: str | None
     dry_run: bool

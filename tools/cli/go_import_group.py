@@ -9,7 +9,6 @@ from omac.tools.terminal.invocation import current
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add it."""
     app.command("import")(import_)
 
 

@@ -16,7 +16,6 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add them."""
     app.add_typer(journal_app, name="journal")
 
 

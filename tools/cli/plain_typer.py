@@ -36,26 +36,18 @@ def _show_help(ctx: Any, _param: Any, value: bool) -> None:
 
 
 class Command(TyperCommand):
-    """A command of omac."""
-
     def get_params(self, ctx: Any) -> list[Any]:
-        """See click.Command."""
         return _lean(super().get_params(ctx))
 
     def get_help_option(self, ctx: Any) -> Any:
-        """See click.Command."""
         return _helpful(super().get_help_option(ctx))
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands."""
-
     def get_params(self, ctx: Any) -> list[Any]:
-        """See click.Command."""
         return _lean(super().get_params(ctx))
 
     def get_help_option(self, ctx: Any) -> Any:
-        """See click.Command."""
         return _helpful(super().get_help_option(ctx))
 
 
@@ -66,7 +58,6 @@ class Commands(typer.Typer):
         super().__init__(cls=CommandGroup, no_args_is_help=True, **settings)
 
     def command(self, *names: str, cls: type[TyperCommand] = Command, **settings: Any) -> Callable[..., Any]:  # type: ignore[override]  # typer lists each setting
-        """See typer.Typer.command."""
         return super().command(*names, cls=cls, **settings)
 
 

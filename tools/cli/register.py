@@ -34,8 +34,6 @@ NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
 
 
 class RegisterRequest(NamedTuple):
-    """The command line, as typed."""
-
     skill: str
     where: Where
     ways: Ways

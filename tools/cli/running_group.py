@@ -66,7 +66,6 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
     for command in (start, serve):
         app.command(cls=WithWords)(sandboxed(command))
 

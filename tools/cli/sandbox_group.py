@@ -20,7 +20,6 @@ hook_app = Commands(help="Keep an agent's file tools in its own worktree.")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add them."""
     app.add_typer(sandbox_app, name="sandbox")
     app.add_typer(hook_app, name="hook")
 

@@ -37,7 +37,6 @@ def directory_of(where: Where) -> str:
 
 
 def scopes_of(where: Where) -> frozenset[WorkdirId]:
-    """The scopes that are meant."""
     if where.shared:
         return frozenset({ids.GLOBAL})
     own = ids.workdir_id(directory_of(where))

@@ -42,7 +42,6 @@ class OneSkill(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.candidate.skill.name
 
     @property
@@ -52,7 +51,6 @@ class OneSkill(NamedTuple):
 
     @property
     def skill(self) -> FoundSkill:
-        """It, as it was found."""
         return self.candidate.skill
 
     @property

@@ -19,7 +19,6 @@ SkillName = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's nam
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
     for command in (register, deregister, approve, approvals):
         app.command()(command)
     app.command("list")(list_)

@@ -56,7 +56,6 @@ class Collected(NamedTuple):
 
     @property
     def adopted(self) -> list[str]:
-        """What was remembered."""
         return [name for name, source in self.sources.items() if source == "default"]
 
 
@@ -71,7 +70,6 @@ class Collecting(NamedTuple):
     can_ask: bool
 
     def sources(self, remembered: Values) -> dict[str, Source]:
-        """Where each value comes from."""
         return {field.name: self.source(field, remembered) for field in self.sidecar.fields}
 
     def collect(self, remembered: Values) -> Collected:
@@ -108,7 +106,6 @@ class Collecting(NamedTuple):
                 return None
 
     def source(self, field: Secret | Config, remembered: Values) -> Source:
-        """Where one value comes from."""
         secret = isinstance(field, Secret)
         name, ways = field.name, self.ways
         own = bool(self.environment.get(field.default_from_env or ""))

@@ -30,7 +30,6 @@ Setting = Annotated[str, typer.Argument(metavar="SETTING", help="Such as secrets
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add them all."""
     for name, group in (
         ("secrets", secrets_app),
         ("config", config_app),

@@ -27,7 +27,6 @@ class ServePolicies(Policies):
         self.asked = _policy(self.resolved)
 
     async def policy(self, workdir: str) -> SkillPolicy:
-        """See Policies."""
         if not workdir:
             return self.asked
         project = await trio.to_thread.run_sync(read_project, workdir, abandon_on_cancel=True)

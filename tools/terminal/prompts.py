@@ -169,7 +169,6 @@ class PromptTerminal:
         self._writer = writer
 
     def show(self, text: str) -> None:
-        """Write to the person."""
         content = text.encode(errors="backslashreplace")
         with suppress(OSError):  # whoever hung up reads nothing
             while content:
