@@ -86,7 +86,8 @@ def check(path: str, fold: Fold) -> list[Damage]:
 
 def examine(connection: sqlite3.Connection, fold: Fold) -> list[Damage]:
     """Return what is wrong with the journal of a connection that is in a transaction. Raises sqlite3.Error."""
-    connection.text_factory = _text  # a name that is no text is a finding, not the end of the check
+    # A name that is no text is a finding, not the end of the check.
+    connection.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
     findings = list(_unsound(connection))
     try:
         if any(not _is_text(id_) or not id_ for (id_,) in connection.execute("SELECT id FROM journal")):
@@ -100,10 +101,6 @@ def examine(connection: sqlite3.Connection, fold: Fold) -> list[Damage]:
             raise
         findings.append(_of_all(f"its rows cannot be read to the end: {error}", "none"))
     return sorted(findings, key=lambda finding: finding.position)
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "surrogateescape")
 
 
 def _is_text(value: object) -> bool:

@@ -162,7 +162,7 @@ class _Settings:
                     kept.append((_condition(key, path), included))
             elif _plain(key) in _NAMING_A_FILE:
                 kept.append((key, value if doubtful else self._copied(value)))
-            elif not _runs(key) or self._is_there(value):
+            elif not (key in _RUNNING_A_PROGRAM or key.startswith("pager.")) or self._is_there(value):
                 kept.append((key, value))
             else:
                 self.warnings.append(f"{key} is left out: {value.split()[0]} is not there in a sandbox")
@@ -258,10 +258,6 @@ def _plain(key: str) -> str:
     """`http.<url>.sslcainfo` as `http.sslcainfo`."""
     section, _, rest = key.partition(".")
     return f"http.{rest.rpartition('.')[2]}" if section == "http" else key
-
-
-def _runs(key: str) -> bool:
-    return key in _RUNNING_A_PROGRAM or key.startswith("pager.")
 
 
 def _condition(key: str, path: str) -> str:

@@ -50,13 +50,8 @@ async def probe(health: Health, port: int, own: Callable[[], Collection[int]]) -
                 break
             pause = max(_PAUSE_MIN_S, (trio.current_time() - began) * _PAUSE_SHARE)
             await trio.sleep(min(pause, health.interval_ms / 1000))
-    if seen.healthy:
-        _require_owner(port, own)
-    else:
+    if not seen.healthy:
         raise ProbeFailed(_explain(seen, health, port, own()))
-
-
-def _require_owner(port: int, own: Callable[[], Collection[int]]) -> None:
     # Twice: a worker that took over the listener between the two readings of /proc is not a stranger.
     if not process.owns_listener(own(), port) and not process.owns_listener(own(), port):
         raise ProbeFailed(f"port {port} is held by another process; start the sidecar again to give it another port")

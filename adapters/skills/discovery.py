@@ -175,7 +175,7 @@ class _SkillsFolder:
         try:
             meta = parse_meta(document)
         except MetaError as error:
-            return self._invalid(name, source, str(_located(error, content, shown)))
+            return self._invalid(name, source, str(YamlFileError(shown, str(error), line_of(content, error.field))))
         if meta.sidecar is None:
             return self._guide_only(folder, name, source, meta)
         skill = self._found(meta.name, source, meta=meta)
@@ -215,11 +215,6 @@ class _SkillsFolder:
         return FoundSkill(
             printable(name), self._root.base, skills_dir, source, meta=meta, scope=self._root.scope, guide=guide
         )
-
-
-def _located(error: MetaError, content: bytes, shown: str) -> YamlFileError:
-    """The same error with the file and the line of its field."""
-    return YamlFileError(shown, str(error), line_of(content, error.field))
 
 
 def _declared_name(document: object) -> str | None:

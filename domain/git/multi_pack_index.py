@@ -14,7 +14,7 @@ _NOT_GITS = "is no index of packs that git writes"
 def problem(content: bytes) -> str:
     """Return why git would not have written it, or an empty text."""
     if content[:4] != b"MIDX" or len(content) < _HEADER_BYTES:
-        return "" if _is_reverse_or_bitmap(content) else _NOT_GITS
+        return "" if content[:4] in (b"RIDX", b"BITM") else _NOT_GITS
     chunks = [content[at : at + _CHUNK_BYTES] for at in _table(content)]
     named = [number for number, chunk in enumerate(chunks[:-1]) if chunk[:4] == b"PNAM"]
     if len(named) != 1:
@@ -31,7 +31,3 @@ def _table(content: bytes) -> range:
     """Where the lines of the table of chunks begin; the last one says where the last chunk ends."""
     count = content[6] + 1
     return range(_HEADER_BYTES, _HEADER_BYTES + count * _CHUNK_BYTES, _CHUNK_BYTES)
-
-
-def _is_reverse_or_bitmap(content: bytes) -> bool:
-    return content[:4] in (b"RIDX", b"BITM")

@@ -23,7 +23,8 @@ def parse_guide(document: object, skill: str, where: Callable[[str], str]) -> Gu
         value = document.get(field)
         if isinstance(value, str) and value.strip() and _is_plain(value):
             return value.strip()
-        fault = "is missing" if value is None else "must be text" + ": put it in quotes" * _is_scalar(value)
+        quotes = ": put it in quotes" * isinstance(value, (bool, int, float))
+        fault = "is missing" if value is None else f"must be text{quotes}"
         problems.append(f"{where(field)}: {field}: {fault}")
         return ""
 
@@ -35,10 +36,6 @@ def parse_guide(document: object, skill: str, where: Callable[[str], str]) -> Gu
         problems.append(f"{where('description')}: description: {excess}")
         description = description[:DESCRIPTION_CHARS_MAX]
     return Guide(name, description, problems[0] if problems else None)
-
-
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, (bool, int, float))
 
 
 def _is_plain(text: str) -> bool:

@@ -112,7 +112,8 @@ class Registrar:
         """Rule 4 of credentials: remembered values, where the very code they were given to is approved here."""
         code = self._registration(self._stream(place, skill)).approved
         sidecar = skill.meta.sidecar if skill.meta else None
-        if not place.workdir or sidecar is None or code is None or not code.is_bundle(_code(skill)):
+        found = Code(skill.source, skill.bundle_hash)
+        if not place.workdir or sidecar is None or code is None or not code.is_bundle(found):
             return
         given = self._credentials.given(place.scope, skill.name, skill.base)
         has = {*given.secrets, *given.config, *given.taken}
@@ -144,7 +145,3 @@ class Registrar:
 
     async def _decide(self, stream: StreamId, command: registration.Command) -> None:
         await self._engine.execute(registration.AGGREGATE, stream, command, Cause("omac"))
-
-
-def _code(skill: FoundSkill) -> Code:
-    return Code(skill.source, skill.bundle_hash)

@@ -1,7 +1,7 @@
 """omac audit: each access, each launch and each change of trust once, filtered, in their order."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -73,7 +73,8 @@ def run(wanted: Filter, journal_path: str | None, as_json: bool, environment: Ma
     try:
         rows = (told(row) for row in audit_rows(journal.records()) if wanted.wants(row))
         if as_json:
-            _print_lines(rows)
+            for row in rows:
+                print_json(row)
         else:
             show_audit(rows)
     finally:
@@ -85,8 +86,3 @@ def told(row: AuditRow) -> dict[str, Any]:
     """A row as people and programs read it: `at` in RFC 3339."""
     fields: dict[str, Any] = msgspec.to_builtins(row)
     return fields | {"at": rfc3339(row.at)}
-
-
-def _print_lines(rows: Iterator[dict[str, Any]]) -> None:
-    for row in rows:
-        print_json(row)

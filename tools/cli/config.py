@@ -32,7 +32,8 @@ class ConfigRow(msgspec.Struct):
 def show(asked: SkillArgument, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
     with one_skill(asked, "omac config show", [], environment, clock) as one:
-        rows, secrets = _rows(one, environment), rows_of(one)
+        rows = [_row(one, field, environment) for field in one.sidecar.config]
+        secrets = rows_of(one)
     if as_json:
         told = {
             "skill": one.name,
@@ -89,7 +90,7 @@ def set_(
         one.give(Values(config={name: checked}))
         row = _row(one, one.config(name), environment)
         if as_json:
-            print_json({"skill": one.name, "workdir": one.place.workdir, **_fields(row)})
+            print_json({"skill": one.name, "workdir": one.place.workdir, **msgspec.structs.asdict(row)})
         else:
             say(f"{name} of {one.name} for {one.place.shown} is {shown(checked)}")
         tell_unapproved(one)
@@ -110,10 +111,6 @@ def unset(
     return 0
 
 
-def _rows(one: OneSkill, environment: Mapping[str, str]) -> list[ConfigRow]:
-    return [_row(one, field, environment) for field in one.sidecar.config]
-
-
 def _row(one: OneSkill, field: Config, environment: Mapping[str, str]) -> ConfigRow:
     """Where the value comes from is decided as in rule 5 of planning."""
     stored = one.given().config.get(field.name)
@@ -127,10 +124,6 @@ def _row(one: OneSkill, field: Config, environment: Mapping[str, str]) -> Config
     else:
         value, source = None, "missing-required" if field.required else "missing-optional"
     return ConfigRow(field.name, field.type, value, source, field.required, field.description)
-
-
-def _fields(row: ConfigRow) -> dict[str, object]:
-    return msgspec.structs.asdict(row)
 
 
 def _checked(one: OneSkill, field: Config, value: str | None) -> str:

@@ -105,15 +105,12 @@ def _is_wanted(asked: ImportRequest, workdir: str, groups: Sequence[ImportGroup]
         again = f"omac import --workdir {shlex.quote(workdir)}"
         fix = [f"{again} --yes", f"{again} --dry-run"]
         raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
-    if doubtful := [(group, step) for group in groups for step in group.steps if _is_doubtful(step)]:
+    steps = [(group, step) for group in groups for step in group.steps]
+    if doubtful := [(group, step) for group, step in steps if step.verdict == "take" and step.why == BY_AGENT]:
         say("review these settings: an agent may have written them to send the skill's secrets elsewhere:")
         for group, step in doubtful:  # once more, where nothing can push them out of sight
             say(f"  {group.skill}: {step.name} = {step.value!r}")
     return confirm("Import the lines marked with +?")
-
-
-def _is_doubtful(step: Step) -> bool:
-    return step.verdict == "take" and step.why == BY_AGENT
 
 
 def _carry_out(
