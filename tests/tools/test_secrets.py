@@ -3,7 +3,7 @@
 import io
 import json
 import shutil
-import time
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from omac.services.skills.resolution import Candidate
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.secrets import set_
 from omac.tools.cli.skill_argument import SkillArgument, tell_besides
+from omac.tools.terminal.invocation import Invocation, working_for
 from omac.tools.terminal.prompts import BYTES_MAX
 
 SECRET = "xoxb-7f3a9c"
@@ -104,7 +105,8 @@ def test_the_store_that_is_reported_has_the_secret(
         slow = Slow(lambda: omac.ok("vault", "init", "--key-file", key), SECRET.encode())
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(slow)))
         environment = omac.environment | {"OMAC_VAULT_KEY_FILE": key}
-        set_(SkillArgument("slack", Where(str(project))), "TOKEN", [], True, environment, time.time_ns)
+        with working_for(Invocation(environment, sys.stdin, sys.stdout, sys.stderr)):
+            set_(SkillArgument("slack", Where(str(project))), "TOKEN", [], True)
         reported = json.loads(capsys.readouterr().out)["store"]
         assert (omac.state / "vault").exists()
         assert reported == listed(omac, project)["TOKEN"]["store"] == "keychain"

@@ -1,6 +1,6 @@
 """omac config: what the settings of a skill are and where each comes from, and changing them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import trio
@@ -29,10 +29,10 @@ class ConfigRow(msgspec.Struct):
     description: str
 
 
-def show(asked: SkillArgument, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def show(asked: SkillArgument, as_json: bool) -> int:
     """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
-    with one_skill(asked, "omac config show", [], environment, clock) as one:
-        rows = [_row(one, field, environment) for field in one.sidecar.config]
+    with one_skill(asked, "omac config show", []) as one:
+        rows = [_row(one, field) for field in one.sidecar.config]
         secrets = rows_of(one)
     if as_json:
         told = {
@@ -58,12 +58,10 @@ def show(asked: SkillArgument, as_json: bool, environment: Mapping[str, str], cl
     return 0
 
 
-def get(
-    asked: SkillArgument, name: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def get(asked: SkillArgument, name: str, as_json: bool) -> int:
     """Print the value of a setting, and nothing else. Raises Refusal (not-found) when it has none."""
-    with one_skill(asked, "omac config get", [name], environment, clock) as one:
-        row = _row(one, one.config(name), environment)
+    with one_skill(asked, "omac config get", [name]) as one:
+        row = _row(one, one.config(name))
     if as_json:
         print_json(row)
     elif row.value is None:
@@ -76,19 +74,12 @@ def get(
     return 0
 
 
-def set_(
-    asked: SkillArgument,
-    name: str,
-    value: str | None,
-    as_json: bool,
-    environment: Mapping[str, str],
-    clock: Callable[[], int],
-) -> int:
+def set_(asked: SkillArgument, name: str, value: str | None, as_json: bool) -> int:
     """Give a skill a setting; "-" reads it from stdin, None asks for it at a terminal. Raises Refusal."""
-    with one_skill(asked, "omac config set", [name], environment, clock) as one:
+    with one_skill(asked, "omac config set", [name]) as one:
         checked = _checked(one, one.config(name), value)
         one.give(Values(config={name: checked}))
-        row = _row(one, one.config(name), environment)
+        row = _row(one, one.config(name))
         if as_json:
             print_json({"skill": one.name, "workdir": one.place.workdir, **msgspec.structs.asdict(row)})
         else:
@@ -97,11 +88,9 @@ def set_(
     return 0
 
 
-def unset(
-    asked: SkillArgument, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Have settings of a skill say nothing of their own. Raises Refusal."""
-    with one_skill(asked, "omac config unset", names, environment, clock) as one:
+    with one_skill(asked, "omac config unset", names) as one:
         names, stored = list(dict.fromkeys(names)), one.given().config
         for name in names:
             if name not in stored:  # what an earlier omac.yaml declared can be taken back too
@@ -111,10 +100,10 @@ def unset(
     return 0
 
 
-def _row(one: OneSkill, field: Config, environment: Mapping[str, str]) -> ConfigRow:
+def _row(one: OneSkill, field: Config) -> ConfigRow:
     """Where the value comes from is decided as in rule 5 of planning."""
     stored = one.given().config.get(field.name)
-    from_host = environment.get(field.default_from_env or "") or None
+    from_host = current().environment.get(field.default_from_env or "") or None
     if stored is not None:
         value, source = stored, "stored"
     elif field.default is not None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import trio
@@ -36,14 +36,7 @@ class SecretRow(msgspec.Struct):
     description: str
 
 
-def set_(
-    asked: SkillArgument,
-    name: str,
-    rest: Sequence[str],
-    as_json: bool,
-    environment: Mapping[str, str],
-    clock: Callable[[], int],
-) -> int:
+def set_(asked: SkillArgument, name: str, rest: Sequence[str], as_json: bool) -> int:
     """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal.
 
     `rest` is what else was on the command line: perhaps a secret, so that no error may repeat it.
@@ -56,26 +49,24 @@ def set_(
         )
         words = [asked.skill, name, *_repeated(asked.where)]
         raise Refusal("misuse", message, fix=[f"omac secrets set {shlex.join(words)}"])
-    with one_skill(asked, "omac secrets set", [name], environment, clock) as one:
+    with one_skill(asked, "omac secrets set", [name]) as one:
         secret = one.secret(name)
         _open_store(one)
         _give(one, {name: _value(one, secret)}, as_json)
     return 0
 
 
-def import_(
-    asked: SkillArgument, source: str, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def import_(asked: SkillArgument, source: str, as_json: bool) -> int:
     """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
-    with one_skill(asked, "omac secrets import", ["--from", source], environment, clock) as one:
+    with one_skill(asked, "omac secrets import", ["--from", source]) as one:
         _open_store(one)
         _give(one, _imported(one, source), as_json)
     return 0
 
 
-def list_(asked: SkillArgument, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def list_(asked: SkillArgument, as_json: bool) -> int:
     """Show which secrets a skill declares and which it was given; no store is asked. Raises Refusal."""
-    with one_skill(asked, "omac secrets list", [], environment, clock) as one:
+    with one_skill(asked, "omac secrets list", []) as one:
         rows = rows_of(one)
     if as_json:
         for row in rows:
@@ -91,11 +82,9 @@ def list_(asked: SkillArgument, as_json: bool, environment: Mapping[str, str], c
     return 0
 
 
-def unset(
-    asked: SkillArgument, names: Sequence[str], as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
-    with one_skill(asked, "omac secrets unset", names, environment, clock) as one:
+    with one_skill(asked, "omac secrets unset", names) as one:
         names, given = list(dict.fromkeys(names)), one.given()
         stored, left = given.secrets | given.writing, given.left
         for name in names:

@@ -1,7 +1,8 @@
 """The one skill that a command about values means, and the values it declares."""
 
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -111,11 +112,9 @@ class OneSkill(NamedTuple):
 
 
 @contextmanager
-def one_skill(
-    asked: SkillArgument, command: str, words: Collection[str], environment: Mapping[str, str], clock: Callable[[], int]
-) -> Iterator[OneSkill]:
+def one_skill(asked: SkillArgument, command: str, words: Collection[str]) -> Iterator[OneSkill]:
     """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
-    with opened(environment, asked.journal, clock) as everything:
+    with opened(current().environment, asked.journal, time.time_ns) as everything:
         search = search_of(asked.where, everything.folders)
         again = " ".join(map(shlex.quote, words))
         try:

@@ -1,7 +1,10 @@
 """The commands about values: `omac secrets`, `omac config`, `omac vault`, `omac unlock` and `omac settings`."""
 
+import functools
+import inspect
 import time
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +19,6 @@ config_app = Commands(help="Show and change the settings of skills.")
 vault_app = Commands(help="The encrypted file for secrets, where there is no keychain.")
 settings_app = Commands(help="Show and change omac's own settings.")
 
-Skill = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")]
-Workdir = Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")]
-Harness = Annotated[str | None, typer.Option("--harness", help="The coding agent whose skills folder counts.")]
-Shared = Annotated[bool, typer.Option("--global", help="A skill that all projects share.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
@@ -27,6 +26,38 @@ SecretNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="The s
 Field = Annotated[str, typer.Argument(metavar="FIELD", help="The setting's name.")]
 Fields = Annotated[list[str], typer.Argument(metavar="FIELD...", help="The settings' names.")]
 Setting = Annotated[str, typer.Argument(metavar="SETTING", help="Such as secrets.store.")]
+
+
+def on_skill(command: Callable[..., int]) -> Callable[..., int]:
+    """Let a command take the options that name one skill; its parameter `asked` gets them."""
+
+    @functools.wraps(command)
+    def with_options(*, skill: str, workdir: str, harness: str, shared: bool, journal: str, **given: Any) -> int:
+        from omac.tools.cli.scope_options import Where
+        from omac.tools.cli.skill_argument import SkillArgument
+
+        return command(asked=SkillArgument(skill, Where(workdir, shared, harness), journal), **given)
+
+    common = dict(inspect.signature(_options).parameters)
+    own = [one for one in inspect.signature(command).parameters.values() if one.name not in ("asked", "json")]
+    parameters = [common.pop("skill"), *own, *common.values()]
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    with_options.__annotations__ = {}
+    return with_options
+
+
+def _options(
+    skill: Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")],
+    *,
+    workdir: Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = None,
+    harness: Annotated[
+        str | None, typer.Option("--harness", help="The coding agent whose skills folder counts.")
+    ] = None,
+    shared: Annotated[bool, typer.Option("--global", help="A skill that all projects share.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> None:
+    """The options that name one skill, as typer reads them."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,16 +73,8 @@ def add_to(app: typer.Typer) -> None:
 
 # What is on the command line by mistake may be a secret, which the parser's own errors would repeat.
 @secrets_app.command("set", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def secrets_set(
-    context: typer.Context,
-    skill: Skill,
-    name: SecretName,
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
+@on_skill
+def secrets_set(context: typer.Context, asked: "SkillArgument", name: SecretName, json: Json = False) -> int:
     """Give a skill a secret: typed without being shown, or from stdin.
 
     \b
@@ -60,20 +83,12 @@ def secrets_set(
     """
     from omac.tools.cli.secrets import set_
 
-    return set_(
-        _asked(skill, workdir, harness, shared, journal), name, context.args, json, current().environment, time.time_ns
-    )
+    return set_(asked, name, context.args, json)
 
 
 @secrets_app.command("list")
-def secrets_list(
-    skill: Skill,
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
+@on_skill
+def secrets_list(asked: "SkillArgument", json: Json = False) -> int:
     """Show which secrets a skill needs and which are set; never their values.
 
     \b
@@ -81,19 +96,12 @@ def secrets_list(
     """
     from omac.tools.cli.secrets import list_
 
-    return list_(_asked(skill, workdir, harness, shared, journal), json, current().environment, time.time_ns)
+    return list_(asked, json)
 
 
 @secrets_app.command("unset")
-def secrets_unset(
-    skill: Skill,
-    names: SecretNames,
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
+@on_skill
+def secrets_unset(asked: "SkillArgument", names: SecretNames, json: Json = False) -> int:
     """Revoke secrets of a skill.
 
     \b
@@ -101,17 +109,14 @@ def secrets_unset(
     """
     from omac.tools.cli.secrets import unset
 
-    return unset(_asked(skill, workdir, harness, shared, journal), names, json, current().environment, time.time_ns)
+    return unset(asked, names, json)
 
 
 @secrets_app.command("import")
+@on_skill
 def secrets_import(
-    skill: Skill,
+    asked: "SkillArgument",
     source: Annotated[str, typer.Option("--from", metavar="FILE", help="NAME=value lines; - is stdin.")],
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
     json: Json = False,
 ) -> int:
     """Give a skill the secrets in a file, all of them or none.
@@ -121,18 +126,12 @@ def secrets_import(
     """
     from omac.tools.cli.secrets import import_
 
-    return import_(_asked(skill, workdir, harness, shared, journal), source, json, current().environment, time.time_ns)
+    return import_(asked, source, json)
 
 
 @config_app.command("show")
-def config_show(
-    skill: Skill,
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
+@on_skill
+def config_show(asked: "SkillArgument", json: Json = False) -> int:
     """Show the settings of a skill and where each comes from; for secrets, whether they are set.
 
     \b
@@ -140,19 +139,12 @@ def config_show(
     """
     from omac.tools.cli.config import show
 
-    return show(_asked(skill, workdir, harness, shared, journal), json, current().environment, time.time_ns)
+    return show(asked, json)
 
 
 @config_app.command("get")
-def config_get(
-    skill: Skill,
-    field: Field,
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
+@on_skill
+def config_get(asked: "SkillArgument", field: Field, json: Json = False) -> int:
     """Print the value of a setting of a skill.
 
     \b
@@ -160,20 +152,17 @@ def config_get(
     """
     from omac.tools.cli.config import get
 
-    return get(_asked(skill, workdir, harness, shared, journal), field, json, current().environment, time.time_ns)
+    return get(asked, field, json)
 
 
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # a value may be -5
+@on_skill
 def config_set(
-    skill: Skill,
+    asked: "SkillArgument",
     field: Field,
     value: Annotated[
         str | None, typer.Argument(metavar="[VALUE]", help="The value; - is stdin, and without it you are asked.")
     ] = None,
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
     json: Json = False,
 ) -> int:
     """Give a setting of a skill a value.
@@ -183,21 +172,12 @@ def config_set(
     """
     from omac.tools.cli.config import set_
 
-    return set_(
-        _asked(skill, workdir, harness, shared, journal), field, value, json, current().environment, time.time_ns
-    )
+    return set_(asked, field, value, json)
 
 
 @config_app.command("unset")
-def config_unset(
-    skill: Skill,
-    fields: Fields,
-    workdir: Workdir = None,
-    harness: Harness = None,
-    shared: Shared = False,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
+@on_skill
+def config_unset(asked: "SkillArgument", fields: Fields, json: Json = False) -> int:
     """Remove values of a skill's settings; their defaults apply again.
 
     \b
@@ -205,7 +185,7 @@ def config_unset(
     """
     from omac.tools.cli.config import unset
 
-    return unset(_asked(skill, workdir, harness, shared, journal), fields, json, current().environment, time.time_ns)
+    return unset(asked, fields, json)
 
 
 @vault_app.command("init")
@@ -290,10 +270,3 @@ def settings_unset(setting: Setting, journal: JournalPath = None) -> int:
     from omac.tools.cli.settings import unset
 
     return unset(setting, journal, current().environment, time.time_ns)
-
-
-def _asked(skill: str, workdir: str | None, harness: str | None, shared: bool, journal: str | None) -> "SkillArgument":
-    from omac.tools.cli.scope_options import Where
-    from omac.tools.cli.skill_argument import SkillArgument
-
-    return SkillArgument(skill, Where(workdir, shared, harness), journal)
