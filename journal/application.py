@@ -8,12 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from eventsourcing.application import AggregateNotFoundError, Application
-from eventsourcing.persistence import (
-    AggregateRecorder,
-    ApplicationRecorder,
-    InfrastructureFactory,
-    Mapper,
-)
+from eventsourcing.persistence import AggregateRecorder, ApplicationRecorder, InfrastructureFactory, Mapper
 from eventsourcing.utils import Environment
 
 from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled

@@ -292,15 +292,7 @@ class GitFolder:
         now = stamp_of(status)
         return known == now or (known is not None and stat.S_ISDIR(status.st_mode) and known[:3] == now[:3])
 
-    def _act(
-        self,
-        folder: int,
-        entry: Entry,
-        path: str,
-        rule: Rule,
-        before: bytes | None,
-        problem: str,
-    ) -> None:
+    def _act(self, folder: int, entry: Entry, path: str, rule: Rule, before: bytes | None, problem: str) -> None:
         """Take from a file what may not be in it, or the file, and put back what was there at launch."""
         if self._was_there(path, entry.stat(follow_symlinks=False)):
             return

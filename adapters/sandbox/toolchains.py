@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def toolchain_entries(
-    folders: Sequence[str],
-    environment: Mapping[str, str],
-    home: str,
-    writable: Sequence[str],
-    entries: Sequence[Entry],
+    folders: Sequence[str], environment: Mapping[str, str], home: str, writable: Sequence[str], entries: Sequence[Entry]
 ) -> list[Entry]:
     """READ and LINK for toolchains in which `folders` of PATH lie, and DENY for credentials in them.
 

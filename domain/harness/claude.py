@@ -48,10 +48,7 @@ HARNESS = Harness(
     hook=Hook(
         ".claude/settings.json",
         "Write|Edit|MultiEdit|NotebookEdit",
-        GuardTools(
-            files=("write", "edit", "multiedit", "notebookedit"),
-            paths=("file_path", "notebook_path"),
-        ),
+        GuardTools(files=("write", "edit", "multiedit", "notebookedit"), paths=("file_path", "notebook_path")),
         off_switch="disableAllHooks",
         project_variable="CLAUDE_PROJECT_DIR",
     ),

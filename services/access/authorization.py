@@ -116,14 +116,12 @@ class AccessGate:
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
         self._soon(
-            access,
-            AccessCompleted(access, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
+            access, AccessCompleted(access, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us)
         )
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
         self._soon(
-            access,
-            AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us),
+            access, AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us)
         )
 
     async def _admitted(self, event: AccessRequested) -> Recorded:

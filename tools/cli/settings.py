@@ -47,11 +47,7 @@ def unset(name: str, journal: str | None, environment: Mapping[str, str], clock:
 
 
 def _change(
-    setting: Setting,
-    value: str | None,
-    journal: str | None,
-    environment: Mapping[str, str],
-    clock: Callable[[], int],
+    setting: Setting, value: str | None, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> int:
     from omac.tools.compose.settings import change_user_setting
 
