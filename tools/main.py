@@ -193,10 +193,11 @@ def reload(
 
 skills_group.add_to(app)
 values_group.add_to(app)
-go_import_group.add_to(app)
-sandbox_group.add_to(app)
-cache_group.add_to(app)
-journal_group.add_to(app)
+app.command("import")(go_import_group.import_)
+app.add_typer(sandbox_group.sandbox_app, name="sandbox")
+app.add_typer(sandbox_group.hook_app, name="hook")
+app.add_typer(cache_group.cache_app, name="cache")
+app.add_typer(journal_group.journal_app, name="journal")
 
 
 @app.command()

@@ -39,6 +39,11 @@ FINDINGS_MAX = 10_000
 PATH_CHARACTERS_MAX = 4096  # of a path in a finding
 
 
+# What a baseline holds, and what is written down of it.
+BY_PATH = ("strays", "obeyed", "commits", "contents", "nodes", "digests", "around")
+SETS = ("operations", "astray", "straight", "fine")
+
+
 class Exhausted(Exception):
     """The budget is spent; what was not judged before is not judged."""
 
@@ -97,7 +102,7 @@ class Baseline:
         self.astray: set[str] = set()  # git folders whose core.worktree leads past a link: the host has it so
         self.straight: set[str] = set()  # `.git` files that lead to a git folder past no link
         self.fine: set[str] = set()  # files that were judged by what else there is, and may be there
-        self.written: dict[str, bytes] = {}
+        self.digests: dict[str, bytes] = {}
         self.around: dict[str, str] = {}
         self.is_whole = True  # whether all was noted
         self._room = NOTED_BYTES_MAX
@@ -105,17 +110,10 @@ class Baseline:
 
     def add(self, other: Baseline, is_covered: Callable[[str], bool]) -> None:
         """Take over what another one says of paths that this one says nothing of."""
-        self.strays.update((path, stamp) for path, stamp in other.strays.items() if not is_covered(path))
-        self.obeyed.update((path, stamp) for path, stamp in other.obeyed.items() if not is_covered(path))
-        self.commits.update((path, commit) for path, commit in other.commits.items() if not is_covered(path))
-        self.contents.update((path, content) for path, content in other.contents.items() if not is_covered(path))
-        self.nodes.update((path, node) for path, node in other.nodes.items() if not is_covered(path))
-        self.around.update((path, digest) for path, digest in other.around.items() if not is_covered(path))
-        self.fine |= {path for path in other.fine if not is_covered(path)}
-        self.written.update((path, found) for path, found in other.written.items() if not is_covered(path))
-        self.astray |= {path for path in other.astray if not is_covered(path)}
-        self.straight |= {path for path in other.straight if not is_covered(path)}
-        self.operations |= {path for path in other.operations if not is_covered(path)}
+        for name in (*BY_PATH, *SETS):
+            mine, others = getattr(self, name), getattr(other, name)
+            found = [path for path in others if not is_covered(path)]
+            mine.update({path: others[path] for path in found} if name in BY_PATH else found)
 
     def keep(self, path: str, content: bytes, *, is_hosts: bool = False) -> None:
         """Note the content of a file, while there is room: no program takes that of files which are the host's."""
@@ -139,13 +137,13 @@ class Baseline:
     def note_written(self, git: str, digests: bytes) -> None:
         """Note what the index of a git folder writes where git obeys it, while there is room."""
         if digests and self._has_room(len(git) + len(digests)):
-            self.written[git] = self.written.get(git, b"") + digests
+            self.digests[git] = self.digests.get(git, b"") + digests
 
     def written_before(self, git: str) -> frozenset[bytes]:
         """Return the digests of what the index of a git folder wrote at launch."""
         from omac.domain.git.checkout import DIGEST_BYTES
 
-        kept = self.written.get(git, b"")
+        kept = self.digests.get(git, b"")
         return frozenset(kept[at : at + DIGEST_BYTES] for at in range(0, len(kept), DIGEST_BYTES))
 
     def _has_room(self, size: int) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.inspection import Baseline
 
 _VERSION = 1
+LATER = ("digests", "around", "astray", "straight", "fine")  # of a baseline: an earlier omac wrote none
 
 
 class Record:
@@ -160,35 +161,15 @@ def _line(**fields: object) -> bytes:
 
 
 def _baseline_written(baseline: Baseline) -> dict[str, object]:
-    return {
-        "since_ns": baseline.since_ns,
-        "strays": baseline.strays,
-        "obeyed": baseline.obeyed,
-        "commits": baseline.commits,
-        "contents": baseline.contents,
-        "nodes": baseline.nodes,
-        "operations": baseline.operations,
-        "astray": baseline.astray,
-        "straight": baseline.straight,
-        "digests": baseline.written,
-        "around": baseline.around,
-        "fine": baseline.fine,
-    }
+    from omac.adapters.git.inspection import BY_PATH, SETS
+
+    return {name: getattr(baseline, name) for name in ("since_ns", *BY_PATH, *SETS)}
 
 
 def _baseline_of(written: dict[str, Any]) -> Baseline:
-    from omac.adapters.git.inspection import Baseline
+    from omac.adapters.git.inspection import BY_PATH, SETS, Baseline
 
     baseline = Baseline(written["since_ns"])
-    baseline.strays = written["strays"]
-    baseline.obeyed = written["obeyed"]
-    baseline.commits = written["commits"]
-    baseline.contents = written["contents"]
-    baseline.nodes = written["nodes"]
-    baseline.operations = written["operations"]
-    baseline.astray = written.get("astray", set())
-    baseline.straight = written.get("straight", set())
-    baseline.written = written.get("digests", {})  # an earlier omac wrote none
-    baseline.around = written.get("around", {})
-    baseline.fine = written.get("fine", set())
+    for name in (*BY_PATH, *SETS):
+        setattr(baseline, name, written.get(name, getattr(baseline, name)) if name in LATER else written[name])
     return baseline

@@ -61,14 +61,7 @@ class Session:
 
     def state(self) -> dict[str, object]:
         """Return what `of_state` makes a session of."""
-        return {
-            "common": self.common,
-            "folder": self.folder,
-            "own": self.own,
-            "narrowed": self.narrowed,
-            "base": self.base,
-            "packed": self.packed,
-        }
+        return vars(self)
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> Session:

@@ -14,10 +14,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show it, and remove nothing.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    app.add_typer(cache_app, name="cache")
-
-
 @cache_app.command("list")
 def cache_list(json: Json = False) -> int:
     """Show each project's tool cache: how large it is, when it was used, whether it is in use.

@@ -8,10 +8,6 @@ import typer
 from omac.tools.terminal.invocation import current
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("import")(import_)
-
-
 def import_(
     workdir: Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = None,
     harness: Annotated[str | None, typer.Option("--harness", help="Only skills that this coding agent sees.")] = None,

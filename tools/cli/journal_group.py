@@ -15,10 +15,6 @@ JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", he
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    app.add_typer(journal_app, name="journal")
-
-
 @journal_app.command("path")
 def journal_path(journal: JournalPath = None) -> int:
     """Print where the journal is."""

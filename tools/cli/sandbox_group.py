@@ -19,11 +19,6 @@ sandbox_app = Commands(help="Run commands that can change one project and nothin
 hook_app = Commands(help="Keep an agent's file tools in its own worktree.")
 
 
-def add_to(app: typer.Typer) -> None:
-    app.add_typer(sandbox_app, name="sandbox")
-    app.add_typer(hook_app, name="hook")
-
-
 @sandbox_app.command("run", context_settings=PASSED_ON, add_help_option=False)
 def run(context: typer.Context) -> int:
     """Run a command in a sandbox: omac sandbox run -- npm test"""

@@ -61,13 +61,10 @@ def _options(
 
 
 def add_to(app: typer.Typer) -> None:
-    for name, group in (
-        ("secrets", secrets_app),
-        ("config", config_app),
-        ("vault", vault_app),
-        ("settings", settings_app),
-    ):
-        app.add_typer(group, name=name)
+    app.add_typer(secrets_app, name="secrets")
+    app.add_typer(config_app, name="config")
+    app.add_typer(vault_app, name="vault")
+    app.add_typer(settings_app, name="settings")
     app.command()(unlock)
 
 

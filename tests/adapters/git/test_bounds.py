@@ -143,10 +143,10 @@ def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytes
         subprocess.run([*git, "init", "-q", "--bare", "x.git"], check=True)
     monkeypatch.setattr(inspection, "NOTED_BYTES_MAX", 25_000)
     baseline = inspections.note((str(project),), {}, time.time_ns())
-    kept = [path for path, digests in baseline.written.items() if digests]
+    kept = [path for path, digests in baseline.digests.items() if digests]
     assert 0 < len(kept) < 3
     assert not baseline.is_whole
-    assert sum(map(len, baseline.written.values())) == len(kept) * 400 * DIGEST_BYTES
+    assert sum(map(len, baseline.digests.values())) == len(kept) * 400 * DIGEST_BYTES
     for number in range(3):
         index = project / f"n{number}/.git/index"
         index.write_bytes(index.read_bytes())
