@@ -7,7 +7,7 @@ import stat
 
 from omac.adapters.credentials.vault_format import HiddenBytes
 from omac.adapters.files import bounded
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, look_at
 
 
 def read_private(path: str, what: str, bytes_max: int) -> HiddenBytes:
@@ -31,7 +31,7 @@ def require_private_folder(path: str) -> None:
     found = os.stat(path)
     if found.st_uid not in (os.geteuid(), 0):
         raise Refusal(
-            "vault-unusable", f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})", fix=[_look(path)]
+            "vault-unusable", f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})", fix=[look_at(path)]
         )
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
         raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {shlex.quote(path)}"])
@@ -55,9 +55,11 @@ def _read(path: str, what: str, bytes_max: int, handed_over: bool) -> HiddenByte
         raise
     except bounded.TooLarge:
         message = f"{what} {path} is larger than {bytes_max} bytes"
-        raise Refusal("vault-unusable", message, fix=[_look(path)]) from None
+        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
     except OSError as error:
-        raise Refusal("vault-unusable", f"{what} {path} cannot be read: {error.strerror}", fix=[_look(path)]) from None
+        raise Refusal(
+            "vault-unusable", f"{what} {path} cannot be read: {error.strerror}", fix=[look_at(path)]
+        ) from None
     _require_private(path, what, found, handed_over)
     return hidden
 
@@ -65,19 +67,17 @@ def _read(path: str, what: str, bytes_max: int, handed_over: bool) -> HiddenByte
 def _require_regular(path: str, what: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-        raise Refusal("vault-unusable", f"{what} {path} is {kind}; put the file itself in its place", fix=[_look(path)])
+        raise Refusal(
+            "vault-unusable", f"{what} {path} is {kind}; put the file itself in its place", fix=[look_at(path)]
+        )
 
 
 def _require_private(path: str, what: str, found: os.stat_result, handed_over: bool) -> None:
     roots = handed_over and found.st_uid == 0
     if found.st_uid != os.geteuid() and not roots:
         who = f"user {found.st_uid}, not to you ({os.geteuid()})"
-        raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[_look(path)])
+        raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[look_at(path)])
     if found.st_mode & (0o007 if roots else 0o077):
         raise Refusal(
             "vault-unusable", f"{what} {path} is accessible to other users", fix=[f"chmod 600 {shlex.quote(path)}"]
         )
-
-
-def _look(path: str) -> str:
-    return f"ls -ld {shlex.quote(path)}"

@@ -8,7 +8,7 @@ import contextlib
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 
 from omac.adapters.files import atomic, lock
@@ -17,7 +17,7 @@ from omac.adapters.linux import process_identity
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import HostId, RunId
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, look_at
 from omac.domain.kernel.run import Run
 
 FINGERPRINT_KEY_BYTES = 32
@@ -221,38 +221,22 @@ class StateDir:
         """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""
         found = os.stat(self.path)
         if found.st_uid != os.geteuid():
-            raise Refusal(
-                "state-unusable",
-                f"the state directory {self.path} belongs to user {found.st_uid}, not to you ({os.geteuid()})",
-                fix=[f"ls -ld {shlex.quote(self.path)}", "export OMAC_STATE_DIR=PATH  # one of your own"],
-            )
+            message = f"the state directory {self.path} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
+            fix = [look_at(self.path), "export OMAC_STATE_DIR=PATH  # one of your own"]
+            raise Refusal("state-unusable", message, fix=fix)
         if found.st_mode & 0o022:
-            raise Refusal(
-                "state-unusable",
-                f"the state directory {self.path} is writable by other users",
-                fix=[f"chmod 700 {shlex.quote(self.path)}"],
-            )
+            message = f"the state directory {self.path} is writable by other users"
+            raise Refusal("state-unusable", message, fix=[f"chmod 700 {shlex.quote(self.path)}"])
 
-    def _usable(self) -> "_Usable":
-        return _Usable(self.path)
-
-
-class _Usable:
-    """What the system refuses in here is said in omac's words."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, OSError):
-            raise Refusal(
-                "state-unusable",
-                f"the state directory {self._path} cannot be used: {error}",
-                fix=[f"ls -ld {shlex.quote(self._path)}", "export OMAC_STATE_DIR=PATH  # somewhere you can write"],
-            ) from error
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """What the system refuses in here is said in omac's words."""
+        try:
+            yield
+        except OSError as error:
+            message = f"the state directory {self.path} cannot be used: {error}"
+            fix = [look_at(self.path), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            raise Refusal("state-unusable", message, fix=fix) from error
 
 
 def _begun(run: str) -> float:

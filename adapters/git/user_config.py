@@ -19,7 +19,7 @@ import stat
 
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.domain.git.config import parse, render
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import COPY, LINK, READ, Entry
 
@@ -150,7 +150,7 @@ class _Settings:
         except ValueError as problem:
             self.warnings.append(f"{path} is left out: {problem}")
             return None
-        doubtful = self._doubtful(trail(path)[1])
+        doubtful = below_any(trail(path)[1], self._writable)
         kept = []
         for key, value in pairs:
             if _is_secret(key, value):
@@ -181,7 +181,7 @@ class _Settings:
         try:
             seen = os.fstat(descriptor)
             self._read += 1
-            followed = any(self._doubtful(link) for link, _ in links)
+            followed = any(below_any(link, self._writable) for link, _ in links)
             if followed or (self._writable and os.readlink(f"/proc/self/fd/{descriptor}") != real):
                 self.warnings.append(f"{path} is left out: a link leads to it that a sandbox could have made")
                 return None
@@ -192,10 +192,6 @@ class _Settings:
         if not stat.S_ISCHR(seen.st_mode):  # /dev/null means none
             self.warnings.append(f"{path} is left out: it is no file, too large, or one too many")
         return None
-
-    def _doubtful(self, path: str) -> bool:
-        """Whether a sandbox could have written what is at a canonical path (rule 4)."""
-        return any(below(path, folder) for folder in self._writable)
 
     def _include(self, path: str, value: str, depth: int) -> str:
         """Where a copy of an included file is, inside; empty if there is none."""

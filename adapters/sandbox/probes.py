@@ -56,7 +56,7 @@ def machine(search: str = host_programs.SEARCHED) -> Machine:
         tried=tried,
         settings_writable=writable,
         landlock=landlock.abi(),
-        lsm=_read("/sys/kernel/security/lsm"),
+        lsm=cgroups.read("/sys/kernel/security/lsm").strip(),
         seccomp=_filtered(uname.machine),
         git_version=_said(["git", "--version"]).removeprefix("git version ").split(" ")[0],
         limits=tuple(_limit(name) for name in LIMITS),
@@ -78,7 +78,7 @@ def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
 
 def sysctls() -> dict[str, str]:
     """The settings of the kernel's that matter, as far as it has them."""
-    found = {name: _read(f"/proc/sys/{name.replace('.', '/')}") for name in SYSCTLS}
+    found = {name: cgroups.read(f"/proc/sys/{name.replace('.', '/')}").strip() for name in SYSCTLS}
     return {name: value for name, value in found.items() if value}
 
 
@@ -87,7 +87,7 @@ def container() -> str:
     for path in ("/.dockerenv", "/run/.containerenv"):
         if os.path.exists(path):
             return path
-    for line in _read("/proc/self/mountinfo").splitlines():
+    for line in cgroups.read("/proc/self/mountinfo").splitlines():
         point = line.split(" ")[4]
         if point.startswith("/proc/") and point != "/proc/sys/fs/binfmt_misc":
             return f"something is mounted on {point}"
@@ -140,7 +140,7 @@ def _limit(name: str) -> LimitFact:
 
 
 def _distribution() -> tuple[str, ...]:
-    fields = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines() if "=" in line)
+    fields = dict(line.split("=", 1) for line in cgroups.read("/etc/os-release").splitlines() if "=" in line)
     words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', "")
     return tuple(words.split())
 
@@ -153,11 +153,3 @@ def _said(line: list[str]) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return " ".join(done.stdout.decode(errors="replace").split())
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -24,7 +24,7 @@ from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
 from omac.domain.harness.table import install_hints
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, look_at, quoted
 from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, governing
 
@@ -118,11 +118,11 @@ class _Needs:
         """Parents first, without what lies in something that is shown or can be written."""
         found: list[Entry] = []
         for path in sorted(self.shown, key=len):
-            if not self._doubtful(path) and not any(below(path, entry.path) for entry in found):
+            if not below_any(path, self._writable) and not any(below(path, entry.path) for entry in found):
                 found.append(Entry(path, READ, self.shown[path]))
         within = [entry.path for entry in found]
         for path, (target, reason) in self.links.items():
-            if not _system(path) and not self._doubtful(path) and not any(below(path, folder) for folder in within):
+            if not _system(path) and not below_any(path, (*self._writable, *within)):
                 found.append(Entry(path, LINK, reason, target=target))
         return found
 
@@ -140,13 +140,13 @@ class _Needs:
         """Note a program by its absolute path, with its installation and its interpreter."""
         links, real = trail(path)
         self._follow(path)
-        doubtful = doubtful or any(self._doubtful(link) for link, _ in links)
+        doubtful = doubtful or any(below_any(link, self._writable) for link, _ in links)
         self._installation(real, doubtful)
         argv = command_of(real) if depth < INTERPRETERS_MAX else []
         if not argv:
             return
         self.reason = f"{os.path.basename(path)} runs by it"
-        self.command(argv, depth + 1, doubtful or self._doubtful(real))
+        self.command(argv, depth + 1, doubtful or below_any(real, self._writable))
 
     def show(self, path: str) -> None:
         """Note a file or a folder as it is, with the links that lead to it."""
@@ -169,10 +169,6 @@ class _Needs:
             return False
         self.show(folder)
         return True
-
-    def _doubtful(self, path: str) -> bool:
-        """Whether a sandbox could have written what is at a canonical path (rule 4)."""
-        return any(below(path, folder) for folder in self._writable)
 
     def _found(self, name: str, depth: int) -> str:
         if "/" in name:
@@ -201,7 +197,7 @@ class _Needs:
         if _system(real):
             return
         self._base_of_venv(around)
-        if self._doubtful(real):
+        if below_any(real, self._writable):
             return
         if doubtful:
             if os.path.basename(folder) != "bin" or real not in self._python_alone(around):
@@ -232,7 +228,7 @@ class _Needs:
             key, _, value = line.partition("=")
             if key.strip() == "home" and value.strip().startswith("/"):
                 base = os.path.dirname(os.path.realpath(value.strip()))
-                if self._doubtful(trail(folder)[1]):
+                if below_any(trail(folder)[1], self._writable):
                     self._python_alone(base)
                 else:
                     self.prefix(base)

@@ -12,7 +12,7 @@ import os
 
 from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import ITEMS_MAX, readable
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, governing
 from omac.domain.sandbox.toolchains import SHARED_BIN, SHARED_PROGRAMS, TOOLCHAINS, WITH_SHARED_BIN, Toolchain
 
@@ -48,7 +48,7 @@ class _Toolchains:
         """The entries for folders that PATH names."""
         for folder in dict.fromkeys(folders):
             links, real = trail(folder)
-            if any(self._doubtful(path) for path in (real, *(link for link, _ in links))):
+            if any(below_any(path, self._writable) for path in (real, *(link for link, _ in links))):
                 continue
             reason = f"a toolchain: {folder} is in PATH"
             if real == f"{self._home}/{SHARED_BIN}":
@@ -76,7 +76,7 @@ class _Toolchains:
             return False
         around = governing(self._entries, root)
         decided = around is not None and around.access != PRIVATE
-        if decided or below(self._home, root) or self._doubtful(root):
+        if decided or below(self._home, root) or below_any(root, self._writable):
             return False
         for part in one.parts or ("",):
             real = trail(f"{root}/{part}")[1]
@@ -112,9 +112,6 @@ class _Toolchains:
     def _add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self._found.setdefault(entry.path, entry)
-
-    def _doubtful(self, path: str) -> bool:
-        return any(below(path, folder) for folder in self._writable)
 
 
 def _matching(folder: str, parts: Sequence[str]) -> list[str]:

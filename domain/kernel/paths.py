@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import AnyStr
 
 
@@ -16,3 +17,8 @@ def below(path: AnyStr, folder: AnyStr) -> bool:
         return False
     slash = "/" if isinstance(folder, str) else b"/"
     return len(path) == len(folder) or folder.endswith(slash) or path.startswith(slash, len(folder))
+
+
+def below_any(path: AnyStr, folders: Iterable[AnyStr]) -> bool:
+    """Return whether a canonical path is one of these folders or lies in one."""
+    return any(below(path, folder) for folder in folders)
