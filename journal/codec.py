@@ -71,8 +71,5 @@ _BROKEN = (msgspec.MsgspecError, TypeError, ValueError, LookupError, AttributeEr
 
 
 def _newer(what: str) -> Refusal:
-    return Refusal(
-        "journal-newer",
-        f"the journal holds {what}: a newer omac wrote it, and this one cannot read it",
-        fix=["omac version  # then install the newer omac"],
-    )
+    message = f"the journal holds {what}: a newer omac wrote it, and this one cannot read it"
+    return Refusal("journal-newer", message, fix=["omac version  # then install the newer omac"])

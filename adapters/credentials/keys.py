@@ -58,9 +58,8 @@ def make_key_file(path: str) -> VaultKey:
     try:
         atomic.publish(path, HiddenBytes(key.hex().encode() + b"\n"), prefix=DRAFT_PREFIX)
     except FileExistsError:
-        raise Refusal(
-            "vault-exists", f"{path} exists already; omac never overwrites a key", fix=[f"ls -l {shlex.quote(path)}"]
-        ) from None
+        message = f"{path} exists already; omac never overwrites a key"
+        raise Refusal("vault-exists", message, fix=[f"ls -l {shlex.quote(path)}"]) from None
     except OSError as error:
         raise Refusal("vault-unusable", f"the key file {path} cannot be written: {error.strerror}") from None
     return key
@@ -73,11 +72,8 @@ def _from_file(read: Callable[[str, str, int], HiddenBytes], path: str, what: st
         return None
     key = _parsed(content)
     if key is None:
-        raise Refusal(
-            "vault-unusable",
-            f"{what} {path} is not a key: a key is 64 hexadecimal digits, or exactly {KEY_BYTES} bytes",
-            fix=[f"wc -c {shlex.quote(path)}"],
-        )
+        message = f"{what} {path} is not a key: a key is 64 hexadecimal digits, or exactly {KEY_BYTES} bytes"
+        raise Refusal("vault-unusable", message, fix=[f"wc -c {shlex.quote(path)}"])
     return KeyAtHand(key, f"{what} {path}")
 
 

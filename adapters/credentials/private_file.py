@@ -30,9 +30,8 @@ def require_private_folder(path: str) -> None:
     """Nobody else may replace what is in this folder. Raises FileNotFoundError, Refusal (vault-unusable)."""
     found = os.stat(path)
     if found.st_uid not in (os.geteuid(), 0):
-        raise Refusal(
-            "vault-unusable", f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})", fix=[look_at(path)]
-        )
+        message = f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
+        raise Refusal("vault-unusable", message, fix=[look_at(path)])
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
         raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {shlex.quote(path)}"])
 
@@ -57,9 +56,8 @@ def _read(path: str, what: str, bytes_max: int, handed_over: bool) -> HiddenByte
         message = f"{what} {path} is larger than {bytes_max} bytes"
         raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
     except OSError as error:
-        raise Refusal(
-            "vault-unusable", f"{what} {path} cannot be read: {error.strerror}", fix=[look_at(path)]
-        ) from None
+        message = f"{what} {path} cannot be read: {error.strerror}"
+        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
     _require_private(path, what, found, handed_over)
     return hidden
 
@@ -67,9 +65,8 @@ def _read(path: str, what: str, bytes_max: int, handed_over: bool) -> HiddenByte
 def _require_regular(path: str, what: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-        raise Refusal(
-            "vault-unusable", f"{what} {path} is {kind}; put the file itself in its place", fix=[look_at(path)]
-        )
+        message = f"{what} {path} is {kind}; put the file itself in its place"
+        raise Refusal("vault-unusable", message, fix=[look_at(path)])
 
 
 def _require_private(path: str, what: str, found: os.stat_result, handed_over: bool) -> None:
@@ -78,6 +75,5 @@ def _require_private(path: str, what: str, found: os.stat_result, handed_over: b
         who = f"user {found.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[look_at(path)])
     if found.st_mode & (0o007 if roots else 0o077):
-        raise Refusal(
-            "vault-unusable", f"{what} {path} is accessible to other users", fix=[f"chmod 600 {shlex.quote(path)}"]
-        )
+        message = f"{what} {path} is accessible to other users"
+        raise Refusal("vault-unusable", message, fix=[f"chmod 600 {shlex.quote(path)}"])

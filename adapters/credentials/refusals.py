@@ -22,20 +22,14 @@ def locked() -> Refusal:
 
 def still_locked(by_hand: str) -> Refusal:
     """Its owner was asked to open it, and did not."""
-    return Refusal(
-        "keychain-locked",
-        "the system's keychain is still locked: its prompt was dismissed, or could not be shown here",
-        fix=[by_hand],
-    )
+    message = "the system's keychain is still locked: its prompt was dismissed, or could not be shown here"
+    return Refusal("keychain-locked", message, fix=[by_hand])
 
 
 def timed_out(seconds: float) -> Refusal:
     """It is there, and says nothing."""
-    return Refusal(
-        "keychain-timeout",
-        f"the system's keychain did not answer within {seconds:g} s",
-        fix=["busctl --user status org.freedesktop.secrets", "omac unlock"],
-    )
+    message = f"the system's keychain did not answer within {seconds:g} s"
+    return Refusal("keychain-timeout", message, fix=["busctl --user status org.freedesktop.secrets", "omac unlock"])
 
 
 def failed(why: str) -> Refusal:

@@ -186,10 +186,8 @@ def _require_storable(service: str, name: str, value: Hidden) -> None:
     if size is None:
         raise Refusal("value-refused", f"the value of {name} of {service} is not Unicode text")
     if size > VALUE_BYTES_MAX:
-        raise Refusal(
-            "value-refused",
-            f"the value of {name} of {service} has {size} bytes; the limit is {VALUE_BYTES_MAX // 1024} KiB",
-        )
+        message = f"the value of {name} of {service} has {size} bytes; the limit is {VALUE_BYTES_MAX // 1024} KiB"
+        raise Refusal("value-refused", message)
 
 
 def _utf8_bytes(value: Hidden) -> int | None:

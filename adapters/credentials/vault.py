@@ -79,16 +79,12 @@ class Vault:
         with self._words():
             header = open_header(self._file())
         if header.cost is None:
-            raise Refusal(
-                "vault-key-wrong",
-                f"the vault {self.path} opens with a key file, not with a passphrase",
-                fix=[f"export {FILE_VARIABLE}=PATH"],
-            )
+            message = f"the vault {self.path} opens with a key file, not with a passphrase"
+            raise Refusal("vault-key-wrong", message, fix=[f"export {FILE_VARIABLE}=PATH"])
         key = stretched(passphrase, header.salt, header.cost)
         if not header.fits(key):
-            raise Refusal(
-                "vault-key-wrong", f"this is not the passphrase of the vault {self.path}", fix=["omac unlock"]
-            )
+            message = f"this is not the passphrase of the vault {self.path}"
+            raise Refusal("vault-key-wrong", message, fix=["omac unlock"])
         return key
 
     def check(self, at_hand: KeyAtHand) -> None:
@@ -125,11 +121,8 @@ class Vault:
 
     def _refuse_existing(self) -> None:
         if self.exists():
-            raise Refusal(
-                "vault-exists",
-                f"a vault exists at {self.path} already; omac left it unchanged",
-                fix=[f"ls -l {shlex.quote(self.path)}"],
-            )
+            message = f"a vault exists at {self.path} already; omac left it unchanged"
+            raise Refusal("vault-exists", message, fix=[f"ls -l {shlex.quote(self.path)}"])
 
     def _open(self, at_hand: KeyAtHand) -> Contents:
         with self._words(at_hand.origin):
@@ -164,11 +157,9 @@ class Vault:
             except lock.Locked as locked:
                 if time.monotonic() > deadline:
                     who = f"process {locked.pid}" if locked.pid else "another process"
-                    raise Refusal(
-                        "vault-unusable",
-                        f"{who} has been writing to the vault {self.path} for {self._lock_wait_s:g} s",
-                        fix=[f"fuser -v {shlex.quote(self.path + '.lock')}"],
-                    ) from None
+                    message = f"{who} has been writing to the vault {self.path} for {self._lock_wait_s:g} s"
+                    fix = [f"fuser -v {shlex.quote(self.path + '.lock')}"]
+                    raise Refusal("vault-unusable", message, fix=fix) from None
             time.sleep(LOCK_POLL_S)
         try:
             yield
@@ -181,11 +172,9 @@ class Vault:
         try:
             yield
         except WrongKey:
-            raise Refusal(
-                "vault-key-wrong",
-                f"{origin} is not the key of the vault {self.path}",
-                fix=["omac unlock"] if self.has_passphrase() else [f"echo ${FILE_VARIABLE}  # is it the right file?"],
-            ) from None
+            message = f"{origin} is not the key of the vault {self.path}"
+            fix = ["omac unlock"] if self.has_passphrase() else [f"echo ${FILE_VARIABLE}  # is it the right file?"]
+            raise Refusal("vault-key-wrong", message, fix=fix) from None
         except Damaged as error:
             raise Refusal(
                 "vault-damaged",
@@ -198,8 +187,5 @@ class Vault:
         except Unsealable as error:
             raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
         except OSError as error:
-            raise Refusal(
-                "vault-unusable",
-                f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}",
-                fix=[f"df -h {shlex.quote(os.path.dirname(self.path))}"],
-            ) from None
+            message = f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}"
+            raise Refusal("vault-unusable", message, fix=[f"df -h {shlex.quote(os.path.dirname(self.path))}"]) from None

@@ -74,11 +74,9 @@ class StateDir:
             key = b""
         if len(key) != FINGERPRINT_KEY_BYTES:
             path = os.path.join(self.path, "fingerprint.key")
-            raise Refusal(
-                "state-unusable",
-                f"{path} does not hold a key; it was changed by hand or cut off",
-                fix=[f"rm {shlex.quote(path)}  # then set every secret again: omac secrets set"],
-            )
+            message = f"{path} does not hold a key; it was changed by hand or cut off"
+            fix = [f"rm {shlex.quote(path)}  # then set every secret again: omac secrets set"]
+            raise Refusal("state-unusable", message, fix=fix)
         return key
 
     def frozen(self, journal: str, journal_id: str) -> str:
@@ -197,9 +195,8 @@ class StateDir:
             except lock.Locked as locked:
                 who = f" (pid {locked.pid})" if locked.pid else ""
                 fix = ["omac status", f"kill {locked.pid}" if locked.pid else f"fuser {shlex.quote(path)}"]
-                raise Refusal(
-                    "journal-in-use", f"another omac serve{who} uses the journal {journal}", fix=fix
-                ) from None
+                message = f"another omac serve{who} uses the journal {journal}"
+                raise Refusal("journal-in-use", message, fix=fix) from None
 
     def write_token(self, path: str, token: str) -> None:
         """Write a token to a new file that only its owner can read."""

@@ -211,9 +211,8 @@ def _require_known(choices: GitChoices) -> None:
             why = ""
             if (name, value) == ("objects", "quarantine"):
                 why = ": the host's status, log, fetch and gc would fail with 'bad object' while a session runs"
-            raise Refusal(
-                "git-unsupported", f"git.{name} = {value} is not supported{why}; it may be {' or '.join(known)}"
-            )
+            message = f"git.{name} = {value} is not supported{why}; it may be {' or '.join(known)}"
+            raise Refusal("git-unsupported", message)
 
 
 def _add(
@@ -292,11 +291,8 @@ def _require_format(common: str) -> None:
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
         said, version = "no git", (0, 0)
     if version < REFTABLE_GIT:
-        raise Refusal(
-            "git-unsupported",
-            f"{common} has a reftable, which needs git 2.45 or later; this machine has {said.strip() or 'no git'}",
-            fix=["git refs migrate --ref-format=files  # with git 2.46 or later"],
-        )
+        message = f"{common} has a reftable, which needs git 2.45 or later; this machine has {said.strip() or 'no git'}"
+        raise Refusal("git-unsupported", message, fix=["git refs migrate --ref-format=files  # with git 2.46 or later"])
 
 
 def _pin_configured(folders: Folders, settings: config_targets.TargetSettings, root: str, home: str) -> None:

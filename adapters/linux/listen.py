@@ -32,11 +32,9 @@ def tcp(host: str, port: int, flag: str) -> socket.socket:
     except OSError as error:
         sock.close()
         if error.errno == errno.EADDRINUSE:
-            raise Refusal(
-                "port-taken",
-                f"another process listens on {shown} ({flag})",
-                fix=[f"ss -ltnp 'sport = :{port}'", f"omac serve {flag} 127.0.0.1:0"],
-            ) from None
+            message = f"another process listens on {shown} ({flag})"
+            fix = [f"ss -ltnp 'sport = :{port}'", f"omac serve {flag} 127.0.0.1:0"]
+            raise Refusal("port-taken", message, fix=fix) from None
         raise Refusal("state-unusable", f"cannot listen on {shown}: {error.strerror}") from error
     except BaseException:
         sock.close()
@@ -56,11 +54,9 @@ def unix(path: str) -> socket.socket:
     """
     length = len(os.fsencode(path))
     if length > UNIX_PATH_BYTES_MAX:
-        raise Refusal(
-            "state-unusable",
-            f"a socket's path has {length} bytes, and the system takes {UNIX_PATH_BYTES_MAX}: {path}",
-            fix=["export OMAC_STATE_DIR=/tmp/omac-$(id -u)  # or any other shorter path"],
-        )
+        message = f"a socket's path has {length} bytes, and the system takes {UNIX_PATH_BYTES_MAX}: {path}"
+        fix = ["export OMAC_STATE_DIR=/tmp/omac-$(id -u)  # or any other shorter path"]
+        raise Refusal("state-unusable", message, fix=fix)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)

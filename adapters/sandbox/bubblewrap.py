@@ -85,11 +85,8 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
         found += ["--remount-ro", path]
     found += ["--chdir", policy.workdir, "--seccomp", files.add(filter_program)]
     if len(found) > ARGUMENTS_MAX:
-        raise Refusal(
-            "policy-too-large",
-            f"the policy for {policy.workdir} has {len(policy.entries)} paths, more than bubblewrap can mount",
-            fix=["omac sandbox run --explain -- true  # which are they?"],
-        )
+        message = f"the policy for {policy.workdir} has {len(policy.entries)} paths, more than bubblewrap can mount"
+        raise Refusal("policy-too-large", message, fix=["omac sandbox run --explain -- true  # which are they?"])
     return found
 
 

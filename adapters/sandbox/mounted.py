@@ -123,8 +123,5 @@ def _node(path: str, descriptor: int) -> tuple[int, int]:
 
 
 def _changed(path: str, what: str) -> Refusal:
-    return Refusal(
-        "path-changed",
-        f"{path} was replaced while the sandbox was built ({what}); another process may be changing it: try again",
-        fix=[look_at(path)],
-    )
+    message = f"{path} was replaced while the sandbox was built ({what}); another process may be changing it: try again"
+    return Refusal("path-changed", message, fix=[look_at(path)])

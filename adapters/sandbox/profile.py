@@ -59,11 +59,9 @@ def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> 
     path = _path(name, environment, home)
     real = os.path.realpath(path)
     if below(path, workdir) or below(real, workdir):
-        raise Refusal(
-            "settings-invalid",
-            f"the profile {_shown(path)} lies in {workdir}, where an agent may have written it",
-            fix=[f"mv {shlex.quote(path)} {shlex.quote(_folder(environment, home))}/"],
-        )
+        message = f"the profile {_shown(path)} lies in {workdir}, where an agent may have written it"
+        fix = [f"mv {shlex.quote(path)} {shlex.quote(_folder(environment, home))}/"]
+        raise Refusal("settings-invalid", message, fix=fix)
     text = _text(path)
     return _Reading(path, text, environment, home).request()
 

@@ -175,11 +175,9 @@ def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str
         after = _edited(text, table, key, stated)
         if after is not None and {table: {}, **tomllib.loads(after)} == {**before, table: wanted}:
             return after
-    raise Refusal(
-        "settings-invalid",
-        f"{printable(path)} is written in a way that omac cannot change without harm to it",
-        fix=[f"$EDITOR {shlex.quote(path)}  # {'remove' if value is None else 'set'} {setting.name}"],
-    )
+    message = f"{printable(path)} is written in a way that omac cannot change without harm to it"
+    fix = [f"$EDITOR {shlex.quote(path)}  # {'remove' if value is None else 'set'} {setting.name}"]
+    raise Refusal("settings-invalid", message, fix=fix)
 
 
 def _edited(text: str, table: str, key: str, value: str | bool | None) -> str | None:

@@ -145,11 +145,9 @@ class DiskFrozenSkills:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         found = os.lstat(self._folder)
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise Refusal(
-                "state-unusable",
-                f"the folder of approved copies {self._folder} is writable by other users",
-                fix=[f"ls -ld {shlex.quote(self._folder)}", f"chmod 700 {shlex.quote(self._folder)}"],
-            )
+            message = f"the folder of approved copies {self._folder} is writable by other users"
+            fix = [f"ls -ld {shlex.quote(self._folder)}", f"chmod 700 {shlex.quote(self._folder)}"]
+            raise Refusal("state-unusable", message, fix=fix)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -96,9 +96,8 @@ def told(environment: Mapping[str, str]) -> list[str]:
 def _check(name: str, stated: bool) -> None:
     """Raises Refusal (misuse)."""
     if not name or name[0] not in _LETTERS or not _NAME.issuperset(name):
-        raise Refusal(
-            "misuse", f"{name[:40]!r} is not the name of a variable: --env takes NAME or NAME=VALUE", fix=["env"]
-        )
+        message = f"{name[:40]!r} is not the name of a variable: --env takes NAME or NAME=VALUE"
+        raise Refusal("misuse", message, fix=["env"])
     if name in _OWN or name.startswith(_OWN_PREFIXES):
         raise Refusal("misuse", f"{name} belongs to omac: programs in a sandbox never get it")
     if name in _LOADER or name.startswith(_LOADER_PREFIXES):
@@ -109,8 +108,5 @@ def _check(name: str, stated: bool) -> None:
             fix=[f"omac sandbox run -- env {name}=VALUE COMMAND"],
         )
     if not stated and (name in BLOCKED or name.startswith(_BLOCKED_PREFIXES)):
-        raise Refusal(
-            "misuse",
-            f"{name} makes other programs run code, or is a credential: --env passes it only with a value",
-            fix=[f'--env {name}="${name}"'],
-        )
+        message = f"{name} makes other programs run code, or is a credential: --env passes it only with a value"
+        raise Refusal("misuse", message, fix=[f'--env {name}="${name}"'])
