@@ -39,11 +39,11 @@ class StoredRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     happened: int | None
 
 
-_COLUMNS = (
+COLUMNS = (
     "position", "stream", "version", "kind", "at", "run", "actor", "correlation", "causation", "body", "happened",
 )  # fmt: skip
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM event"  # noqa: S608  # our own names
-_NAMED = tuple(_COLUMNS.index(name) for name in ("stream", "kind", "run", "actor"))  # stored as ids of names
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM event"  # noqa: S608  # our own names
+_NAMED = tuple(COLUMNS.index(name) for name in ("stream", "kind", "run", "actor"))  # stored as ids of names
 
 
 class NotificationLog(Protocol):

@@ -17,7 +17,7 @@ from omac.journal.file import damaged
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember
 from omac.journal.mark import Mark
-from omac.journal.reader import StoredRow
+from omac.journal.reader import COLUMNS, StoredRow
 from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, checkpoint, refusal_of
 from omac.journal.watch import JournalWatch
 
@@ -188,15 +188,6 @@ class SqlRecorder(ApplicationRecorder):
         with self._read() as connection:
             return int(connection.execute(sa.select(HEAD.c.position)).scalar_one())
 
-    def position_at(self, moment: int) -> int:
-        """The last position recorded at `moment` (nanoseconds since 1970 UTC) or before; 0 when there is none.
-
-        A clock may be set back: events between two that qualify belong to the past, whatever they say.
-        """
-        with self._read() as connection:
-            query = sa.select(sa.func.max(EVENT.c.position)).where(EVENT.c.at <= moment)
-            return int(connection.execute(query).scalar() or 0)
-
     def spooled(self, host: str) -> frozenset[str]:
         """Return the names of files in the spool of `host` that are remembered as recorded."""
         with self._read() as connection:
@@ -257,16 +248,16 @@ class SqlRecorder(ApplicationRecorder):
         """Not offered: the feed delivers, in the order of commits, without a thread per subscriber."""
         raise NotImplementedError("use the feed")
 
-    def kinds(self) -> Iterator[tuple[str, int]]:
-        """How many events of each kind there are, most frequent first."""
-        count = sa.func.count()
-        query = sa.select(_KIND.c.text, count).select_from(EVENT.join(_KIND, _KIND.c.id == EVENT.c.kind))
-        with self._read() as connection:
-            found = connection.execute(query.group_by(_KIND.c.text).order_by(count.desc(), _KIND.c.text)).all()
-        return ((str(kind), int(number)) for kind, number in found)
-
-    def _read(self) -> "_Reading":
-        return _Reading(self._reader, self.path)
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        """A connection for reading whose errors are refusals."""
+        try:
+            with self._reader.connect() as connection:
+                yield connection
+        except sa.exc.DBAPIError as error:
+            raise refusal_of(error, self.path) from error
+        except (sa.exc.NoResultFound, KeyError) as error:
+            raise damaged(self.path, f"something it refers to is missing ({error})") from error
 
     def _name_lookup(self, connection: sa.Connection, found: Sequence[Any]) -> Any:
         needed = {row[i] for row in found for i in (1, 3, 5, 6)} - self._texts.keys()
@@ -276,54 +267,19 @@ class SqlRecorder(ApplicationRecorder):
         return self._texts.__getitem__
 
 
-class _Reading:
-    """A connection for reading whose errors are refusals."""
-
-    def __init__(self, engine: sa.Engine, path: str) -> None:
-        self._engine = engine
-        self._path = path
-
-    def __enter__(self) -> sa.Connection:
-        try:
-            self._connection = self._engine.connect()
-        except sa.exc.DBAPIError as error:
-            raise refusal_of(error, self._path) from error
-        return self._connection
-
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        self._connection.close()
-        if isinstance(error, sa.exc.DBAPIError):
-            raise refusal_of(error, self._path) from error
-        if isinstance(error, sa.exc.NoResultFound | KeyError):
-            raise damaged(self._path, f"something it refers to is missing ({error})") from error
-
-
-_COLUMNS = (
-    EVENT.c.position,
-    EVENT.c.stream,
-    EVENT.c.version,
-    EVENT.c.kind,
-    EVENT.c.at,
-    EVENT.c.run,
-    EVENT.c.actor,
-    EVENT.c.correlation,
-    EVENT.c.causation,
-    EVENT.c.body,
-    EVENT.c.happened,
-)
+_COLUMNS = [EVENT.c[name] for name in COLUMNS]  # sealed and leaf stay empty
 _STREAM = NAME.alias("stream")
 _KIND = NAME.alias("kind")
 _NAMED = sa.select(_STREAM.c.text, EVENT.c.version, _KIND.c.text, EVENT.c.body).select_from(
     EVENT.join(_STREAM, _STREAM.c.id == EVENT.c.stream).join(_KIND, _KIND.c.id == EVENT.c.kind)
 )
-_INSERTED = tuple(column.name for column in _COLUMNS)  # sealed and leaf stay empty
 
 
 def _insert_statement(engine: sa.Engine) -> str:
-    """The insert in the engine's dialect, its parameters in the order of _INSERTED.
+    """The insert in the engine's dialect, its parameters in the order of COLUMNS.
 
     Given to the driver as it is: what Core does for each row costs three times what the database does.
     """
-    compiled = sa.insert(EVENT).compile(dialect=engine.dialect, column_keys=list(_INSERTED))
-    assert tuple(compiled.positiontup or ()) == _INSERTED, "a dialect with positional parameters"
+    compiled = sa.insert(EVENT).compile(dialect=engine.dialect, column_keys=list(COLUMNS))
+    assert tuple(compiled.positiontup or ()) == COLUMNS, "a dialect with positional parameters"
     return str(compiled)

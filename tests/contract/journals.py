@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,6 @@ class ReadApart(SqlRecorder):
         """As in the recorder."""
         return self.apart.head()
 
-    def position_at(self, moment: int) -> int:
-        """As in the recorder."""
-        return self.apart.position_at(moment)
-
     def journal_id(self) -> str:
         """As in the recorder."""
         return self.apart.journal_id()
@@ -64,10 +60,6 @@ class ReadApart(SqlRecorder):
     def select_notifications(self, *bounds: Any, **options: Any) -> Sequence[Any]:
         """As in the recorder."""
         return self.apart.select(*bounds, **options)
-
-    def kinds(self) -> Iterator[tuple[str, int]]:
-        """As in the recorder."""
-        return self.apart.kinds()
 
 
 def read_apart(path: str) -> SqlRecorder:

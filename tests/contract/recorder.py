@@ -7,7 +7,7 @@ the same empty store, here and in other processes.
 import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any, Protocol, cast
 
 import pytest
@@ -15,7 +15,7 @@ from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from omac.domain.kernel.event import Spooled
 from omac.journal.judgement import Conflict, Conflicts, Envelope
-from omac.journal.reader import StoredRow
+from omac.journal.reader import Reader, StoredRow
 from omac.journal.recorder import SqlRecorder
 
 AT = 1_700_000_000_000_000_000
@@ -175,7 +175,8 @@ class RecorderContract:
         """The last position that was recorded at a moment or before; a clock that is set back changes nothing."""
         for at in (10, 30, 20):
             insert(recorder, [(log("a", b"x"), Envelope(at, "run-1", "person"))])
-        assert [recorder.position_at(moment) for moment in (9, 10, 19, 20, 30, 2**63 - 1)] == [0, 1, 1, 1, 3, 3]
+        with closing(Reader(recorder.path)) as reader:
+            assert [reader.position_at(moment) for moment in (9, 10, 19, 20, 30, 2**63 - 1)] == [0, 1, 1, 1, 3, 3]
 
     # ---- conflicts ----
 
@@ -443,7 +444,8 @@ class RecorderContract:
     def test_kinds_are_counted(self, recorder: SqlRecorder) -> None:
         """The kinds, most frequent first, and by name where equally frequent."""
         insert(recorder, [group(log("a", b"", b"", kind="b.b"), log("a", b"", kind="c.c"), log("a", b"", kind="a.a"))])
-        assert list(recorder.kinds()) == [("b.b", 2), ("a.a", 1), ("c.c", 1)]
+        with closing(Reader(recorder.path)) as reader:
+            assert list(reader.kinds()) == [("b.b", 2), ("a.a", 1), ("c.c", 1)]
 
     def test_there_is_no_subscription(self, recorder: SqlRecorder) -> None:
         """Whoever asks for a subscription is told at once that there is none."""

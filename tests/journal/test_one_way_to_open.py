@@ -15,7 +15,7 @@ ALLOWED = {
     ("backup.py", "back_up"): "O_EXCL: a file that nobody has open",
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
     ("backup.py", "_sync"): "a folder",
-    ("recorder.py", "__enter__"): "a pooled connection",
+    ("recorder.py", "_read"): "a pooled connection",
     ("recorder.py", "changed_by_others"): "a pooled connection",
     ("mark.py", "read"): "a mark",
     ("mark.py", "write"): "a mark",
