@@ -9,6 +9,7 @@ import os
 
 from omac.adapters.git import pointers
 from omac.domain.git import config
+from omac.domain.git.config import general_key
 from omac.domain.git.config_list import GitSetting, parsed
 from omac.domain.kernel.refusal import Refusal
 
@@ -145,12 +146,6 @@ def targets(settings: TargetSettings, root: str, home: str) -> list[tuple[str, s
                 if word and word[0] != "-":  # only the program itself must not come to be: the rest may be anything
                     found.append((expanded(word, root, home), FILE if number == 0 and "/" in word else "", key))
     return found
-
-
-def general_key(key: str) -> str:
-    """`filter.*.clean` for `filter.lfs.clean`: a key without its subsection."""
-    first, last = key.find("."), key.rfind(".")
-    return key if first == last else f"{key[:first]}.*{key[last:]}"
 
 
 def expanded(value: str, folder: str, home: str) -> str:

@@ -133,3 +133,9 @@ def _value(lines: list[str], number: int, rest: str) -> tuple[str, int]:
     if quoted:
         raise ValueError(f"line {number}: a quote that is not closed")
     return "".join(value[:kept]), number
+
+
+def general_key(key: str) -> str:
+    """Return `filter.*.clean` for `filter.lfs.clean`: a key without its subsection."""
+    first, last = key.find("."), key.rfind(".")
+    return key if first == last else f"{key[:first]}.*{key[last:]}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from omac.domain.git.config import parse
+from omac.domain.git.config import general_key, parse
 from omac.domain.git.config_values import TYPES, between, is_color, matching, one_of
 from omac.domain.git.refspecs import may_fetch, may_push
 
@@ -206,9 +206,3 @@ def lacks_remote(key: str, value: str, remotes: Collection[str]) -> bool:
     if general.startswith("remote.*."):
         return key[len("remote.") : key.rindex(".")] not in remotes
     return general in _NAMES_A_REMOTE and value != "." and value not in remotes
-
-
-def general_key(key: str) -> str:
-    """Return `filter.*.clean` for `filter.lfs.clean`: a key without its subsection."""
-    first, last = key.find("."), key.rfind(".")
-    return key if first == last else f"{key[:first]}.*{key[last:]}"

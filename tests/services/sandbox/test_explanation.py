@@ -41,8 +41,8 @@ def test_a_locale_without_its_letters(mine: Box) -> None:
 
 def test_limits_are_told_exactly(mine: Box) -> None:
     """To the byte: two limits that differ are two policies."""
-    text = explained(mine, "--limit", "memory=4294967297,pids=500", "--", "true")
+    text = explained(mine, "--limit", "memory=4294967297,files=500", "--", "true")
     assert "memory=4294967297 by" in text
-    assert "pids=500 by" in text
+    assert "files=500 by" in text
     told = json.loads(explained(mine, "--limit", "memory=4294967297", "--json", "--", "true"))
     assert told["limits"]["memory"]["value"] == "4294967297"
