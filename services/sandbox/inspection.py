@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omac.journal.spool import Spool
+    from omac.services.sandbox.launch import LaunchRecords
     from omac.services.sandbox.policy import SandboxPlan
     from omac.services.sandbox.ports import DueRecords, Opaque, SandboxPorts
-    from omac.services.sandbox.records import LaunchRecords
 
 RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
 

@@ -14,7 +14,10 @@ from omac.services.sandbox.policy import plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omac.domain.sandbox.request import SandboxRequest
+    from omac.journal.spool import Spool
     from omac.services.sandbox.inspection import LaunchInspection
     from omac.services.sandbox.policy import SandboxPlan
     from omac.services.sandbox.ports import (
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
         ReplaceablePort,
         SandboxPorts,
     )
-    from omac.services.sandbox.records import LaunchRecords
 
 
 def launch(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | None) -> int:
@@ -87,7 +89,6 @@ class SandboxLaunch:
         Raises Refusal.
         """
         from omac.services.sandbox.inspection import LaunchInspection
-        from omac.services.sandbox.records import LaunchRecords
 
         self._records = LaunchRecords(self._ports, self._plan.request.run)
         self._backend = self._ports.sandboxing.chosen(self._plan.request, self._plan.policy)
@@ -227,3 +228,36 @@ class SandboxLaunch:
         except Refusal as unrecorded:
             if unrecorded.message != refusal.message:
                 self._ports.say(f"this refusal could not be recorded: {unrecorded.message}")
+
+
+class LaunchRecords:
+    """The records of the launch `id`, in order; `part_of` is the omac run that it belongs to, empty for none."""
+
+    def __init__(self, ports: SandboxPorts, part_of: str) -> None:
+        self.id = ports.new_id()
+        self.part_of = part_of
+        self._ports = ports
+        self._version = 0
+        self._spool: Spool | None = None
+
+    def append(self, kind: str, fields: Mapping[str, object], *, durable: bool = True) -> str:
+        """Record an event and return what `flush` takes. Raises Refusal (journal-unavailable, state-unusable)."""
+        self._version += 1
+        return self.spool.append(
+            kind,
+            fields,
+            stream=f"sandbox/{self.id}",
+            version=self._version,
+            at=self._ports.now_ns(),
+            run=self.part_of or self.id,
+            actor="person" if not self.part_of else "omac",
+            id=self.id,
+            durable=durable,
+        )
+
+    @property
+    def spool(self) -> Spool:
+        """One for the whole launch, whichever server comes and goes meanwhile. Raises Refusal (state-unusable)."""
+        if self._spool is None:
+            self._spool = self._ports.spool(self.part_of)
+        return self._spool

@@ -98,15 +98,6 @@ OPTIONS = (  # in the order of the help
     ),
     Option("--explain", "explain", "", "print what it would be given, and why; run nothing", shared=False),
     Option("--json", "json", "", "with --explain: print it for programs", shared=False),
-    Option(
-        "--control-token",
-        "control_token",
-        "FILE",
-        "what omac start and omac serve hand on: appears below /run/omac",
-        shared=False,
-    ),
-    Option("--facade-socket", "facade_socket", "FILE", "the same for the facade's socket", shared=False),
-    Option("--run", "run", "ID", "the run of omac that this is part of", shared=False),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 HELP_COLUMN, HELP_WIDTH = 23, 120

@@ -26,7 +26,7 @@ def main(words: list[str]) -> int:
     _open_standard()
     keep_descriptors_to_oneself()
     try:
-        request = _handed_in(int(words[1])) if words[:1] == [REQUEST_DESCRIPTOR] else parse(words)
+        request = _handed_in(words[1]) if words[:1] == [REQUEST_DESCRIPTOR] and words[1:] else parse(words)
         if request.help:
             return _printed(help_text())
         return _run(request)
@@ -54,14 +54,17 @@ def _open_standard() -> None:
         sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _handed_in(descriptor: int) -> SandboxRequest:
-    """The request that an omac above has written to a file, as JSON."""
+def _handed_in(descriptor: str) -> SandboxRequest:
+    """The request that an omac above has written to a file, as JSON. Raises Refusal (misuse)."""
     from json import loads
 
     from omac.domain.sandbox.request import request_of
 
-    with open(descriptor, "rb") as file:
-        return request_of(loads(file.read()))
+    try:
+        with open(int(descriptor), "rb") as file:
+            return request_of(loads(file.read()))
+    except (OSError, ValueError, AttributeError):
+        raise Refusal("misuse", f"{REQUEST_DESCRIPTOR} names no request of omac start or omac serve") from None
 
 
 def _run(request: SandboxRequest) -> int:

@@ -70,7 +70,9 @@ def test_every_option_fills_a_field() -> None:
         kinds = (list, dict) if option.repeats else (str,) if option.takes else (bool,)
         assert type(getattr(empty, option.field)) in kinds, option.name
     of_profiles = {"git_hooks", "git_refs", "redirect_xdg", "guard_scratch", "warnings"}
-    assert {option.field for option in OPTIONS} | {"command", "help"} | of_profiles == set(SandboxRequest.__slots__)
+    of_servers = {"control_token", "facade_socket", "run"}
+    of_options = {option.field for option in OPTIONS} | {"command", "help"}
+    assert of_options | of_profiles | of_servers == set(SandboxRequest.__slots__)
 
 
 def test_start_and_serve_take_every_shared_option() -> None:

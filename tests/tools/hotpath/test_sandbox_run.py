@@ -74,6 +74,22 @@ def test_exit_status(mine: Box, script: str, status: int) -> None:
     assert spooled(mine)[-1]["fields"]["status"] == status
 
 
+def test_a_request_on_a_descriptor(mine: Box) -> None:
+    """omac start and omac serve hand in a request as data; what is none of theirs is refused, and nothing runs."""
+    fields = {"command": ["sh", "-c", 'echo "$A"; cat /run/omac/control.token'], "workdir": str(mine.workdir)}
+    mine.give(mine.home / "token", "t0ken")
+    fields |= {"env": ["A=1"], "control_token": str(mine.home / "token")}
+    mine.give(mine.home / "request", json.dumps(fields))
+    line = mine.omac("sandbox", "run", "--request-descriptor", "7")
+    done = mine.host("sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)
+    assert (done.status, done.out) == (0, "1\nt0ken")
+    for text in ("", "[]", '{"no_such_field": 1}'):
+        mine.give(mine.home / "request", text)
+        done = mine.host("sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)
+        assert (done.status, done.out) == (2, "")
+        assert "--request-descriptor names no request" in done.err
+
+
 @pytest.mark.parametrize(("command", "status"), [("no-such-program", 127), ("./text", 126), ("/nowhere/at/all", 127)])
 def test_what_cannot_be_run(mine: Box, command: str, status: int) -> None:
     """A program that is not there, or is none, is said before anything is launched, with a shell's exit codes."""
