@@ -10,7 +10,7 @@ import sys
 
 from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import landlock
-from omac.adapters.sandbox.launch import Failed, HeldProgram, UnderBubblewrap, WithoutNamespaces
+from omac.adapters.sandbox.launch import Failed, HeldProgram, UnderBubblewrap
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY
 
@@ -68,6 +68,7 @@ class LandlockOnly:
 
         from omac.adapters.sandbox.flattened import flattened, weakened
         from omac.adapters.sandbox.landlock_only import refusals
+        from omac.adapters.sandbox.without_namespaces import WithoutNamespaces, remove
 
         temporary = os.path.realpath(tempfile.mkdtemp(prefix="omac-"))
         try:
@@ -88,29 +89,10 @@ class LandlockOnly:
                     "omac: --weaker-git: it can change git's settings and hooks, which are inspected when it ends: "
                     "run no git there meanwhile\n"
                 )
-            return _Temporary(flat, argv, temporary)
+            return WithoutNamespaces(flat, argv, temporary)
         except BaseException:
-            _remove(temporary)
+            remove(temporary)
             raise
-
-
-class _Temporary(WithoutNamespaces):
-    """A program without namespaces, and its `temporary` folder."""
-
-    def __init__(self, policy: Policy, argv: Sequence[str], temporary: str) -> None:
-        from omac.adapters.sandbox.landlock_only import enter
-
-        super().__init__(policy, argv, lambda: enter(policy))
-        self._temporary = temporary
-
-    def _close(self) -> None:
-        _remove(self._temporary)
-
-
-def _remove(folder: str) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 Backend = Bubblewrap | LandlockOnly

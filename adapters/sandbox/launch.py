@@ -21,11 +21,11 @@ from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp
 from omac.adapters.sandbox import start_barrier as gate
 from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
-from omac.adapters.sandbox.terminal import Terminal, default, forwarding
+from omac.adapters.sandbox.terminal import Terminal, forwarding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from omac.domain.sandbox.confinement import Policy
 
@@ -154,7 +154,7 @@ class UnderBubblewrap(HeldProgram):
         child, self._child = self._child, 0
         os.close(self._alive)
         self._alive = -1
-        status = _wait(child)
+        status = wait_for(child)
         self._forwarding.__exit__()
         self._is_forwarding = False
         _gone(self.init)
@@ -212,80 +212,6 @@ class UnderBubblewrap(HeldProgram):
             return 0
 
 
-class WithoutNamespaces(HeldProgram):
-    """A program without namespaces: `enter` confines the process it is called in.
-
-    What it started is found again as omac's own children (PR_SET_CHILD_SUBREAPER, prctl(2)), and ended with it.
-    """
-
-    def __init__(self, policy: Policy, argv: Sequence[str], enter: Callable[[], None]) -> None:
-        super().__init__(policy, argv)
-        self._enter = enter
-
-    def _start(self) -> int:
-        from omac.adapters.sandbox.orphans import adopt_orphans
-
-        adopt_orphans()
-        child = os.fork()
-        if not child:
-            _confine(self, self._enter, self._streams, self._gate)
-        self._child = self.init = child
-        self._streams.start()
-        return child
-
-    def built(self) -> int:
-        """Return the pid of its process, which confines itself."""
-        return self.init
-
-    def ended(self) -> int:
-        """Return its exit status, as HeldProgram."""
-        from omac.adapters.sandbox.orphans import end_orphans
-
-        child, self._child = self._child, 0
-        status = _wait(child)
-        self._forwarding.__exit__()
-        self._is_forwarding = False
-        end_orphans(self._streams.pumps)
-        self._streams.finish()
-        return status
-
-    def _target(self) -> int | None:
-        return self.init if self._begun else None
-
-
-def _confine(run: HeldProgram, enter: Callable[[], None], streams: Streams, gate: int) -> None:
-    """In the child: wait for the word, be confined, be the program. Does not return."""
-    from omac.adapters.sandbox.orphans import die_with_parent
-
-    status = 126
-    try:
-        streams.take()
-        _close_all_but([gate])
-        if not run.terminal.there:
-            os.setpgid(0, 0)
-        default()
-        die_with_parent()
-        os.read(gate, 1)
-        os.close(gate)
-        os.chdir(run.policy.workdir)
-        enter()
-        os.execve(run.argv[0], run.argv, dict(run.policy.environment))  # noqa: S606  # no shell is wanted
-    except BaseException as problem:
-        os.write(2, f"omac: {run.argv[0]} cannot be started: {problem}\n".encode(errors="backslashreplace"))
-        status = 127 if isinstance(problem, FileNotFoundError) else 126
-    finally:
-        os._exit(status)
-
-
-def _close_all_but(kept: list[int]) -> None:
-    """Nobody inside shall hold what whoever started omac had open."""
-    at = 3
-    for descriptor in sorted(kept):
-        os.closerange(at, descriptor)
-        at = descriptor + 1
-    os.closerange(at, 1 << 20)
-
-
 def _init(info: int) -> int:
     """The pid of the namespace's init, from bubblewrap's report, which it writes in pieces."""
     import select  # here, where bubblewrap is at work meanwhile
@@ -329,7 +255,7 @@ def _await_built(init: int, child: int, workdir: str) -> None:
     raise Failed(f"bubblewrap did not build the sandbox within {BUILD_WITHIN_S:g} s")
 
 
-def _wait(child: int) -> int:
+def wait_for(child: int) -> int:
     """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on."""
     while True:
         _, status = os.waitpid(child, os.WUNTRACED)

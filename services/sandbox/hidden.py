@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from omac.domain.sandbox.hidden_names import HiddenNames
-    from omac.services.sandbox.ports import FoundFiles, GitPort, GitRepository
+    from omac.services.sandbox.ports import FoundFiles, GitRepository, SandboxPorts
 
 FILES_MAX = 400  # that are hidden one by one, each by a mount
 
@@ -40,15 +40,15 @@ def newly_tracked(before: set[str], now: set[str]) -> list[str]:
 class HiddenSearch:
     """Looks through the granted folders, each once; `found` is by folder."""
 
-    def __init__(self, names: HiddenNames, git: GitPort, entries_max: int = ENTRIES_MAX) -> None:
-        self._git = git
+    def __init__(self, names: HiddenNames, ports: SandboxPorts, entries_max: int = ENTRIES_MAX) -> None:
+        self._ports = ports
         self._names = names
         self._entries_max = entries_max  # of each folder
         self.found: dict[str, FoundFiles] = {}
 
     def look(self, folder: str, left_out: Iterable[str] = ()) -> FoundFiles:
         """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
-        found = self.found[folder] = self._git.walk(folder, self._entries_max, self._names, left_out)
+        found = self.found[folder] = self._ports.git.walk(folder, self._entries_max, self._names, left_out)
         if self._names.patterns and not found.complete:
             message = f"{folder} has more than {self._entries_max} files: too many for --deny-name to search"
             raise Refusal("policy-too-large", message, fix=["omac sandbox run --deny PATH -- COMMAND"])
@@ -69,13 +69,13 @@ class HiddenSearch:
         named = {entry.path for entry in entries if entry.access != LINK}
         for folder, found in self.found.items():
             for path in (*found.named, *found.env_files):
-                real = self._git.leads_to(path, folder)
+                real = self._ports.hidden_files.leads_to(path, folder)
                 around = governing(entries, real) if real and real not in named else None
                 if around is None or around.access not in (READ, WRITE):
                     continue
                 if path in found.named:
                     hidden[real] = Entry(real, DENY, "--deny-name", content=MARKER)
-                elif real not in hidden and not self._git.keeps(real, repositories):
+                elif real not in hidden and not self._ports.hidden_files.keeps(real, repositories):
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
             self._hide_unread(found, entries, hidden)
         if len(hidden) > FILES_MAX:
@@ -91,7 +91,7 @@ class HiddenSearch:
             if path in self.found:
                 message = f"{path} cannot be listed, so files to hide in it cannot be found"
                 raise Refusal("path-changed", message, fix=[f"chmod u+rx {quoted(path)}"])
-            if around is not None and around.access in (READ, WRITE) and self._git.is_users(path):
+            if around is not None and around.access in (READ, WRITE) and self._ports.hidden_files.is_users(path):
                 hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")
 
     def warnings(self) -> list[str]:

@@ -176,9 +176,9 @@ class SandboxLaunch:
         from omac.services.sandbox.hidden import newly_tracked
 
         entries = self._plan.policy.entries
-        now = self._ports.git.tracked(self._layouts, entries)
+        now = self._ports.hidden_files.tracked(self._layouts, entries)
         return [
-            *self._ports.git.added(self._layouts, entries, self._began_ns),
+            *self._ports.hidden_files.added(self._layouts, entries, self._began_ns),
             *newly_tracked(now if self._tracked is None else self._tracked, now),
         ]
 
@@ -195,7 +195,7 @@ class SandboxLaunch:
             for line in ports.git.unshare(folder):
                 ports.say(line)
         self._inspection.note()
-        self._tracked = ports.git.tracked(self._layouts, self._plan.policy.entries)
+        self._tracked = ports.hidden_files.tracked(self._layouts, self._plan.policy.entries)
         copies = [copy for layout in self._layouts for copy in layout.copies if not copy.place]
         if copies and self._backend.name == "bubblewrap":
             self._replaceable = ports.sandboxing.replaceable({copy.path: copy.before or b"" for copy in copies})

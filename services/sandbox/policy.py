@@ -53,7 +53,7 @@ class SandboxPlan:
         self.layouts: dict[str, GitLayout] = {}
         self.placeholders = ports.sandboxing.placeholders(ports.state)
         names = HiddenNames(env_files=not request.allow_env_files, patterns=request.deny_names)
-        self.search = HiddenSearch(names, ports.git)
+        self.search = HiddenSearch(names, ports)
         self.cache: GrantedCache | None = None
         self.argv: list[str] = []
         self.exposed = False

@@ -9,7 +9,7 @@ import os
 import time
 
 from omac.adapters.caches import tree
-from omac.adapters.git import hidden_files, launch_inspection, layout, user_config
+from omac.adapters.git import launch_inspection, layout, user_config
 from omac.adapters.git.program import ConfigList
 from omac.adapters.git.tree import walk
 from omac.adapters.linux import host_programs, resolve_symlinks
@@ -63,11 +63,6 @@ class _Git:
     leave_out = staticmethod(layout.leave_out)
     prepare = staticmethod(layout.prepare)
     discard = staticmethod(layout.discard)
-    leads_to = staticmethod(hidden_files.leads_to)
-    keeps = staticmethod(hidden_files.keeps)
-    is_users = staticmethod(hidden_files.is_users)
-    tracked = staticmethod(hidden_files.tracked)
-    added = staticmethod(hidden_files.added)
 
     @staticmethod
     def walk(folder: str, entries_max: int, names: HiddenNames, left_out: Iterable[str]) -> Found:
@@ -142,6 +137,13 @@ class SandboxAdapters:
         self.home = os.path.realpath(home_of(environment))
         self.state = os.path.realpath(state_paths.state(environment, self.home))
         self.say = say
+
+    @property
+    def hidden_files(self) -> ports.HiddenFilesPort:
+        """Files that are hidden, as git has them; most launches ask only while the sandbox is built."""
+        from omac.adapters.git import hidden_files
+
+        return hidden_files
 
     def settings(self, workdir: str) -> SandboxRequest:
         """What the settings ask for, where there are any: reading them takes longer than all the rest."""

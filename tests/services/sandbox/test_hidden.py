@@ -10,7 +10,7 @@ from omac.domain.sandbox.hidden_names import HiddenNames
 from omac.services.sandbox.hidden import HiddenSearch
 from omac.tools.compose.sandbox_ports import SandboxAdapters
 
-GIT = SandboxAdapters.git
+PORTS = SandboxAdapters({"HOME": "/"}, print)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_what_lies_high_is_found_first(project: Path) -> None:
     """With more files than are looked at, those near the top are hidden, and a warning says that others are not."""
-    search = HiddenSearch(HiddenNames(), GIT, entries_max=35)
+    search = HiddenSearch(HiddenNames(), PORTS, entries_max=35)
     search.look(str(project))
     hidden = search.entries([Entry(str(project), WRITE, "")], ())
     assert f"{project}/zz/.env" in {entry.path for entry in hidden}
@@ -36,18 +36,18 @@ def test_what_lies_high_is_found_first(project: Path) -> None:
 def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
     """A person who denies a name is not given less without a word."""
     with pytest.raises(Refusal, match="too many for --deny-name") as caught:
-        HiddenSearch(HiddenNames(patterns=["*.pem"]), GIT, entries_max=10).look(str(project))
+        HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS, entries_max=10).look(str(project))
     assert caught.value.reason == "policy-too-large"
-    assert HiddenSearch(HiddenNames(patterns=["*.pem"]), GIT).look(str(project)).complete
+    assert HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS).look(str(project)).complete
 
 
 def test_what_is_denied_or_looked_through_is_left_out(project: Path) -> None:
     """A grant for reading is looked through once, without what is denied in it; none is where nothing is hidden."""
     entries = [Entry(str(project), READ, ""), Entry(f"{project}/node_modules", DENY, "")]
-    search = HiddenSearch(HiddenNames(), GIT)
+    search = HiddenSearch(HiddenNames(), PORTS)
     search.readable(entries, [entries[0], Entry(f"{project}/zz", READ, "")])
     assert list(search.found) == [str(project)]
     assert [entry.path for entry in search.entries(entries, ())] == [f"{project}/zz/.env"]
-    nothing = HiddenSearch(HiddenNames(env_files=False), GIT)
+    nothing = HiddenSearch(HiddenNames(env_files=False), PORTS)
     nothing.readable(entries, entries)
     assert nothing.found == {}

@@ -1,0 +1,100 @@
+"""A sandboxed program where the kernel refuses namespaces: Landlock confines it, and omac ends what it started."""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.sandbox.landlock_only import enter
+from omac.adapters.sandbox.launch import HeldProgram, wait_for
+from omac.adapters.sandbox.terminal import default
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omac.adapters.sandbox.streams import Streams
+    from omac.domain.sandbox.confinement import Policy
+
+
+class WithoutNamespaces(HeldProgram):
+    """A program that confines itself by Landlock; the folder `temporary` is removed when it has ended.
+
+    What it started is found again as omac's own children (PR_SET_CHILD_SUBREAPER, prctl(2)), and ended with it.
+    """
+
+    def __init__(self, policy: Policy, argv: Sequence[str], temporary: str) -> None:
+        super().__init__(policy, argv)
+        self._temporary = temporary
+
+    def _start(self) -> int:
+        from omac.adapters.sandbox.orphans import adopt_orphans
+
+        adopt_orphans()
+        child = os.fork()
+        if not child:
+            _confine(self, self._streams, self._gate)
+        self._child = self.init = child
+        self._streams.start()
+        return child
+
+    def built(self) -> int:
+        """Return the pid of its process, which confines itself."""
+        return self.init
+
+    def ended(self) -> int:
+        """Return its exit status, as HeldProgram."""
+        from omac.adapters.sandbox.orphans import end_orphans
+
+        child, self._child = self._child, 0
+        status = wait_for(child)
+        self._forwarding.__exit__()
+        self._is_forwarding = False
+        end_orphans(self._streams.pumps)
+        self._streams.finish()
+        return status
+
+    def _close(self) -> None:
+        remove(self._temporary)
+
+    def _target(self) -> int | None:
+        return self.init if self._begun else None
+
+
+def remove(folder: str) -> None:
+    """Remove a folder with all that is in it."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
+    """In the child: wait for the word, be confined, be the program. Does not return."""
+    from omac.adapters.sandbox.orphans import die_with_parent
+
+    status = 126
+    try:
+        streams.take()
+        _close_all_but([gate])
+        if not run.terminal.there:
+            os.setpgid(0, 0)
+        default()
+        die_with_parent()
+        os.read(gate, 1)
+        os.close(gate)
+        os.chdir(run.policy.workdir)
+        enter(run.policy)
+        os.execve(run.argv[0], run.argv, dict(run.policy.environment))  # noqa: S606  # no shell is wanted
+    except BaseException as problem:
+        os.write(2, f"omac: {run.argv[0]} cannot be started: {problem}\n".encode(errors="backslashreplace"))
+        status = 127 if isinstance(problem, FileNotFoundError) else 126
+    finally:
+        os._exit(status)
+
+
+def _close_all_but(kept: list[int]) -> None:
+    """Nobody inside shall hold what whoever started omac had open."""
+    at = 3
+    for descriptor in sorted(kept):
+        os.closerange(at, descriptor)
+        at = descriptor + 1
+    os.closerange(at, 1 << 20)
