@@ -24,6 +24,7 @@ class RecordingGate:
     def __init__(self, port: int, max_body_bytes: int = 1 << 30) -> None:
         self.target = Way("/work", "fast", "fast", None, port, max_body_bytes, token_digest("t"))
         self.transcript: list[tuple[Any, ...]] = []
+        self._grown = trio.Event()
         self.resolve_error: Exception | None = None
         self.admit_error: Exception | None = None
         self.refused_error: Exception | None = None
@@ -39,7 +40,7 @@ class RecordingGate:
         return self.target
 
     async def admit(self, way: Way, request: Request) -> int:
-        self.transcript.append(("admit", request.method, request.path))
+        self._note(("admit", request.method, request.path))
         if self.durable is not None:
             await self.durable.wait()
         if self.admit_error is not None:
@@ -54,19 +55,24 @@ class RecordingGate:
         self.cuts.remove(cut)
 
     def completed(self, access: int, answer: Answer) -> None:
-        self.transcript.append(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))
+        self._note(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))
         assert answer.duration_us >= 0
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        self.transcript.append(("aborted", access, answer.status, answer.bytes_in, answer.bytes_out, reason))
+        self._note(("aborted", access, answer.status, answer.bytes_in, answer.bytes_out, reason))
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
         await trio.lowlevel.checkpoint()
         if self.durable is not None:
             await self.durable.wait()
-        self.transcript.append(("refused", token, mount, request.method, request.path, status, reason))
+        self._note(("refused", token, mount, request.method, request.path, status, reason))
         if self.refused_error is not None:
             raise self.refused_error
+
+    def _note(self, entry: tuple[Any, ...]) -> None:
+        self.transcript.append(entry)
+        self._grown.set()
+        self._grown = trio.Event()
 
     @property
     def last(self) -> tuple[Any, ...]:
@@ -76,7 +82,7 @@ class RecordingGate:
         """Wait until `kind` stands in the transcript `count` times; the last of them."""
         with trio.fail_after(5):
             while len(found := [entry for entry in self.transcript if entry[0] == kind]) < count:
-                await trio.sleep(0.005)
+                await self._grown.wait()
         return found[-1]
 
 
@@ -133,8 +139,7 @@ class House:
         self.port = port
         self.gate = gate
         self.facade_scope = facade_scope
-        self.received: list[bytes] = []
-        self.upstream_ends: list[str] = []
+        self.upstream_ended = trio.Event()
         self._streams: list[trio.SocketStream] = []
 
     async def client(self) -> Client:
@@ -163,12 +168,10 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
 
         async def served(stream: trio.SocketStream) -> None:
             async with stream:
-                try:
-                    assert handler is not None
+                assert handler is not None
+                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await handler(stream)
-                    house.upstream_ends.append("done")
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    house.upstream_ends.append("broken")
+                house.upstream_ended.set()
 
         async def facade(task_status: trio.TaskStatus[None]) -> None:
             with house.facade_scope:

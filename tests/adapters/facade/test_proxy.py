@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import select
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,18 @@ Replies = Callable[..., Any]
 
 STRANGER = b"GET /elsewhere/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+async def passes(clock: trio.testing.MockClock, seconds: float) -> None:
+    """Let everything come to rest, then let so much time pass, and see what comes of it."""
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    clock.jump(seconds)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+def hears_nothing(client: Any) -> bool:
+    """Return whether the facade has neither sent to this client nor closed its connection."""
+    return not select.select([client.stream.socket], [], [], 0)[0]
 
 
 async def test_a_request_is_admitted_forwarded_and_completed(build: Build, replies: Replies, token: str) -> None:
@@ -76,10 +89,12 @@ async def test_an_admission_that_fails_is_the_answer(build: Build, replies: Repl
 
 async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_request: Any) -> None:
     """Requests sent at once are answered one after the other, bodies and refusals included."""
+    all_sent = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
         head, body = await read_request(stream)
-        await trio.sleep(0.02 if b"/slow" in head else 0)
+        if b"/slow" in head:
+            await all_sent.wait()
         answer = head.split(b" ")[1] + b"=" + body
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
 
@@ -90,6 +105,9 @@ async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_reque
     await client.ask("POST", "/chunked", "Transfer-Encoding: chunked", body=b"3\r\nxyz\r\n0\r\nT: x\r\n\r\n")
     await client.ask("GET", "/last")
     await client.send(b"GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert house.gate.transcript == [("admit", "GET", "/slow")]
+    all_sent.set()
     await client.until(b"/slow=")
     await client.until(b"/length=abc")
     assert b"3\r\nxyz\r\n0\r\n\r\n" in await client.until(b"0\r\n\r\n")
@@ -156,10 +174,7 @@ async def test_backpressure_reaches_the_skill(build: Build, read_request: Any) -
     client = await house.client()
     await client.ask()
     await client.until(b"\r\n\r\n")
-    before = -1
-    while before != sent:
-        before = sent
-        await trio.sleep(0.1)
+    await trio.testing.wait_all_tasks_blocked(0.05)
     assert 0 < sent < 100_000_000
     client.stream.socket.close()
     assert (await house.gate.until("aborted"))[-1] == "client-gone"
@@ -324,59 +339,90 @@ async def test_a_skill_that_does_not_accept_is_a_504(build: Build, monkeypatch: 
     assert (await house.gate.until("aborted"))[1:] == (1, 504, 0, 0, "timeout")
 
 
-async def test_a_skill_that_does_not_answer_is_a_504(build: Build) -> None:
+async def test_a_skill_that_does_not_answer_is_a_504(build: Build, mock_clock: trio.testing.MockClock) -> None:
     """The time to the head of an answer is bounded, and counted from the end of the request's body."""
+    mock_clock.rate = 1
+    whole = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
-        while await stream.receive_some(65536):
-            pass
+        data = b""
+        while more := await stream.receive_some(65536):
+            data += more
+            if data.endswith(b"\r\n\r\nabcd"):
+                whole.set()
 
-    house = await build(upstream, response_head_timeout_s=0.1, body_idle_timeout_s=5)
+    house = await build(upstream, response_head_timeout_s=30, body_idle_timeout_s=300)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 4", body=b"ab")
-    await trio.sleep(0.2)
-    assert house.gate.last[0] == "admit"
+    await passes(mock_clock, 290)
     await client.send(b"cd")
+    with trio.fail_after(5):
+        await whole.wait()
+    await passes(mock_clock, 25)
+    assert house.gate.last[0] == "admit"
+    await passes(mock_clock, 10)
     assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
     assert (await house.gate.until("aborted"))[1:] == (1, 504, 4, 0, "timeout")
 
 
-async def test_a_body_that_stalls_is_given_up(build: Build, read_request: Any) -> None:
+async def test_a_body_that_stalls_is_given_up(
+    build: Build, read_request: Any, mock_clock: trio.testing.MockClock
+) -> None:
     """Either direction may pause for body_idle_timeout_s: then a request is a 504 and an answer is cut."""
-    house = await build(read_request, body_idle_timeout_s=0.1)
+    mock_clock.rate = 1
+    house = await build(read_request, body_idle_timeout_s=300, response_head_timeout_s=30)
     client = await house.client()
-    await client.ask("POST", "/", "Content-Length: 4", body=b"ab")
+    await client.ask("POST", "/", "Content-Length: 4", body=b"a")
+    await passes(mock_clock, 290)
+    await client.send(b"b")
+    await passes(mock_clock, 290)
+    assert house.gate.last[0] == "admit"
+    await passes(mock_clock, 20)
     assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
     assert (await house.gate.until("aborted"))[1:] == (1, 504, 2, 0, "timeout")
+    more = trio.Event()
 
     async def stalls(stream: trio.SocketStream) -> None:
         await read_request(stream)
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+        await more.wait()
+        await stream.send_all(b"d")
         await stream.receive_some(1)
 
-    house = await build(stalls, body_idle_timeout_s=0.1)
+    house = await build(stalls, body_idle_timeout_s=300, response_head_timeout_s=30)
     client = await house.client()
     await client.ask()
     await client.until(b"abc")
+    await passes(mock_clock, 290)
+    more.set()
+    await client.until(b"d")
+    await passes(mock_clock, 290)
+    assert house.gate.last[0] == "admit"
+    await passes(mock_clock, 20)
     with pytest.raises(trio.BrokenResourceError):
         await client.rest()
-    assert (await house.gate.until("aborted"))[1:] == (1, 200, 0, 3, "timeout")
+    assert (await house.gate.until("aborted"))[1:] == (1, 200, 0, 4, "timeout")
 
 
-async def test_slow_heads_and_idle_connections_are_closed(build: Build, replies: Replies) -> None:
+async def test_slow_heads_and_idle_connections_are_closed(
+    build: Build, replies: Replies, mock_clock: trio.testing.MockClock
+) -> None:
     """A head takes at most head_timeout_s, a pause between requests at most idle_timeout_s; neither is recorded."""
-    house = await build(replies(OK), head_timeout_s=0.1, idle_timeout_s=0.2)
-    silent = await house.client()
-    assert await silent.rest() == b""
-    slow = await house.client()
+    mock_clock.rate = 1
+    house = await build(replies(OK), head_timeout_s=15, idle_timeout_s=300)
+    silent, slow, idle = [await house.client() for _ in range(3)]
     await slow.send(b"GET / HTTP/1.1\r\nHo")
-    assert await slow.rest() == b""
-    idle = await house.client()
     await idle.ask()
     await idle.until(b"ok")
-    started = trio.current_time()
+    await passes(mock_clock, 10)
+    assert all(hears_nothing(client) for client in (silent, slow, idle))
+    await passes(mock_clock, 10)
+    assert await silent.rest() == b""
+    assert await slow.rest() == b""
+    await passes(mock_clock, 270)
+    assert hears_nothing(idle)
+    await passes(mock_clock, 20)
     assert await idle.rest() == b""
-    assert trio.current_time() - started > 0.15
     assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed"]
 
 
@@ -406,16 +452,19 @@ async def test_an_answer_that_breaks_off_never_looks_whole(
 
 async def test_a_reset_ends_no_body(build: Build, read_request: Any) -> None:
     """An answer without length ends with the connection; a reset is not such an end."""
+    arrived = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
         await read_request(stream)
         await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\nabc")
-        await trio.sleep(0.02)
+        await arrived.wait()
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     house = await build(upstream)
     client = await house.client()
     await client.ask()
+    await client.until(b"abc")
+    arrived.set()
     with pytest.raises(trio.BrokenResourceError):
         await client.rest()
     assert (await house.gate.until("aborted"))[-1] == "upstream-error"
@@ -483,8 +532,7 @@ async def test_a_client_that_leaves_cancels_its_request(build: Build, read_reque
     entry = await house.gate.until("aborted")
     assert (entry[2], entry[5]) == (200 if sent else None, "client-gone")
     with trio.fail_after(2):
-        while not house.upstream_ends:
-            await trio.sleep(0.005)
+        await house.upstream_ended.wait()
 
 
 async def test_a_client_that_leaves_in_its_body_is_gone(build: Build, read_request: Any) -> None:
@@ -517,17 +565,19 @@ async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -
 
 async def test_an_early_answer_of_a_skill_that_hangs_up_still_counts(build: Build) -> None:
     """When the skill stops taking the body, its answer is relayed if it sent one."""
+    relayed = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
         await stream.send_all(OK)
         await stream.send_eof()
-        await trio.sleep(0.1)
+        await relayed.wait()
 
     house = await build(upstream)
     client = await house.client()
     await client.ask("POST", "/", "Transfer-Encoding: chunked")
     await client.until(b"\r\n\r\nok")
     assert (await house.gate.until("completed"))[2] == 200
+    relayed.set()
 
 
 async def test_stopping_aborts_what_is_open(build: Build, read_request: Any) -> None:

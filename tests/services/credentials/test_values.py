@@ -605,7 +605,7 @@ async def test_what_was_taken_back_starts_nothing(credentials: Credentials, shel
 
 
 @pytest.mark.parametrize("first", ["give", "take", "remember"])
-async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first: str) -> None:
+async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first: str, autojump_clock: object) -> None:
     """One after the other, in one process or in two: what is recorded is what the store holds."""
     shelf.slow = iter([0.08, 0.06, 0.04, 0.02, 0.01])
     changing = [OneAtATime(str(tmp_path / "lock")) for _ in range(2)]
