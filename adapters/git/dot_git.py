@@ -8,7 +8,7 @@ from omac.adapters.git import pointers
 from omac.adapters.git.git_folder import GitFolder, try_to_put
 from omac.adapters.git.git_place import led_to
 from omac.adapters.git.inspection import Exhausted, Inspection
-from omac.adapters.git.open_folder import DIRECTORY, content_of, make_listable
+from omac.adapters.git.open_folder import content_of, open_listable
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
@@ -50,8 +50,7 @@ class DotJudge:
 
     def _repository(self, parent: int, worktree: str, entry: Entry, path: str) -> None:
         try:
-            make_listable(entry.name, parent)
-            opened = os.open(entry.name, DIRECTORY, dir_fd=parent)
+            opened = open_listable(entry.name, parent)
         except OSError as error:
             self._disable(parent, entry, path, f"cannot be inspected: {error.strerror}")
             return

@@ -8,7 +8,7 @@ import stat
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, Inspection
-from omac.adapters.git.open_folder import DIRECTORY, content_of, is_there, make_listable, opened_root, put
+from omac.adapters.git.open_folder import content_of, is_there, open_listable, opened_root, put
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.config import parse
@@ -126,8 +126,7 @@ class GitFolder:
             self._stray(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
             return
         try:
-            make_listable(entry.name, folder)
-            opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
+            opened = open_listable(entry.name, folder)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -140,8 +139,7 @@ class GitFolder:
 
     def _each_below(self, folder: int, name: str, path: str, judge: object) -> None:
         """Judge each folder in `worktrees` or `modules` as a git folder of its own."""
-        make_listable(name, folder)
-        opened = os.open(name, DIRECTORY, dir_fd=folder)
+        opened = open_listable(name, folder)
         try:
             with os.scandir(opened) as scan:
                 for entry in scan:
@@ -160,8 +158,7 @@ class GitFolder:
         if path.count("/") > SLASHES_MAX:
             self._stray(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
             return
-        make_listable(entry.name, folder)
-        opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
+        opened = open_listable(entry.name, folder)
         try:
             back = (content_of(opened, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
             worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""
@@ -177,8 +174,7 @@ class GitFolder:
         if path.count("/") > SLASHES_MAX:
             self._stray(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
             return
-        make_listable(entry.name, folder)
-        opened = os.open(entry.name, DIRECTORY, dir_fd=folder)
+        opened = open_listable(entry.name, folder)
         try:
             if any(is_there(opened, name) for name in _GIT_ENTRIES):
                 is_new = not self._inspection.is_first and path not in self._baseline.nodes

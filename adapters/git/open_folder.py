@@ -34,14 +34,20 @@ def is_there(folder: int, name: str) -> bool:
     return True
 
 
-def make_listable(name: str, parent: int) -> None:
-    """Give the owner of a folder the right to list it, where that is the user: git passes through what it cannot
-    list. Raises OSError."""
-    folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+def open_listable(name: str, parent: int) -> int:
+    """Open a folder in an open folder for listing it. Its owner gets the right to, where that is the user: git passes
+    through what it cannot list. Raises OSError."""
     try:
-        _let_owner_list(folder)
-    finally:
-        os.close(folder)
+        folder = os.open(name, DIRECTORY, dir_fd=parent)
+    except PermissionError:
+        found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            _let_owner_list(found)
+        finally:
+            os.close(found)
+        return os.open(name, DIRECTORY, dir_fd=parent)
+    _let_owner_list(folder)
+    return folder
 
 
 def opened_root(path: str) -> int:

@@ -13,7 +13,7 @@ import stat
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
-from omac.adapters.git.open_folder import DIRECTORY, is_there, make_listable, opened_root
+from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
@@ -73,23 +73,20 @@ class WorktreeScan:
                 level.close()
 
     def _step(self, level: _Level) -> None:
-        entry = self._next(level)
-        if entry is None:
-            self._leave(level)
-            return
+        """Inspect what is left of a folder, as far as the next folder in it."""
         try:
-            self._entry(level, entry)
-        except OSError as error:  # what else is there is inspected
-            self._tell_unread(f"{level.path}/{entry.name}", error)
-        self._inspection.budget.spend()
-
-    def _next(self, level: _Level) -> os.DirEntry[str] | None:
-        try:
-            return next(level.scan, None)
+            for entry in level.scan:
+                try:
+                    self._entry(level, entry)
+                except OSError as error:  # what else is there is inspected
+                    self._tell_unread(f"{level.path}/{entry.name}", error)
+                self._inspection.budget.spend()
+                if self._levels[-1] is not level:
+                    return
         except OSError as error:
             self._tell_unread(level.path, error)
             level.marks = ALL_MARKS  # it may have what was not listed
-            return None
+        self._leave(level)
 
     def _tell_unread(self, path: str, error: OSError) -> None:
         if not self._inspection.is_first:
@@ -131,8 +128,7 @@ class WorktreeScan:
                 self._inspection.set_aside(level.folder, name, path, what)
             return
         try:
-            make_listable(name, level.folder)
-            folder = os.open(name, DIRECTORY, dir_fd=level.folder)
+            folder = open_listable(name, level.folder)
         except OSError as error:
             if not self._inspection.is_first:
                 self._inspection.report(path, f"cannot be inspected: {error.strerror}")

@@ -7,9 +7,13 @@ by: a folder's tree is made when the last entry in it has been seen.
 
 from __future__ import annotations
 
-from hashlib import sha1, sha256
-
 from omac.domain.git.place import SHA1_BYTES
+from omac.domain.kernel.digest import sha256
+
+try:
+    from _sha1 import sha1  # type: ignore[import-not-found]  # not in typeshed; hashlib loads OpenSSL, which takes 4 ms
+except ImportError:
+    from hashlib import sha1
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

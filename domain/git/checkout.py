@@ -57,7 +57,10 @@ class Places:
 
 def digest_of(name: bytes, what: bytes) -> bytes:
     """Return what stands for an entry, in DIGEST_BYTES: names may be long."""
-    from hashlib import blake2b
+    try:
+        from _blake2 import blake2b  # hashlib loads OpenSSL, which takes 4 ms
+    except ImportError:
+        from hashlib import blake2b
 
     return blake2b(what + name, digest_size=DIGEST_BYTES).digest()  # the first part has one length for each repository
 

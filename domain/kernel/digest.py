@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 try:
-    from _sha2 import sha256  # type: ignore[import-not-found]  # CPython 3.12 and later; not in typeshed
+    from _sha2 import sha256 as sha256  # type: ignore[import-not-found]  # CPython 3.12 and later; not in typeshed
 except ImportError:
     try:
-        from _sha256 import sha256  # type: ignore[import-not-found]  # CPython 3.11; not in typeshed
+        from _sha256 import sha256 as sha256  # type: ignore[import-not-found]  # CPython 3.11; not in typeshed
     except ImportError:  # an interpreter that was built without either
-        from hashlib import sha256
+        from hashlib import sha256 as sha256
 
 
 def sha256_hex(data: bytes) -> str:
