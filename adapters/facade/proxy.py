@@ -146,13 +146,13 @@ class Exchange:
             if self._bytes_in > self._way.max_body_bytes:
                 raise body_too_large(self._way.max_body_bytes)
             self._on("body-bytes")
+            if body.leftover:  # of the next request, which the skill's answer may let in before this is sent
+                self._client.ahead[:0] = body.leftover
             try:
                 await upstream.send(encode_body(piece, "chunked", last=body.finished) if chunked else piece)
             except UpstreamError:
                 break  # it wants no more of the body; it may still answer, and the answer says more than we could
             self._on("body-bytes")
-        if body.leftover:
-            self._client.ahead[:0] = body.leftover
 
     async def _watch_client(self) -> None:
         # pipelined requests are kept for later, up to a bound; behind it, sending will tell
