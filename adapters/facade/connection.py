@@ -14,8 +14,8 @@ from omac.adapters.http.http1 import RequestHead, parse_request_head, request_li
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import Wire
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.access.routes import Way
-from omac.services.access.recorder import Gate, Request
+from omac.projections.access.routes import ResolvedRoute
+from omac.services.access.recorder import AccessRecorder, Request
 
 PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128
@@ -29,10 +29,12 @@ Result = TypeVar("Result")
 class FacadeConnection:
     """Serves the requests that arrive on one wire, one after the other."""
 
-    def __init__(self, client: Wire, slot: Slot, gate: Gate, limits: FacadeLimits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, client: Wire, slot: Slot, recorder: AccessRecorder, limits: FacadeLimits, clock: Callable[[], float]
+    ) -> None:
         self._client = client
         self._slot = slot
-        self._gate = gate
+        self._recorder = recorder
         self._limits = limits
         self._clock = clock
 
@@ -51,10 +53,10 @@ class FacadeConnection:
         close = head.framing.has_body or not head.keep_alive
         try:
             token, mount, rest, query = split_target(head.target)
-            way = self._gate.resolve(token, mount)
+            route = self._recorder.resolve(token, mount)
             self._slot.recognize()
-            if (head.framing.content_length or 0) > way.max_body_bytes:
-                raise body_too_large(way.max_body_bytes)
+            if (head.framing.content_length or 0) > route.max_body_bytes:
+                raise body_too_large(route.max_body_bytes)
         except Refusal as refusal:
             if refusal.reason not in OF_STRANGERS:
                 self._slot.recognize()
@@ -63,13 +65,13 @@ class FacadeConnection:
             return not close
         try:
             request = Request(head.method, _recorded_path(rest, token))
-            access = await self._recorded(self._gate.admit(way, request))
+            access = await self._recorded(self._recorder.admit(route, request))
         except Refusal as refusal:
-            await self._answer(refusal, method=head.method, close=close, skill=way.skill)
+            await self._answer(refusal, method=head.method, close=close, skill=route.skill)
             return not close
         path = rest if query is None else f"{rest}?{query}"
-        exchange = Exchange(self._client, head, way, path, token, self._limits)
-        return await self._relay(exchange, access, started, head, way)
+        exchange = Exchange(self._client, head, route, path, token, self._limits)
+        return await self._relay(exchange, access, started, head, route)
 
     async def _recorded(self, record: Awaitable[Result]) -> Result:
         """The result of a record, which neither a client nor a stop interrupts. Raises Refusal when it is too slow."""
@@ -78,21 +80,23 @@ class FacadeConnection:
         message = f"the journal took no record within {self._limits.record_timeout_s:g} s; nothing was forwarded"
         raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
 
-    async def _relay(self, exchange: Exchange, access: int, started: float, head: RequestHead, way: Way) -> bool:
-        """Run an admitted exchange and tell the gate its one fate."""
+    async def _relay(
+        self, exchange: Exchange, access: int, started: float, head: RequestHead, route: ResolvedRoute
+    ) -> bool:
+        """Run an admitted exchange and tell the recorder its one fate."""
         progress = exchange.progress
         try:
-            with self._gate.while_valid(way, exchange.cut):
+            with self._recorder.while_valid(route, exchange.cut):
                 await exchange.run()
             if progress.refusal is not None:
-                await self._send(refusal_answer(progress.refusal, close=True, skill=way.skill, method=head.method))
+                await self._send(refusal_answer(progress.refusal, close=True, skill=route.skill, method=head.method))
         finally:
             exchange.abandon()
             result = exchange.answer(self._clock() - started)
             if progress.reason is None:
-                self._gate.completed(access, result)
+                self._recorder.completed(access, result)
             else:
-                self._gate.aborted(access, result, progress.reason)
+                self._recorder.aborted(access, result, progress.reason)
                 if progress.status == "broken_off":
                     self._client.cut()
         if progress.status in ("refused", "completed_early"):
@@ -110,7 +114,7 @@ class FacadeConnection:
             return
         mount = mount[:MOUNT_CHARS_MAX]
         try:
-            await self._recorded(self._gate.refused(token, mount, request, refusal.status, refusal.reason))
+            await self._recorded(self._recorder.refused(token, mount, request, refusal.status, refusal.reason))
         except Refusal as unrecorded:
             refusal = unrecorded
         await self._answer(refusal, method=method, close=close)

@@ -1,7 +1,7 @@
 """One admitted request: the body to the skill and the answer back, both at once.
 
-Nothing goes to the skill before the access is durable: whoever makes an Exchange has awaited `Gate.admit`. How it may
-go on and end, and how long it may wait, are the rules of `domain/access/exchange.py`.
+Nothing goes to the skill before the access is durable: whoever makes an Exchange has awaited `AccessRecorder.admit`.
+How it may go on and end, and how long it may wait, are the rules of `domain/access/exchange.py`.
 """
 
 import math
@@ -16,7 +16,7 @@ from omac.adapters.http.http1 import RequestHead, ResponseHead, parse_response_h
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.access.routes import Way
+from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.recorder import Answer
 
 INTERIM_HEADS_MAX = 16
@@ -30,10 +30,12 @@ def body_too_large(bytes_max: int) -> Refusal:
 class Exchange:
     """The relay of one request and its answer; `run` it once, then `abandon` it and read its progress."""
 
-    def __init__(self, client: Wire, head: RequestHead, way: Way, path: str, token: str, limits: FacadeLimits) -> None:
+    def __init__(
+        self, client: Wire, head: RequestHead, route: ResolvedRoute, path: str, token: str, limits: FacadeLimits
+    ) -> None:
         self._client = client
         self._head = head
-        self._way = way
+        self._route = route
         self._path = path
         self._token = token
         self._limits = limits
@@ -78,9 +80,9 @@ class Exchange:
 
     async def _relay(self, upstream: Wire) -> None:
         head = self._head
-        way = self._way
+        route = self._route
         try:
-            await upstream.send(upstream_head(head, self._path, port=way.port, mount=way.mount, token=self._token))
+            await upstream.send(upstream_head(head, self._path, port=route.port, mount=route.mount, token=self._token))
             if head.expect_continue:  # before anything else can be on its way to the client
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except UpstreamError as error:
@@ -103,7 +105,7 @@ class Exchange:
         connected = False
         try:
             with trio.move_on_after(self._limits.connect_timeout_s) as waited:
-                await sock.connect(("127.0.0.1", self._way.port))
+                await sock.connect(("127.0.0.1", self._route.port))
                 # a connection to an unused ephemeral port can meet itself (simultaneous open) and would echo
                 connected = sock.getsockname() != sock.getpeername()
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -143,8 +145,8 @@ class Exchange:
                 raise ClientGone("the body ended early")
             piece = b"".join(body.feed(data))
             self._bytes_in += len(piece)
-            if self._bytes_in > self._way.max_body_bytes:
-                raise body_too_large(self._way.max_body_bytes)
+            if self._bytes_in > self._route.max_body_bytes:
+                raise body_too_large(self._route.max_body_bytes)
             self._on("body-bytes")
             if body.leftover:  # of the next request, which the skill's answer may let in before this is sent
                 self._client.ahead[:0] = body.leftover
@@ -186,7 +188,7 @@ class Exchange:
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)
-        mount = self._way.mount
+        mount = self._route.mount
         pending, self._delivery = client_head(response, self._head, self._path, mount=mount, token=self._token)
         self._status = response.status
         data = upstream.take_ahead()

@@ -10,7 +10,7 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.http.accepting import accept_connections
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
-from omac.services.access.recorder import Gate
+from omac.services.access.recorder import AccessRecorder
 
 __all__ = ["Facade", "FacadeLimits"]
 
@@ -18,10 +18,12 @@ _LOG = logging.getLogger("omac.facade")
 
 
 class Facade:
-    """HTTP/1.1 on the agent's side, skills on the other, and a gate that is asked and told about each request."""
+    """HTTP/1.1 on the agent's side, skills on the other, and a recorder that is asked and told about each request."""
 
-    def __init__(self, gate: Gate, limits: FacadeLimits, clock: Callable[[], float] = trio.current_time) -> None:
-        self._gate = gate
+    def __init__(
+        self, recorder: AccessRecorder, limits: FacadeLimits, clock: Callable[[], float] = trio.current_time
+    ) -> None:
+        self._recorder = recorder
         self._limits = limits
         self._clock = clock
 
@@ -42,4 +44,4 @@ class Facade:
             task_status.started()
 
     async def _serve_connection(self, wire: Wire, slot: Slot) -> None:
-        await FacadeConnection(wire, slot, self._gate, self._limits, self._clock).run()
+        await FacadeConnection(wire, slot, self._recorder, self._limits, self._clock).run()

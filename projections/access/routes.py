@@ -16,7 +16,7 @@ from omac.projections.system import System
 SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories share
 
 
-class Way(msgspec.Struct, frozen=True):
+class ResolvedRoute(msgspec.Struct, frozen=True):
     """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`."""
 
     dir: str
@@ -28,7 +28,7 @@ class Way(msgspec.Struct, frozen=True):
     digest: TokenDigest  # of the token that leads there
 
 
-def find_way(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> Way:
+def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> ResolvedRoute:
     """Where a token and a mount lead at this position, in one run namespace: the tokens of others lead nowhere there.
 
     Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill.
@@ -42,7 +42,9 @@ def find_way(system: System, namespace: ids.HostId, digest: TokenDigest, mount: 
     if sidecar.status != "healthy" or sidecar.birth is None:
         fix = (reload_command(owner.path),)
         raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=fix, skill=name)
-    return Way(directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes, digest)
+    return ResolvedRoute(
+        directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes, digest
+    )
 
 
 def find_skill(

@@ -12,7 +12,7 @@ from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
-from omac.projections.access.routes import SHARED, Way, find_skill, find_way
+from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route
 from omac.services.access.recorder import Answer, Request
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
@@ -22,59 +22,59 @@ RECORD_S = 5.0  # for the record of a request to become durable
 
 
 class _Watched:
-    """A way in use, and what cuts it; compared by identity."""
+    """A route in use, and what cuts it; compared by identity."""
 
-    def __init__(self, way: Way, cut: Callable[[Refusal], None]) -> None:
-        self.way = way
+    def __init__(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
+        self.route = route
         self.cut = cut
 
 
-class AccessGate:
+class AccessAuthorization:
     """The gate of a server: routes come from its projections, and its engine records accesses."""
 
     def __init__(self, engine: Engine, refusals: Refusals) -> None:
         self._engine = engine
         self._refusals = refusals
         self._stream = ids.access_stream(engine.host)
-        self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a way
+        self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a route
         self._stopping = False
 
     def notice(self, recorded: Recorded) -> None:
-        """Cut the ways that an event has ended."""
+        """Cut the routes that an event has ended."""
         self._cut_ended(recorded.stream)
 
     def notice_revocation(self, stream: StreamId, _cause: Cause | None) -> None:
-        """Cut the ways that a revocation has ended which is not recorded yet."""
+        """Cut the routes that a revocation has ended which is not recorded yet."""
         self._cut_ended(stream)
 
     def stop(self) -> None:
-        """omac ends: no more ways, and those in use end as `stopping`."""
+        """omac ends: no more routes, and those in use end as `stopping`."""
         self._stopping = True
 
-    def resolve(self, token: str, mount: str) -> Way:
+    def resolve(self, token: str, mount: str) -> ResolvedRoute:
         if self._stopping:
             raise stopping()
-        return self._find_way(ids.token_digest(token), mount)
+        return self._resolve(ids.token_digest(token), mount)
 
-    async def admit(self, way: Way, request: Request) -> int:
-        """See Gate. What changed while the record was made durable counts: the way is looked up again."""
+    async def admit(self, route: ResolvedRoute, request: Request) -> int:
+        """See AccessRecorder. What changed while the record was made durable counts: the route is looked up again."""
         event = AccessRequested(
-            way.dir, way.skill, way.mount, way.session, request.method, self._recorded(request.path)
+            route.dir, route.skill, route.mount, route.session, request.method, self._recorded(request.path)
         )
         recorded = await self._admitted(event)
         try:
-            now = self._find_way(way.digest, way.mount)
-            if now.port != way.port:
-                raise Refusal("sidecar-down", f"{way.skill}: its sidecar was restarted; try again")
+            now = self._resolve(route.digest, route.mount)
+            if now.port != route.port:
+                raise Refusal("sidecar-down", f"{route.skill}: its sidecar was restarted; try again")
         except Refusal as refusal:
             self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
             raise
         return recorded.position
 
     @contextmanager
-    def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
-        watched = _Watched(way, cut)
-        streams = self._streams(way)
+    def while_valid(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> Iterator[None]:
+        watched = _Watched(route, cut)
+        streams = self._streams(route)
         for stream in streams:
             self._in_use.setdefault(stream, {})[watched] = None
         try:
@@ -86,19 +86,19 @@ class AccessGate:
                 if not self._in_use[stream]:
                     del self._in_use[stream]
 
-    def _find_way(self, digest: TokenDigest, mount: str) -> Way:
+    def _resolve(self, digest: TokenDigest, mount: str) -> ResolvedRoute:
         opened = self._engine.system.tokens.streams.get(digest)
         if opened is not None and self._engine.is_revoked(opened):
             raise _unknown()
-        way = find_way(self._engine.system, self._engine.namespace, digest, mount)
-        if any(map(self._engine.is_revoked, self._streams(way))):  # rule 1: at once, recorded or not
+        route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
+        if any(map(self._engine.is_revoked, self._streams(route))):  # rule 1: at once, recorded or not
             raise _unknown()
-        return way
+        return route
 
-    def _streams(self, way: Way) -> list[StreamId]:
-        """The directories that can end a way."""
-        streams = [ids.directory_stream(self._engine.namespace, ids.scope_of(way.dir))]
-        if way.mount.startswith(SHARED):
+    def _streams(self, route: ResolvedRoute) -> list[StreamId]:
+        """The directories that can end a route."""
+        streams = [ids.directory_stream(self._engine.namespace, ids.scope_of(route.dir))]
+        if route.mount.startswith(SHARED):
             streams.append(ids.directory_stream(self._engine.namespace, ids.GLOBAL))
         return streams
 
@@ -107,11 +107,11 @@ class AccessGate:
             self._cut_unless_open(watched)
 
     def _cut_unless_open(self, watched: _Watched) -> None:
-        way = watched.way
-        _, skill, route = find_skill(self._engine.system, self._engine.namespace, way.digest, way.mount)
-        revoked = any(map(self._engine.is_revoked, self._streams(way)))
-        if revoked or skill != way.skill or route is None or route.why is not None:
-            watched.cut(stopping() if self._stopping else _revoked(way))
+        route = watched.route
+        _, skill, mounted = find_skill(self._engine.system, self._engine.namespace, route.digest, route.mount)
+        revoked = any(map(self._engine.is_revoked, self._streams(route)))
+        if revoked or skill != route.skill or mounted is None or mounted.why is not None:
+            watched.cut(stopping() if self._stopping else _revoked(route))
 
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
@@ -175,6 +175,6 @@ def _slow() -> Refusal:
     return Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
 
 
-def _revoked(way: Way) -> Refusal:
-    message = f"{way.skill}: its token or its route ended while the request was under way"
-    return Refusal("revoked", message, fix=["omac status"], skill=way.skill)
+def _revoked(route: ResolvedRoute) -> Refusal:
+    message = f"{route.skill}: its token or its route ended while the request was under way"
+    return Refusal("revoked", message, fix=["omac status"], skill=route.skill)

@@ -1,4 +1,4 @@
-"""The gate between the facade and the journal: may this request go to that skill, and what became of it."""
+"""The port between the facade and the journal: may this request go to that skill, and what became of it."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.access.routes import Way
+from omac.projections.access.routes import ResolvedRoute
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -26,23 +26,23 @@ class Answer(msgspec.Struct, frozen=True):
     duration_us: int
 
 
-class Gate(Protocol):
+class AccessRecorder(Protocol):
     """What the facade asks before it forwards a byte, and what it must say afterwards."""
 
-    def resolve(self, token: str, mount: str) -> Way:
+    def resolve(self, token: str, mount: str) -> ResolvedRoute:
         """Where `/<token>/<mount>/` leads right now.
 
         Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, stopping.
         """
 
-    async def admit(self, way: Way, request: Request) -> int:
+    async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.
 
         Cancelled, it is aborted should the record become durable after all.
         """
 
-    def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> AbstractContextManager[None]:
-        """While inside, `cut` is called as soon as the way ends: its token dies or its route is not mounted any more.
+    def while_valid(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> AbstractContextManager[None]:
+        """While inside, `cut` is called as soon as the route ends: its token dies or its route is not mounted any more.
 
         It is called at once if that is so already, and gets the reason: revoked, or stopping. It must not fail.
         """

@@ -32,7 +32,7 @@ from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
 from omac.projections.status import Status, status_of
 from omac.projections.system import System
-from omac.services.access.authorization import AccessGate
+from omac.services.access.authorization import AccessAuthorization
 from omac.services.credentials.values import Credentials, Values
 from omac.services.directories.activation import Activation
 from omac.services.directories.manifest import Reach
@@ -313,7 +313,7 @@ class World:
         self.credentials = Credentials(self.engine, self.secrets, KEY)
         self.engine.observe(lambda recorded: bell.ring())
         self.refusals = Refusals(self.engine)
-        self.gate = AccessGate(self.engine, self.refusals)
+        self.gate = AccessAuthorization(self.engine, self.refusals)
         self.engine.observe(self.gate.notice)
         self.engine.observe_revocations(self.gate.notice_revocation)
         self._mint = itertools.count(1)

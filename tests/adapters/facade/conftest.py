@@ -12,7 +12,7 @@ from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.access.routes import Way
+from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.recorder import Answer, Request
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -22,7 +22,7 @@ class RecordingGate:
     """Says yes to TOKEN, and writes down every question and every outcome in the order they came."""
 
     def __init__(self, port: int, max_body_bytes: int = 1 << 30) -> None:
-        self.target = Way("/work", "fast", "fast", None, port, max_body_bytes, token_digest("t"))
+        self.target = ResolvedRoute("/work", "fast", "fast", None, port, max_body_bytes, token_digest("t"))
         self.transcript: list[tuple[Any, ...]] = []
         self._grown = trio.Event()
         self.resolve_error: Exception | None = None
@@ -32,14 +32,14 @@ class RecordingGate:
         self.cuts: list[Callable[[Refusal], None]] = []
         self.admitted = 0
 
-    def resolve(self, token: str, mount: str) -> Way:
+    def resolve(self, token: str, mount: str) -> ResolvedRoute:
         if self.resolve_error is not None:
             raise self.resolve_error
         if (token, mount) != (TOKEN, "fast"):
             raise Refusal("unknown-mount", "No skill is mounted here.")
         return self.target
 
-    async def admit(self, way: Way, request: Request) -> int:
+    async def admit(self, way: ResolvedRoute, request: Request) -> int:
         self._note(("admit", request.method, request.path))
         if self.durable is not None:
             await self.durable.wait()
@@ -49,7 +49,7 @@ class RecordingGate:
         return self.admitted
 
     @contextlib.contextmanager
-    def while_valid(self, way: Way, cut: Callable[[Refusal], None]) -> Iterator[None]:
+    def while_valid(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> Iterator[None]:
         self.cuts.append(cut)
         yield
         self.cuts.remove(cut)

@@ -12,7 +12,7 @@ from omac.domain.kernel.ids import HostId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec
-from omac.projections.access.routes import Way, down_detail, find_skill, find_way
+from omac.projections.access.routes import ResolvedRoute, down_detail, find_skill, resolve_route
 from omac.projections.system import System
 
 LAUNCH, S1, DEAD = (TokenDigest(text) for text in ("t-launch", "t-s1", "t-dead"))
@@ -25,8 +25,10 @@ def system_of(history: Any) -> System:
 def test_an_open_way(shop: Any, host: HostId) -> None:
     """To the port of the sidecar, with its limit, and whose token it is."""
     system = system_of(shop)
-    assert find_way(system, host, LAUNCH, "ready") == Way("/w/shop", "ready", "ready", None, 40_001, 7, LAUNCH)
-    assert find_way(system, host, S1, "ready") == Way("/w/shop", "ready", "ready", "s1", 40_001, 7, S1)
+    assert resolve_route(system, host, LAUNCH, "ready") == ResolvedRoute(
+        "/w/shop", "ready", "ready", None, 40_001, 7, LAUNCH
+    )
+    assert resolve_route(system, host, S1, "ready") == ResolvedRoute("/w/shop", "ready", "ready", "s1", 40_001, 7, S1)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_ways_that_are_closed(
 ) -> None:
     """Each reason with what a caller may know: an unknown token and an unknown mount look the same."""
     with pytest.raises(Refusal) as caught:
-        find_way(system_of(shop), host, digest, mount)
+        resolve_route(system_of(shop), host, digest, mount)
     refusal = caught.value
     assert (refusal.reason, refusal.message, refusal.fix, refusal.skill) == (reason, message, fix, skill)
 
@@ -57,14 +59,14 @@ def test_no_way_leads_to_a_directory_that_goes_offline(shop: Any, host: HostId) 
     """From the request on, though its sidecar still runs."""
     shop.directory(directory.RequestDeactivation("x"))
     with pytest.raises(Refusal, match="unknown skill mount"):
-        find_way(system_of(shop), host, LAUNCH, "ready")
+        resolve_route(system_of(shop), host, LAUNCH, "ready")
 
 
 def test_a_way_is_closed_as_soon_as_its_sidecar_is_told_to_stop(shop: Any, host: HostId) -> None:
     """Nothing new is sent to what is about to end."""
     shop.sidecar("ready", sidecar.RequestStop("replaced"))
     with pytest.raises(Refusal, match="ready: its sidecar is stopping"):
-        find_way(system_of(shop), host, LAUNCH, "ready")
+        resolve_route(system_of(shop), host, LAUNCH, "ready")
 
 
 def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) -> None:
@@ -84,8 +86,8 @@ def test_a_token_that_its_directory_dropped_leads_nowhere(shop: Any, host: HostI
     shop.append(stream, *(SessionAdmitted(f"s-{digest}", digest) for digest in admitted))
     system = system_of(shop)
     with pytest.raises(Refusal, match="unknown skill mount"):
-        find_way(system, host, admitted[0], "ready")
-    assert find_way(system, host, admitted[1], "ready").session == f"s-{admitted[1]}"
+        resolve_route(system, host, admitted[0], "ready")
+    assert resolve_route(system, host, admitted[1], "ready").session == f"s-{admitted[1]}"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_a_sidecar_that_gave_up_and_is_not_stubbed_yet(shop: Any, host: HostId) 
     """Between the two records the way is closed already."""
     shop.sidecar("ready", sidecar.ReportExit(Exit(1), 5, "it fell", RestartPolicy(limit=0)))
     with pytest.raises(Refusal) as caught:
-        find_way(system_of(shop), host, LAUNCH, "ready")
+        resolve_route(system_of(shop), host, LAUNCH, "ready")
     assert caught.value.reason == "sidecar-down"
 
 
@@ -129,12 +131,12 @@ def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host
     shop.sidecar("weather", *started, path="")
     shop.directory(directory.Settle({"weather": shop.sidecar("weather", path="")}), path="")
     system = system_of(shop)
-    way = find_way(system, host, S1, "__global__/weather")
-    assert way == Way("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1)
+    way = resolve_route(system, host, S1, "__global__/weather")
+    assert way == ResolvedRoute("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1)
     for digest, mount in ((S1, "weather"), (DEAD, "__global__/weather"), (TokenDigest(""), "__global__/weather")):
         with pytest.raises(Refusal) as caught:
-            find_way(system, host, digest, mount)
+            resolve_route(system, host, digest, mount)
         assert caught.value.reason == "unknown-mount"
     shop.directory(directory.RequestDeactivation("x"), path="")
     with pytest.raises(Refusal):
-        find_way(system_of(shop), host, S1, "__global__/weather")
+        resolve_route(system_of(shop), host, S1, "__global__/weather")
