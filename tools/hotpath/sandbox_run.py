@@ -24,8 +24,8 @@ def main(words: list[str]) -> int:
     from omac.adapters.sandbox.terminal import Interrupted
 
     _open_standard()
-    keep_descriptors_to_oneself()
     try:
+        keep_descriptors_to_oneself()
         request = _handed_in(words[1]) if words[:1] == [REQUEST_DESCRIPTOR] and words[1:] else parse(words)
         if request.help:
             return _printed(help_text())
