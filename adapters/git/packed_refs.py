@@ -8,7 +8,7 @@ Rules
 
 1. What the host packs is put into the copy at once, under git's own lock; what was packed inside stays in it.
 2. What was packed inside is made on the host again, with git's own `update-ref`, when the ref's file is gone.
-3. What was deleted inside is deleted on the host at the end (refs.py).
+3. What was deleted inside is deleted on the host at the end (refs.py); at once where rule 2 has just made it.
 
 The window is that of the watch (watch.py). Source: gitrepository-layout(5), git-pack-refs(1).
 """
@@ -80,7 +80,7 @@ class PackedRefs:
             return ours
         merged = {name: value for name, value in (inside | changed).items() if value}
         content = theirs if merged == host else _written(merged)
-        if not self._replace(content):
+        if not self._replace(ours, content):
             self._look_again()
             return ours
         for name, value in changed.items():
@@ -106,6 +106,19 @@ class PackedRefs:
         for name, value in commands:
             if name not in failed:
                 self._agree(name, value)
+        self._take_deleted([command for command in commands if command[0] not in failed])
+
+    def _take_deleted(self, made: list[tuple[str, str]]) -> None:
+        """Delete refs again that were made on the host while they were deleted inside."""
+        inside = _content(self._session.folder)
+        if inside is None:
+            return
+        left = refs.parsed(inside)
+        deleted = [(name, value, "") for name, value in made if name not in left]
+        failed = {name for name, _ in refs.make(self._session.common, deleted)}
+        for name, _, _ in deleted:
+            if name not in failed:
+                self._agree(name, "")
 
     def _agree(self, name: str, value: str) -> None:
         if value:
@@ -118,14 +131,17 @@ class PackedRefs:
             self.again_s = AGAIN_S[self._looks]
             self._looks += 1
 
-    def _replace(self, content: bytes) -> bool:
-        """Replace the copy as git does; False where git is at it, or it cannot be done."""
+    def _replace(self, before: bytes, content: bytes) -> bool:
+        """Replace the copy as git does; False where git is at it, or has been since it was `before`."""
         try:
             folder = opened_folder(self._session.folder)
         except OSError:
             return False
         try:
             put(folder, LOCK, content)
+            if (content_of(folder, NAME, BYTES_MAX) or b"") != before:
+                os.unlink(LOCK, dir_fd=folder)
+                return False
             os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
             return False

@@ -1,0 +1,93 @@
+"""adapters/git/packed_refs.py: what git does inside while omac is in the middle of keeping the two files in step."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.git import packed_refs, refs
+from omac.adapters.git.open_folder import put
+from omac.adapters.git.packed_refs import LOCK, NAME, PackedRefs
+from omac.adapters.git.refs import Session
+
+
+class Linked:
+    """A repository with a linked worktree, and the copy of a session for it."""
+
+    def __init__(self, top: Path) -> None:
+        self.main = top / "main"
+        self.git("init", "-q", str(self.main), cwd=top)
+        self.git("commit", "-q", "--allow-empty", "-m", "x")
+        self.git("worktree", "add", "-q", str(top / "linked"))
+        self.commit = self.git("rev-parse", "HEAD").strip()
+        self.common = self.main / ".git"
+        self.session: Session = refs.session_of(str(self.common), f"{self.common}/worktrees/linked", narrowed=False)
+        refs.open_session(self.session)
+        self.copy = Path(self.session.folder) / NAME
+
+    def git(self, *words: str, cwd: Path | None = None) -> str:
+        line = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *words]
+        return subprocess.run(line, cwd=cwd or self.main, check=True, capture_output=True, text=True).stdout
+
+    def inside(self, *names: str) -> None:
+        """Leave the copy with these refs, as git inside does: by another file."""
+        made = self.copy.with_name("made")
+        made.write_text("".join(f"{self.commit} {name}\n" for name in names))
+        made.rename(self.copy)
+
+    @property
+    def heads(self) -> list[str]:
+        return self.git("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Linked:
+    return Linked(tmp_path)
+
+
+def test_what_is_packed_inside_is_made_on_the_host(linked: Linked) -> None:
+    kept = PackedRefs(linked.session)
+    kept.settle()
+    linked.inside("refs/heads/a")
+    kept.settle()
+    assert "a" in linked.heads
+
+
+def test_what_is_deleted_inside_meanwhile_does_not_come_back(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed, and deleted between omac's look at the copy and its change of the host's refs."""
+    kept = PackedRefs(linked.session)
+    kept.settle()
+    linked.inside("refs/heads/a", "refs/heads/b")
+    make = refs.make
+
+    def overtaken(common: str, wanted: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+        linked.inside("refs/heads/b")
+        return make(common, wanted)
+
+    monkeypatch.setattr(refs, "make", overtaken)
+    kept.settle()
+    assert "a" not in linked.heads
+    assert "b" in linked.heads
+
+
+def test_a_change_inside_is_not_overwritten(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git inside may have changed the copy between omac's look and its lock: then omac looks again."""
+    kept = PackedRefs(linked.session)
+    kept.settle()
+    linked.git("branch", "host")
+    linked.git("pack-refs", "--all")
+
+    def overtaken(folder: int, name: str, content: bytes) -> None:
+        linked.inside("refs/heads/inside")
+        put(folder, name, content)
+
+    monkeypatch.setattr(packed_refs, "put", overtaken)
+    kept.settle()
+    monkeypatch.setattr(packed_refs, "put", put)
+    assert "refs/heads/inside" in linked.copy.read_text()
+    assert not linked.copy.with_name(LOCK).exists()
+    assert kept.again_s is not None
+    kept.settle()
+    assert "refs/heads/host" in linked.copy.read_text()
+    assert "refs/heads/inside" in linked.copy.read_text()
+    assert "inside" in linked.heads
