@@ -21,7 +21,7 @@ from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp
 from omac.adapters.sandbox import start_barrier as gate
 from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
-from omac.adapters.sandbox.terminal import Terminal, forwarding
+from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,13 +257,17 @@ def _await_built(init: int, child: int, workdir: str) -> None:
 
 def wait_for(child: int) -> int:
     """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on."""
-    while True:
-        _, status = os.waitpid(child, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
-        os.kill(os.getpid(), 19)  # SIGSTOP; the shell lets the whole group go on
-        os.kill(child, 18)  # SIGCONT
+    with awake() as signals:
+        while True:
+            pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
+            if not pid:
+                signals.wait()
+            elif not os.WIFSTOPPED(status):
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            else:
+                os.kill(os.getpid(), 19)  # SIGSTOP; the shell lets the whole group go on
+                os.kill(child, 18)  # SIGCONT
 
 
 def _gone(init: int) -> None:

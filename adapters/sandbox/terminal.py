@@ -110,6 +110,35 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
                 pass  # it has just ended
 
 
+class awake:  # noqa: N801  # used as a statement: with awake() as signals:
+    """While inside, a signal with a handler ends a wait, SIGCHLD too, also one that came just before the wait: a system
+    call that waits for a child would not notice it, and the handler would run when the child has ended."""
+
+    def __enter__(self) -> awake:
+        self._reader, writer = os.pipe()
+        self._writer = writer
+        os.set_blocking(self._reader, False)
+        os.set_blocking(writer, False)
+        self._of_child = _signal.signal(_signal.SIGCHLD, _nothing)
+        self._before = _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _signal.set_wakeup_fd(self._before)
+        _signal.signal(_signal.SIGCHLD, self._of_child)
+        os.close(self._writer)
+        os.close(self._reader)
+
+    def wait(self) -> None:
+        """Return when a signal has come since the last wait."""
+        import select
+
+        waiting = select.poll()
+        waiting.register(self._reader, select.POLLIN)
+        waiting.poll()
+        os.read(self._reader, 4096)
+
+
 def _nothing(_number: int, _frame: object) -> None:
     """A handler, and not SIG_IGN, which would be handed on to the program."""
 

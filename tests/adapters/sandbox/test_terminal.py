@@ -1,0 +1,41 @@
+"""adapters/sandbox/terminal.py: a wait for a child that no signal is lost in."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from omac.adapters.sandbox.launch import wait_for
+from omac.adapters.sandbox.terminal import awake
+
+
+@pytest.fixture
+def seen() -> Iterator[list[int]]:
+    """The signals that a handler was called for."""
+    found: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: found.append(number))
+    yield found
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_just_before_the_wait_ends_it(seen: list[int]) -> None:
+    with awake() as signals:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        signals.wait()
+    assert seen == [signal.SIGUSR1]
+
+
+def test_the_end_of_a_child_ends_it() -> None:
+    with awake() as signals, subprocess.Popen(["true"]) as child:
+        signals.wait()
+        assert child.wait() == 0
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("kill -9 $$", 137), ("sleep 0.05; exit 4", 4)])
+def test_the_status_of_a_child(script: str, status: int) -> None:
+    before = signal.getsignal(signal.SIGCHLD)
+    child = os.posix_spawn("/bin/sh", ["sh", "-c", script], {"PATH": "/usr/bin:/bin"})
+    assert wait_for(child) == status
+    assert signal.getsignal(signal.SIGCHLD) == before
