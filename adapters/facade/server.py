@@ -18,7 +18,7 @@ _LOG = logging.getLogger("omac.facade")
 
 
 class Facade:
-    """HTTP/1.1 on the agent's side, skills on the other, and a recorder that is asked and told about each request."""
+    """HTTP/1.1 on the agent's side, skills on the other, and a recorder of each request."""
 
     def __init__(
         self, recorder: AccessRecorder, limits: FacadeLimits, clock: Callable[[], float] = trio.current_time

@@ -17,8 +17,7 @@ import os
 import stat
 import time
 
-from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp
-from omac.adapters.sandbox import start_barrier as gate
+from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp, start_barrier
 from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
 from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
@@ -49,7 +48,7 @@ class HeldProgram:
         self.init = 0
         self._begun = False
         self._child = 0  # while it is to be killed if anything fails
-        self._gate, self._way = gate.opened()
+        self._gate, self._way = start_barrier.opened()
         self._streams = Streams()
         self._forwarding = forwarding(self._target, self.terminal)
         self._is_forwarding = False
@@ -132,7 +131,7 @@ class UnderBubblewrap(HeldProgram):
         filter_program = seccomp.program(self._machine, set_gid=set_gid)
         line = [self._bwrap, *bubblewrap.arguments(self.policy, self._files, filter_program)]
         line += ["--info-fd", str(self._info_of_child), "--block-fd", str(self._gate), "--", *self._inside()]
-        self._watcher, self._alive = gate.watched(self._way)
+        self._watcher, self._alive = start_barrier.watched(self._way)
         child = self._spawn(line)
         self._child = child
         self._streams.start(self._alive)

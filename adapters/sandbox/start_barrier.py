@@ -28,13 +28,13 @@ def watched(way: int) -> tuple[int, int]:
 
     It is a shell that reads a line, and becomes a Python when none comes.
     """
-    told, alive = os.pipe()
+    ending, alive = os.pipe()
     home = __file__
     for _ in range(4):  # omac/adapters/sandbox/start_barrier.py
         home = os.path.dirname(home)
     python = [sys.executable, "-I", "-S", "-c", _END_HOLDERS, home, f"pipe:[{os.fstat(way).st_ino}]"]
     actions = [
-        (os.POSIX_SPAWN_DUP2, told, 0),
+        (os.POSIX_SPAWN_DUP2, ending, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
@@ -42,4 +42,4 @@ def watched(way: int) -> tuple[int, int]:
         line = [_SHELL, "-c", 'read -r line || exec "$@"', _SHELL, *python]
         return os.posix_spawn(_SHELL, line, {}, file_actions=actions, setpgroup=0), alive
     finally:
-        os.close(told)
+        os.close(ending)
