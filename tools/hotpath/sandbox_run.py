@@ -62,8 +62,11 @@ def _handed_in(descriptor: str) -> SandboxRequest:
 
     try:
         with open(int(descriptor), "rb") as file:
-            return request_of(loads(file.read()))
-    except (OSError, ValueError, AttributeError):
+            request = request_of(loads(file.read()))
+            if not request.command or not all(isinstance(word, str) for word in request.command):
+                raise ValueError("no command")
+            return request
+    except (OSError, ValueError, AttributeError, TypeError):
         raise Refusal("misuse", f"{REQUEST_DESCRIPTOR} names no request of omac start or omac serve") from None
 
 
