@@ -85,12 +85,14 @@ class GitFolder:
 
     def _entry(self, folder: int, entry: Entry, path: str, within: str, node: RuleNode, depth: int) -> None:
         name = entry.name
+        child = node.child(name)
+        if child is not None and child.rule and child.rule.is_open and entry.is_file(follow_symlinks=False):
+            return
         here = f"{within}/{name}" if within else name
         if self._only and not within and name not in self._only:
             return
         if here == "config" and self._is_config_judged:
             return
-        child = node.child(name)
         if entry.is_dir(follow_symlinks=False):
             if not self._inspection.while_running:  # then what is in it is judged when it appears
                 self._subfolder(folder, entry, path, here, child, depth)
@@ -196,7 +198,7 @@ class GitFolder:
     def _file(self, folder: int, entry: Entry, path: str, here: str, rule: Rule) -> None:
         """Judge a regular file by the rule of its place."""
         first = self._inspection.is_first
-        if rule.writer == AGENT and (not rule.judge or self._inspection.while_running):
+        if rule.writer == AGENT and self._inspection.while_running:
             return
         of_others = rule.judge in _OF_OTHERS
         can_wait = rule.otherwise != REPORT and here.partition("/")[0] not in _OPERATIONS and not of_others

@@ -17,20 +17,21 @@ from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
-from omac.domain.sandbox.autorun_files import OF_OTHERS, obeys
+from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
+_SET_ID = stat.S_ISUID | stat.S_ISGID
 
 
 class _Level:
     """A folder on the way down."""
 
-    __slots__ = ("folder", "is_changed", "is_others", "marks", "path", "scan")
+    __slots__ = ("folder", "is_changed", "marks", "obeyed", "path", "scan")
 
-    def __init__(self, folder: int, path: str, since_ns: int, *, is_others: bool = False) -> None:
+    def __init__(self, folder: int, path: str, since_ns: int, obeyed: Obeyed | None) -> None:
         self.folder = folder
         self.path = path
-        self.is_others = is_others
+        self.obeyed = obeyed  # None: what is in it is others'
         self.is_changed = os.fstat(folder).st_ctime_ns >= since_ns
         self.marks = 0
         self.scan = os.scandir(folder)
@@ -46,6 +47,7 @@ class WorktreeScan:
     def __init__(self, inspection: Inspection, project: str, known: frozenset[str]) -> None:
         self._inspection = inspection
         self._baseline = inspection.baseline
+        self._is_last = not inspection.is_first
         self._project = project
         self._known = known
         self._dots = DotJudge(inspection, known)
@@ -55,8 +57,8 @@ class WorktreeScan:
 
     def run(self) -> None:
         """Walk. Raises Exhausted, when what was not reached has been set aside; OSError for the project itself."""
-        is_others = self._project in self._inspection.kept
-        self._levels = [_Level(opened_root(self._project), self._project, self._since_ns, is_others=is_others)]
+        obeyed = None if self._project in self._inspection.kept else Obeyed("")
+        self._levels = [_Level(opened_root(self._project), self._project, self._since_ns, obeyed)]
         try:
             while self._levels:
                 try:
@@ -65,7 +67,7 @@ class WorktreeScan:
                     if not self._inspection.hurry():
                         raise
         except Exhausted:
-            if not self._inspection.is_first:
+            if self._is_last:
                 self._set_rest_aside()
             raise
         finally:
@@ -89,7 +91,7 @@ class WorktreeScan:
         self._leave(level)
 
     def _tell_unread(self, path: str, error: OSError) -> None:
-        if not self._inspection.is_first:
+        if self._is_last:
             self._inspection.report(path, f"cannot be inspected: {error.strerror}")
 
     def _leave(self, level: _Level) -> None:
@@ -97,7 +99,7 @@ class WorktreeScan:
             try:
                 judge_bare(self._inspection, level.folder, level.path)
             except OSError:
-                if not self._inspection.is_first:
+                if self._is_last:
                     self._inspection.set_aside(level.folder, "HEAD", f"{level.path}/HEAD", UNJUDGED)
         elif level.marks:
             self._inspection.mark(level.path, level.marks)
@@ -112,10 +114,10 @@ class WorktreeScan:
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
         elif not self._inspection.is_hurried:
-            who = None if level.is_others else obeys(f"{level.path}/{name}"[self._below :])
+            who = level.obeyed.by(name) if level.obeyed else None
             if who is not None or not entry.is_file(follow_symlinks=False):
                 self._file(level, entry, who)
-            if level.is_changed and not self._inspection.is_first:
+            if self._is_last and level.is_changed and entry.stat(follow_symlinks=False).st_mode & _SET_ID:
                 self._take_set_id(level, entry)
 
     def _enter(self, level: _Level, entry: os.DirEntry[str]) -> None:
@@ -123,18 +125,18 @@ class WorktreeScan:
         if path in self._known:
             return
         if len(self._levels) >= DEPTH_MAX:
-            if not self._inspection.is_first:
+            if self._is_last:
                 what = f"lies deeper than {DEPTH_MAX} folders, and was not inspected"
                 self._inspection.set_aside(level.folder, name, path, what)
             return
         try:
             folder = open_listable(name, level.folder)
         except OSError as error:
-            if not self._inspection.is_first:
+            if self._is_last:
                 self._inspection.report(path, f"cannot be inspected: {error.strerror}")
             return
-        is_others = level.is_others or name in OF_OTHERS
-        self._levels.append(_Level(folder, path, self._since_ns, is_others=is_others))
+        obeyed = None if level.obeyed is None or name in OF_OTHERS else Obeyed(path[self._below :])
+        self._levels.append(_Level(folder, path, self._since_ns, obeyed))
 
     def _file(self, level: _Level, entry: os.DirEntry[str], who: str | None) -> None:
         """A file that a program obeys, or what is no file."""
@@ -156,8 +158,7 @@ class WorktreeScan:
     def _take_set_id(self, level: _Level, entry: os.DirEntry[str]) -> None:
         """Take set-uid and set-gid bits from a new file that has one name."""
         status = entry.stat(follow_symlinks=False)
-        bits = stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID)
-        if not bits or status.st_ctime_ns < self._since_ns:
+        if not stat.S_ISREG(status.st_mode) or status.st_ctime_ns < self._since_ns:
             return
         what = "is a set-uid or set-gid file, new or changed"
         if status.st_nlink != 1:

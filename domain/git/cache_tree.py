@@ -122,11 +122,17 @@ def _trees(entries: Iterable[tuple[bytes, bytes]], oid_bytes: int) -> Iterator[t
     yield making.leave()
 
 
+def _mode_of(what: bytes) -> bytes:
+    """The mode of an entry as it stands in a tree."""
+    return b"%o " % int.from_bytes(what[:4], "big")
+
+
 class _Making:
     """The tree of an open `folder`, and of those `above` it."""
 
     def __init__(self, oid_bytes: int) -> None:
         self._hashed = sha1 if oid_bytes == SHA1_BYTES else sha256  # git's own, which name objects
+        self._modes: dict[bytes, bytes] = {}
         self._room = LINES_BYTES_MAX
         self.above: list[_Folder] = []
         self.folder = _Folder(b"")
@@ -144,8 +150,8 @@ class _Making:
         if name == self.folder.path:
             self.folder.oid = what[4:-1]
         else:
-            mode = b"%o" % int.from_bytes(what[:4], "big")
-            self._put(mode + b" " + name[len(self.folder.path) :] + b"\0" + what[4:-1])
+            mode = self._modes.get(what[:4]) or self._modes.setdefault(what[:4], _mode_of(what))
+            self._put(mode + name[len(self.folder.path) :] + b"\0" + what[4:-1])
 
     def leave(self) -> tuple[bytes, bytes]:
         """Close the open folder; its path, and what a claim of it says."""

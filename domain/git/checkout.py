@@ -8,10 +8,15 @@ git takes a folder for a repository that has `HEAD`, and `objects` and `refs`, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-
 from omac.domain.git.folder import ALL_MARKS, MARKS
 from omac.domain.git.split_index import all_entries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeAlias
+
+    Exists: TypeAlias = Callable[[bytes], bool]
 
 FOLDERS_MAX = 1_000
 SEEN_MAX = 1_000_000  # folders of an index, those around them included
@@ -20,7 +25,6 @@ DIGEST_BYTES = 24
 _MARKS = {name.encode(): bits for name, bits in MARKS.items()}
 _HEAD = MARKS["HEAD"]
 _LINK = b"\0\0\xa0\0"  # the mode of a symbolic link
-Exists = Callable[[bytes], bool]
 Written = tuple[bytes, bytes]  # the name of an entry, and its mode, object id and stage
 
 

@@ -10,20 +10,25 @@ A setting that is not in the table is not allowed. `core.worktree` is not either
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from omac.domain.git.config import general_key, parse
-from omac.domain.git.config_values import TYPES, between, is_color, matching, one_of
+from omac.domain.git.config_values import TYPES, between, is_color, matching, one_of, word_of
 from omac.domain.git.refspecs import may_fetch, may_push
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-_url = matching(  # "NAME::...", and "NAME://..." of a scheme that is not git's own, has git run git-remote-NAME
-    r"(?!.*::)(?!-)(?:(?:https?|ftps?|ssh|git|git\+ssh|ssh\+git|file)://|(?![A-Za-z0-9][A-Za-z0-9+.-]*://))[^\x00-\x1f]*"
-)
+_SCHEMES = ("http", "https", "ftp", "ftps", "ssh", "git", "git+ssh", "ssh+git", "file")
+_is_scheme = word_of("+.-")
+
+
+def _url(value: str) -> bool:
+    """Of "NAME::..." and of "NAME://...", where NAME is no scheme of git's own, git runs git-remote-NAME."""
+    scheme, separator, _ = value.partition("://")
+    is_others = separator != "" and scheme != "." and _is_scheme(scheme) and scheme not in _SCHEMES
+    return not is_others and not value.startswith("-") and "::" not in value and min(value, default=" ") >= " "
+
+
 _ALIAS_COMMANDS = (
     "add|blame|branch|checkout|cherry-pick|commit|describe|diff|log|merge|reflog|reset|restore|rev-parse|shortlog|show"
     "|stash|status|switch|tag|worktree"
@@ -35,6 +40,10 @@ _ALIAS_OPTIONS = (
     r"|word-diff)"
 )
 _alias = matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
+
+_sets_all_colors = matching(r"color\.[a-z]+")
+_sets_color = matching(r"color\.[a-z]+\.[a-z]+")
+_sets_check = matching(r"receive\.fsck\.(?!skiplist)[a-z0-9]+")
 
 # By section; "*." before a name is any subsection. A name alone is a boolean; after "=" stand what values it may have:
 # as they are, or, in capitals, by their type (config_values.py).
@@ -134,7 +143,7 @@ _TYPES = TYPES | {
     "OFF": one_of("false", "no", "off", "0", ""),  # else git starts a process that stays
     "ON": one_of("true", "1"),
     "PUSHED": may_push,
-    "REMOTE": matching(r"[A-Za-z0-9][A-Za-z0-9._-]*|\."),  # the name of one: git takes anything else for a URL
+    "REMOTE": word_of("._-"),  # the name of one: git takes anything else for a URL
     "SHARED": one_of("false", "umask", "0", "true", "group", "1", "0640", "0660"),  # not everybody
     "URL": _url,
 }
@@ -173,11 +182,11 @@ def allowed(key: str, value: str) -> bool:
     section = general.partition(".")[0]
     if section == "alias":
         return _alias(value)
-    if re.fullmatch(r"color\.[a-z]+", key):
+    if section == "color" and _sets_all_colors(key):
         return value in ("always", "auto", "never") or TYPES["BOOLEAN"](value)
-    if re.fullmatch(r"color\.[a-z]+\.[a-z]+", key) and key != "color.blame.highlightrecent":  # that is a list
+    if section == "color" and _sets_color(key) and key != "color.blame.highlightrecent":  # that is a list
         return is_color(value)
-    if re.fullmatch(r"receive\.fsck\.(?!skiplist)[a-z0-9]+", key):
+    if section == "receive" and _sets_check(key):
         return value in ("error", "warn", "ignore")
     kinds = _BY_TYPE.get(key) or _BY_TYPE.get(general) or []
     return any(_TYPES[kind](value) if kind in _TYPES else value == kind for kind in kinds)

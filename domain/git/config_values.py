@@ -4,16 +4,21 @@ it, often all of them: so a setting that somebody else made is of its type, and 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from omac.domain.git.refs import is_ref_name
 
-Allowed = Callable[[str], bool]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Allowed: TypeAlias = Callable[[str], bool]
+
+_ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
 _INTEGER_MAX = 2**31 - 1
 _COLORS_MAX = 2  # in the foreground and in the background
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DIGITS_MAX = 12
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def is_boolean(value: str) -> bool:
@@ -28,16 +33,31 @@ def one_of(*values: str) -> Allowed:
 
 def matching(pattern: str) -> Allowed:
     """Return a judge that allows what a pattern matches as a whole."""
-    compiled = re.compile(pattern)
-    return lambda value: compiled.fullmatch(value) is not None
+
+    def is_matched(value: str) -> bool:
+        import re  # here: it takes longer to load than most configurations to judge, and they need no pattern
+
+        return re.fullmatch(pattern, value) is not None
+
+    return is_matched
+
+
+def word_of(others: str) -> Allowed:
+    """Return a judge that allows "." and what begins with a letter or a digit, and has such and `others` in it."""
+    characters = _ALPHANUMERIC | frozenset(others)
+    return lambda value: value == "." or (value[:1] in _ALPHANUMERIC and characters.issuperset(value))
 
 
 def between(least: int, most: int) -> Allowed:
     """Return a judge that allows whole numbers, also with a unit (k, m, g)."""
 
     def is_between(value: str) -> bool:
-        match = re.fullmatch(r"(-?[0-9]{1,12})([kmgKMG]?)", value)
-        return match is not None and least <= int(match[1]) * _UNITS[match[2].lower()] <= most
+        unit = value[-1:] if value[-1:] in _UNITS else ""
+        number = value[: len(value) - len(unit)]
+        digits = number.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+            return False
+        return least <= int(number) * _UNITS[unit] <= most
 
     return is_between
 
@@ -100,7 +120,7 @@ TYPES: dict[str, Allowed] = {
         )
     ),
     "WINDOW": between(0, 4095),
-    "WORD": matching(r"[A-Za-z0-9][A-Za-z0-9._/+-]*|\."),
+    "WORD": word_of("._/+-"),
     "WORKTREE_PATHS": matching(r"\.|[A-Za-z0-9_][A-Za-z0-9_./*-]*"),
     "WS_ERRORS": matching(_list_of("all|default|none|old|new|context")),
 }

@@ -35,7 +35,7 @@ class Rule:
     """One line of the table. `judge` is the name of a judge of the content, empty for any content; `named` that of a
     judge of the path below the git folder; `mend` that of a function that takes out what may not be there."""
 
-    __slots__ = ("bytes_max", "judge", "kind", "mend", "named", "otherwise", "path", "writer")
+    __slots__ = ("bytes_max", "is_open", "judge", "kind", "mend", "named", "otherwise", "path", "writer")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Rule:
         self.kind = kind
         self.judge = judge
         self.writer = writer
+        self.is_open = writer == AGENT and not judge  # a regular file there is fine, whatever is in it
         self.otherwise = otherwise
         self.bytes_max = bytes_max
         self.mend = mend
@@ -239,12 +240,8 @@ _DIGITS = frozenset("0123456789")
 _PACKS = ("pack", "idx", "rev", "bitmap", "mtimes", "keep", "promisor")
 
 
-def _is_hex(text: str, *lengths: int) -> bool:
-    return len(text) in lengths and _HEX.issuperset(text)
-
-
 def _is_oid(text: str) -> bool:
-    return _is_hex(text, 40, 64)
+    return len(text) in (40, 64) and _HEX.issuperset(text)
 
 
 def _is_number(text: str) -> bool:
@@ -284,8 +281,8 @@ def is_table(text: str) -> bool:
 _KINDS: dict[str, Callable[[str], bool]] = {
     "*": lambda _: True,
     "{oid}": _is_oid,
-    "{oid2}": lambda text: _is_hex(text, 2),
-    "{rest}": lambda text: _is_hex(text, 38, 62),
+    "{oid2}": lambda text: len(text) == 2 and _HEX.issuperset(text),
+    "{rest}": lambda text: len(text) in (38, 62) and _HEX.issuperset(text),
     "{number}": _is_number,
     "{pack}": is_pack,
     "{oid.map}": _is_map,
@@ -300,19 +297,20 @@ _KINDS: dict[str, Callable[[str], bool]] = {
 class _Pattern:
     """Names that begin and end with certain letters, and have something of a kind between them; and their place."""
 
-    __slots__ = ("_end", "_start", "matches_kind", "node", "text")
+    __slots__ = ("_end", "_is_kind", "_start", "matches", "node", "text")
 
     def __init__(self, text: str) -> None:
         kind = next(kind for kind in _KINDS if kind in text)
         self.text = text
         self._start, _, self._end = text.partition(kind)
-        self.matches_kind = _KINDS[kind]
+        self._is_kind = _KINDS[kind]
+        self.matches = self._fits if self._start or self._end else self._is_kind
         self.node = RuleNode()
 
-    def matches(self, name: str) -> bool:
+    def _fits(self, name: str) -> bool:
         start, end = self._start, self._end
         fits = len(name) > len(start) + len(end) and name.startswith(start) and name.endswith(end)
-        return fits and self.matches_kind(name[len(start) : len(name) - len(end)])
+        return fits and self._is_kind(name[len(start) : len(name) - len(end)])
 
 
 _LOCK = RuleNode()

@@ -18,11 +18,14 @@ Of an index that is two files, this says what can be said of each alone; for the
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator
+import sys
 
 from omac.domain.git.paths import is_modules_name, path_problem
 from omac.domain.git.place import SHA1_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _HEADER_BYTES = 12
 _STAT_BYTES = 40  # ctime, mtime, dev, ino, mode, uid, gid, size
@@ -32,6 +35,7 @@ _EXTENDED = 0x4000
 _LINK, _GITLINK, _FOLDER = 0xA000, 0xE000, 0x4000
 _FILE = 0x8000
 _KNOWN = (b"link", b"sdir")
+_OFFSET_BYTES = 8  # of the format Q
 NAME_BYTES_MAX = 4096  # PATH_MAX of Linux
 NAME_PARTS_MAX = 200
 LINKS_MAX = 300_000
@@ -70,14 +74,13 @@ class _Entries:
         version = int.from_bytes(content[4:8], "big")
         if version not in (2, 3, 4):
             raise _Broken(f"its version is {version}")
-        self.starts = array("Q")
         self.whole = bytearray()
         self.empty = 0
         self.folders = 0
         self._links: set[int] = set()  # hashes of names: the names themselves may be long
         self.end = self._read(content, int.from_bytes(content[8:12], "big"), oid_bytes, packed=version == 4)
-        if self._links:
-            self._require_nothing_below_links(content, oid_bytes, packed=version == 4)
+        if self._links and (problem := below_links((name for name, _ in entries(content, oid_bytes)), self._links)):
+            raise _Broken(problem)
 
     def _read(self, content: bytes, count: int, oid_bytes: int, *, packed: bool) -> int:
         at = _HEADER_BYTES
@@ -85,12 +88,13 @@ class _Entries:
         name = b""
         room = NAMES_BYTES_MAX
         fixed = _STAT_BYTES + oid_bytes + 2
+        starts = bytearray()
         for _ in range(count):
             if at + fixed > last:
                 raise _Broken("it ends before its last entry")
             flags = content[at + fixed - 2] << 8 | content[at + fixed - 1]
             start = at + fixed + (2 if flags & _EXTENDED else 0)
-            self.starts.append(at)
+            starts += at.to_bytes(_OFFSET_BYTES, sys.byteorder)
             kept = 0
             if packed:
                 stripped, start = _varint(content, start)
@@ -113,6 +117,7 @@ class _Entries:
             at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
         if at > last:
             raise _Broken("it ends before its last entry")
+        self.starts = memoryview(starts).cast("Q")
         return at
 
     def _judge(self, name: bytes, mode: bytes) -> None:
@@ -137,10 +142,6 @@ class _Entries:
             raise _Broken(f"a name has more than {NAME_PARTS_MAX} parts")
         if problem := path_problem(name):
             raise _Broken(f"the path {name[:200].decode(errors='replace')!r} {problem}")
-
-    def _require_nothing_below_links(self, content: bytes, oid_bytes: int, *, packed: bool) -> None:
-        if problem := below_links(_names(content, self.starts, oid_bytes, packed=packed), self._links):
-            raise _Broken(problem)
 
 
 def below_links(names: Iterable[bytes], links: set[int]) -> str:
@@ -208,20 +209,6 @@ def is_split(extensions: dict[bytes, bytes], oid_bytes: int) -> bool:
     """Return whether the rest of an index is in another file: by the extension `link`, and git takes an object id of
     zeros there for none."""
     return extensions.get(b"link", b"")[:oid_bytes].strip(b"\0") != b""
-
-
-def _names(content: bytes, starts: array[int], oid_bytes: int, *, packed: bool) -> Iterator[bytes]:
-    """The names of entries that were read before without a problem, one at a time."""
-    name = b""
-    for at in starts:
-        flags = at + _STAT_BYTES + oid_bytes
-        start = flags + 2 + (2 if content[flags] & (_EXTENDED >> 8) else 0)
-        kept = 0
-        if packed:
-            stripped, start = _varint(content, start)
-            kept = len(name) - stripped
-        name = name[:kept] + content[start : content.index(b"\0", start)]
-        yield name
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:

@@ -6,12 +6,18 @@ it, or an empty text. A mender takes the same and returns the content that may s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
 from omac.domain.git import config_allowlist, multi_pack_index, operations, refs, refspecs
 from omac.domain.git.config import parse, render
 from omac.domain.git.index import index_problem
 from omac.domain.git.place import JudgedFolder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import TypeAlias
+
+    Judge: TypeAlias = Callable[[bytes, bytes, JudgedFolder], str]
+    Mend: TypeAlias = Callable[[bytes, bytes, JudgedFolder], bytes]
 
 _ELSEWHERE = "core.worktree, to a folder that is not the repository's own"
 _REPOSITORIES = (
@@ -20,8 +26,6 @@ _REPOSITORIES = (
 )  # what one has; a later launch finds it pinned in its place
 _PLACES_MAX = 100  # that are looked up
 _PARTIAL = ", without which this clone lacks objects (git fetch --refetch brings them)"
-Judge = Callable[[bytes, bytes, JudgedFolder], str]
-Mend = Callable[[bytes, bytes, JudgedFolder], bytes]
 
 
 def config(content: bytes, before: bytes, place: JudgedFolder) -> str:

@@ -14,8 +14,6 @@ Rules
 
 from __future__ import annotations
 
-import re
-
 from omac.domain.git.config import parse
 
 STRATEGIES = (b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree")
@@ -32,7 +30,7 @@ _STEP = (
     rb"|[#;][^\n]*"
     rb"|)" % (_COMMIT, _COMMIT, _COMMIT, _COMMIT, _REF, _REF)
 )
-_EXEC = rb"\s*(?:exec|x)(?:\s|$)"
+_EXEC = rb"(?s)\s*(?:exec|x)(?:\s.*)?"
 _AUTHOR = rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^'\x00]|'\\''|'\\!')*'\n?)*"
 _SIGNING = rb"(?:-S|--gpg-sign=|--no-gpg-sign)?[0-9A-Za-z@.+_<> -]*\n?"
 _APPLY_WORD = (
@@ -62,23 +60,34 @@ _OPTIONS = frozenset(
 )
 
 
+def _is(pattern: bytes, text: bytes) -> bool:
+    """Whether a pattern matches a text as a whole."""
+    import re  # here: most launches meet no operation, and it takes long to load
+
+    return re.fullmatch(pattern, text) is not None
+
+
+def _is_command(line: bytes) -> bool:
+    return _is(_EXEC, line)
+
+
 def todo_problem(content: bytes, before: bytes) -> str:
     """A list of steps: `rebase-merge/git-rebase-todo`, `sequencer/todo`."""
-    allowed = {line.strip() for line in before.split(b"\n") if re.match(_EXEC, line)}
+    allowed = {line.strip() for line in before.split(b"\n") if _is_command(line)}
     for line in content.split(b"\n"):
-        if re.match(_EXEC, line):
+        if _is_command(line):
             if line.strip() not in allowed:
                 return "would run a command"
-        elif re.fullmatch(_STEP, line) is None:
+        elif not _is(_STEP, line):
             return "has a step that git does not write"
     return ""
 
 
 def without_commands(content: bytes, before: bytes) -> bytes:
     """Return a list of steps in which each command that was not there at launch is a comment."""
-    allowed = {line.strip() for line in before.split(b"\n") if re.match(_EXEC, line)}
+    allowed = {line.strip() for line in before.split(b"\n") if _is_command(line)}
     lines = content.split(b"\n")
-    return b"\n".join(b"# " + line if re.match(_EXEC, line) and line.strip() not in allowed else line for line in lines)
+    return b"\n".join(b"# " + line if _is_command(line) and line.strip() not in allowed else line for line in lines)
 
 
 def strategy_problem(content: bytes, before: bytes) -> str:
@@ -88,24 +97,24 @@ def strategy_problem(content: bytes, before: bytes) -> str:
 
 def strategy_options_problem(content: bytes, before: bytes) -> str:
     """Options for a strategy, as words of a shell: those of git's own strategies, or what was there."""
-    fine = content == before or all(re.fullmatch(_STRATEGY_WORD, word) for word in content.split())
+    fine = content == before or all(_is(_STRATEGY_WORD, word) for word in content.split())
     return "" if fine else "has other options for a strategy"
 
 
 def author_problem(content: bytes, before: bytes) -> str:
     """The author of a commit, as assignments of a shell."""
-    return "" if re.fullmatch(_AUTHOR, content) or content == before else "has more than an author"
+    return "" if _is(_AUTHOR, content) or content == before else "has more than an author"
 
 
 def signing_problem(content: bytes, before: bytes) -> str:
     """How a commit is signed."""
-    return "" if re.fullmatch(_SIGNING, content) or content == before else "has more than an option for signing"
+    return "" if _is(_SIGNING, content) or content == before else "has more than an option for signing"
 
 
 def apply_problem(content: bytes, before: bytes) -> str:
     """Options of `git apply`, each quoted for a shell."""
     words = [word.strip(b"'") for word in content.split()]
-    return "" if content == before or all(re.fullmatch(_APPLY_WORD, word) for word in words) else "has other options"
+    return "" if content == before or all(_is(_APPLY_WORD, word) for word in words) else "has other options"
 
 
 def options_problem(content: bytes, before: bytes) -> str:
@@ -122,22 +131,22 @@ def options_problem(content: bytes, before: bytes) -> str:
             return f"sets {key[:100]}"
         if name == "strategy" and value.encode(errors="surrogateescape") not in STRATEGIES:
             return "names a strategy that is not git's own"
-        if name == "strategy-option" and not re.fullmatch(_STRATEGY_OPTION, value.encode(errors="surrogateescape")):
+        if name == "strategy-option" and not _is(_STRATEGY_OPTION, value.encode(errors="surrogateescape")):
             return "has other options for a strategy"
-        if name == "gpg-sign" and not re.fullmatch(_SIGNING, value.encode(errors="surrogateescape")):
+        if name == "gpg-sign" and not _is(_SIGNING, value.encode(errors="surrogateescape")):
             return "has more than an option for signing"
     return ""
 
 
 def hook_problem(content: bytes, before: bytes) -> str:
     """A hook: none but those of git-lfs, which run git-lfs and nothing else."""
-    return "" if content == before or re.fullmatch(_LFS_HOOK, content) else "is new or changed"
+    return "" if content == before or _is(_LFS_HOOK, content) else "is new or changed"
 
 
 def conflicts_problem(content: bytes, before: bytes) -> str:
     """`MERGE_RR`: conflicts by number, and the file of each; where the files lie is for a judge with a worktree."""
     records = content.split(b"\0")
-    fine = content == before or (not records.pop() and all(re.fullmatch(_CONFLICT, record) for record in records))
+    fine = content == before or (not records.pop() and all(_is(_CONFLICT, record) for record in records))
     return "" if fine else "is not a record of conflicts that git writes"
 
 
@@ -148,23 +157,23 @@ def conflict_paths(content: bytes) -> list[bytes]:
 
 def terms_problem(content: bytes, before: bytes) -> str:
     """`BISECT_TERMS`: two words."""
-    return "" if re.fullmatch(_BISECT_TERMS, content) or content == before else "has more than two words"
+    return "" if _is(_BISECT_TERMS, content) or content == before else "has more than two words"
 
 
 def quoted_problem(content: bytes, before: bytes) -> str:
     """`BISECT_NAMES`: words, each quoted for a shell."""
-    return "" if re.fullmatch(_QUOTED_WORDS, content) or content == before else "has more than quoted words"
+    return "" if _is(_QUOTED_WORDS, content) or content == before else "has more than quoted words"
 
 
 def name_problem(content: bytes, before: bytes) -> str:
     """A file that holds the name of a ref or of a commit, like `BISECT_START` and `head-name`."""
-    fine = re.fullmatch(_REF_LINE, content) or content.strip() in (b"", b"detached HEAD") or content == before
+    fine = _is(_REF_LINE, content) or content.strip() in (b"", b"detached HEAD") or content == before
     return "" if fine else "does not hold a name"
 
 
 def names_problem(content: bytes, before: bytes) -> str:
     """A file that holds names of refs and object ids, one or two a line, like `rewritten-list`."""
-    fine = content == before or all(not line or re.fullmatch(_NAMES_LINE, line) for line in content.split(b"\n"))
+    fine = content == before or all(not line or _is(_NAMES_LINE, line) for line in content.split(b"\n"))
     return "" if fine else "does not hold names alone"
 
 

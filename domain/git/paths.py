@@ -7,19 +7,27 @@ spellings for `.git` than Linux does.
 
 from __future__ import annotations
 
-import re
-
 # macOS leaves these code points out when it compares names.
-_IGNORED_BY_HFS = rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf"
-_SUSPECT = rb"^/|/$|//|(?:^|[/\\])(?:\.|[gG][iI])|\xe2\x80|\xe2\x81|\xef\xbb\xbf|^$"
-_GIT_ON_WINDOWS = rb"(?s)(?:\.git|git~1)[ .]*(?::.*)?"
-_MODULES_ON_WINDOWS = rb"(?s)(?:\.gitmodules|gitmod~[1-4]|gi7eba~[0-9])[ .]*(?::.*)?"
+_IGNORED_BY_HFS = [
+    chr(code).encode() for code in (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
+]
+_SUSPECT = (b"//", b"/.", b"/gi", b"\\", b"\xe2", b"\xef")  # in "/", the path in lower case, and "/"
+_OF_GIT = frozenset((b".git", b"git~1"))
+_OF_MODULES = frozenset(
+    (b".gitmodules", *(b"gitmod~%d" % one for one in range(1, 5)), *(b"gi7eba~%d" % one for one in range(10)))
+)
 
 
 def path_problem(path: bytes) -> str:
     """Return why a path must not be checked out, or an empty text; a folder's name does not end in "/" here."""
-    if re.search(_SUSPECT, path) is None:
-        return ""
+    folded = b"/%b/" % path.lower()
+    for mark in _SUSPECT:
+        if mark in folded:
+            return _problem(path)
+    return ""
+
+
+def _problem(path: bytes) -> str:
     for part in path.split(b"/"):
         if part == b"":
             return "is absolute, empty, or has an empty part"
@@ -32,13 +40,17 @@ def path_problem(path: bytes) -> str:
 
 def is_git_name(name: bytes) -> bool:
     """Return whether a name is `.git` for some file system: in any case, Windows or macOS spelling."""
-    folded = re.sub(_IGNORED_BY_HFS, b"", name).lower()
-    if b"git" not in folded:
-        return False
-    return any(re.fullmatch(_GIT_ON_WINDOWS, part) for part in folded.split(b"\\"))
+    return not _OF_GIT.isdisjoint(_names_on_windows(name))
 
 
 def is_modules_name(name: bytes) -> bool:
     """Return whether a name is `.gitmodules` for some file system; git follows no symbolic link of that name."""
-    folded = re.sub(_IGNORED_BY_HFS, b"", name).lower()
-    return any(re.fullmatch(_MODULES_ON_WINDOWS, part) for part in folded.split(b"\\"))
+    return not _OF_MODULES.isdisjoint(_names_on_windows(name))
+
+
+def _names_on_windows(name: bytes) -> list[bytes]:
+    """What Windows opens for each part of a name, without what macOS leaves out."""
+    if not name.isascii():
+        for ignored in _IGNORED_BY_HFS:
+            name = name.replace(ignored, b"")
+    return [part.partition(b":")[0].rstrip(b" .") for part in name.lower().split(b"\\")]

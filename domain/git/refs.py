@@ -5,27 +5,32 @@ Each function takes what is in a file and returns why git would not have written
 
 from __future__ import annotations
 
-import re
-
 from omac.domain.git.grammar import is_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
-_OID_LINE = rb"%s\n?" % _OID
-_SYMBOLIC = rb"ref:[ \t]*([^\s]+)\s*"
-_PACKED_LINE = rb"(%s) ([^\n]+)|\^%s|#[^\n]*" % (_OID, _OID)
-_LOG_LINE = rb"%s %s [^\n]*" % (_OID, _OID)
-_FETCHED_LINE = rb"%s\t(?:not-for-merge)?\t[^\n]*" % _OID
+_OID_LENGTHS = (40, 64)
+_HEX = b"0123456789abcdef"
 _REFTABLE_STUB = b"this repository uses the reftable format\n"
-_FORBIDDEN = r"[\x00-\x20~^:?*\[\\\x7f]|\.\.|//|@\{|/\.|\./|\.lock/"
+_FORBIDDEN_BYTES = bytes(range(0x21)) + b"~^:?*[\\\x7f"
+_FORBIDDEN_PARTS = (b"..", b"//", b"@{", b"/.", b"./", b".lock/")
 
 
 def is_ref_name(name: str) -> bool:
     """Return whether a full name is one that a ref can have; its first component is `refs`."""
-    return name.startswith("refs/") and not name.endswith((".lock", "/", ".")) and re.search(_FORBIDDEN, name) is None
+    return _is_name(name.encode(errors="surrogatepass"))
+
+
+def _is_name(name: bytes) -> bool:
+    if not name.startswith(b"refs/") or name.endswith((b".lock", b"/", b".")):
+        return False
+    return name.translate(None, _FORBIDDEN_BYTES) == name and not any(part in name for part in _FORBIDDEN_PARTS)
+
+
+def _is_oid(text: bytes) -> bool:
+    return len(text) in _OID_LENGTHS and not text.strip(_HEX)
 
 
 def head_problem(content: bytes) -> str:
@@ -40,35 +45,45 @@ def ref_problem(content: bytes) -> str:
 
 def oid_problem(content: bytes) -> str:
     """A file that holds one object id, like `ORIG_HEAD`."""
-    return "" if re.fullmatch(_OID_LINE, content) else "does not hold an object id"
+    return "" if _is_oid(content.removesuffix(b"\n")) else "does not hold an object id"
 
 
 def oids_problem(content: bytes) -> str:
     """A file that holds object ids, one a line, like `MERGE_HEAD` and `shallow`."""
-    fine = all(re.fullmatch(_OID, line) for line in _lines(content))
-    return "" if fine else "does not hold object ids alone"
+    return "" if all(map(_is_oid, _lines(content))) else "does not hold object ids alone"
 
 
 def fetched_problem(content: bytes) -> str:
     """`FETCH_HEAD`."""
-    return "" if _are_lines(_FETCHED_LINE, content) else "is not what git fetch writes"
+    return "" if _are_lines(_is_fetched, content) else "is not what git fetch writes"
 
 
 def log_problem(content: bytes) -> str:
     """A log of a ref: two object ids and a text, on each line."""
-    return "" if _are_lines(_LOG_LINE, content) else "is not a log of a ref"
+    return "" if _are_lines(_is_logged, content) else "is not a log of a ref"
+
+
+def _is_fetched(line: bytes) -> bool:
+    oid, _, rest = line.partition(b"\t")
+    return _is_oid(oid) and rest.startswith((b"not-for-merge\t", b"\t"))
+
+
+def _is_logged(line: bytes) -> bool:
+    before, _, rest = line.partition(b" ")
+    after, space, _ = rest.partition(b" ")
+    return space != b"" and _is_oid(before) and _is_oid(after)
 
 
 def packed_problem(content: bytes) -> str:
     """`packed-refs`: no replacement of objects is among them."""
     for line in _lines(content):
-        if not line:
+        oid, _, name = line.partition(b" ")
+        if line[:1] in (b"", b"#") or (line[:1] == b"^" and _is_oid(line[1:])):
             continue
-        match = re.fullmatch(_PACKED_LINE, line)
-        if match is None:
+        if not _is_oid(oid) or not name:
             return "has a line that git does not write"
-        if match[2] is not None and not is_ref_name(name := match[2].decode(errors="surrogateescape")):
-            return f"has the name {name[:100]!r}"
+        if not _is_name(name):
+            return f"has the name {name.decode(errors='surrogateescape')[:100]!r}"
     return ""
 
 
@@ -83,10 +98,9 @@ def packed_replacements(content: bytes) -> bool:
     return b" refs/replace/" in content
 
 
-def _are_lines(pattern: bytes, content: bytes) -> bool:
-    """Whether each line is of a pattern, and has an end. The file may be long: it is never held in memory twice."""
-    matches = re.compile(pattern).fullmatch
-    return content[-1:] in (b"", b"\n") and all(matches(line) for line in _lines(content))
+def _are_lines(is_fine: Callable[[bytes], bool], content: bytes) -> bool:
+    """Whether each line is fine, and has an end. The file may be long: it is never held in memory twice."""
+    return content[-1:] in (b"", b"\n") and all(map(is_fine, _lines(content)))
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
@@ -100,8 +114,10 @@ def _lines(content: bytes) -> Iterator[bytes]:
 
 
 def _value_problem(content: bytes) -> str:
-    match = re.fullmatch(_SYMBOLIC, content)
-    if match is None:
-        return "" if re.fullmatch(_OID_LINE, content) else "holds neither an object id nor the name of a ref"
-    name = match[1].decode(errors="surrogateescape")
-    return "" if name == "refs/heads/.invalid" or is_ref_name(name) else f"names {name[:100]!r}, which is no ref"
+    if _is_oid(content.removesuffix(b"\n")):
+        return ""
+    raw = content.removeprefix(b"ref:").lstrip(b" \t").rstrip()
+    if not content.startswith(b"ref:") or raw.split() != [raw]:
+        return "holds neither an object id nor the name of a ref"
+    name = raw.decode(errors="surrogateescape")
+    return "" if name == "refs/heads/.invalid" or _is_name(raw) else f"names {name[:100]!r}, which is no ref"

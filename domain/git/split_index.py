@@ -9,11 +9,14 @@ that git writes: what it would make of that is nothing to rely on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from omac.domain.git.grammar import INDEX_BYTES_MAX
 from omac.domain.git.index import below_links, entries, extensions_of, is_split
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 _WORD_BYTES, _WORD_BITS = 8, 64
 _WORDS_MIN = 64

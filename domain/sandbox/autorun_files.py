@@ -101,15 +101,10 @@ class _Table:
         else:
             self.names[pattern] = who
 
-    def find(self, path: str) -> str | None:
-        """Return who obeys a file."""
-        above, _, name = path.rpartition("/")
-        who: str | None = self.names.get(name)
-        if who is None:
-            who = self._by_part(name)
-        if who is None and above:
-            who = self._by_folder(above, name)
-        return who or None
+    def of_name(self, name: str) -> str | None:
+        """Return who obeys a file of this name in any folder; empty: nobody, whatever the folder."""
+        who = self.names.get(name)
+        return who if who is not None else self._by_part(name)
 
     def _by_part(self, name: str) -> str | None:
         for pattern, who in self.beginnings.get(name[:2], ()):
@@ -124,33 +119,45 @@ class _Table:
             dot = name.find(".", dot + 1)
         return None
 
-    def _by_folder(self, above: str, name: str) -> str | None:
-        parts = above.split("/")
-        for number, part in enumerate(parts):
-            for folder, who in self.folders.get(part, ()):
-                if f"/{'/'.join(parts[: number + 1])}".endswith(f"/{folder}"):
-                    return who
-        if parts[-1] in self.path_folders:
-            whole = f"/{above}/{name}"
-            for path, who in self.paths:
-                if path.endswith("*"):
-                    folder, _, beginning = path[:-1].rpartition("/")
-                    if f"/{above}".endswith(f"/{folder}") and name.startswith(beginning):
-                        return who
-                elif whole.endswith(f"/{path}"):
-                    return who
-        return None
-
 
 _TABLE = _Table()
 
 
-def obeys(path: str | bytes) -> str | None:
-    """Return which program obeys the file at a path relative to the project; None: none that is known.
+class Obeyed:
+    """The files of one folder that programs obey; `folder` is relative to the project, and empty for the project."""
 
-    It is the subject of a sentence: "an editor", "git, or what runs its hooks,".
-    """
-    return _TABLE.find(path if isinstance(path, str) else path.decode("utf-8", "surrogateescape"))
+    __slots__ = ("_others", "_whole")
+
+    def __init__(self, folder: str) -> None:
+        parts = folder.split("/")
+        self._whole: str | None = None  # who obeys every file in it
+        self._others: list[tuple[str, str]] = []  # names, "*" at the end for any that begin so, and who
+        for number, part in enumerate(parts):
+            for pattern, who in _TABLE.folders.get(part, ()):
+                if self._whole is None and f"/{'/'.join(parts[: number + 1])}".endswith(f"/{pattern}"):
+                    self._whole = who
+        if parts[-1] in _TABLE.path_folders:
+            for path, who in _TABLE.paths:
+                above, _, name = path.rpartition("/")
+                if f"/{folder}".endswith(f"/{above}"):
+                    self._others.append((name, who))
+
+    def by(self, name: str) -> str | None:
+        """Return which program obeys a file; None: none that is known.
+
+        It is the subject of a sentence: "an editor", "git, or what runs its hooks,".
+        """
+        who = _TABLE.of_name(name)
+        if who is None:
+            who = self._whole
+        if who is None and self._others:
+            fits = (who for other, who in self._others if _fits(name, other))
+            who = next(fits, None)
+        return who or None
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def described(project: str, path: str, who: str, *, since: str = "") -> str:

@@ -80,14 +80,14 @@ from omac.adapters.sandbox.protected import NAMES
 from omac.domain.guard.guard import call_of
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.autorun_files import obeys
+from omac.domain.sandbox.autorun_files import Obeyed
 from omac.tools.compose.agent_launch import find_program
 from omac.tools.hotpath.sandbox_options import help_text
 
 sample = harness_named("sample")
 assert harness_with_hook("sample")[0] is sample
 assert ".sample" in NAMES
-assert obeys(".sample-rules") == "an agent"
+assert Obeyed("").by(".sample-rules") == "an agent"
 assert "copilot, pi or sample:" in help_text()
 call = call_of({"tool_name": "Put", "tool_input": {"spot": "a"}})
 assert (call.harness, call.paths, call.hook) == ("sample", ("a",), sample.hook)
