@@ -4,7 +4,7 @@ Rules
 
 1. Header, entries, extensions and checksum fill the file, and nothing is left over. The checksum itself is not
    compared: git does not compare it either, and whoever can write the file can compute it.
-2. The name of an entry is as long as its flags say, and passes `path_problem`. No entry lies below a symbolic link or
+2. The name of an entry is as long as its flags say, and passes `paths_problem`. No entry lies below a symbolic link or
    a submodule that is an entry itself.
 3. An empty name stands for an entry of the shared index (extension `link`), a name that ends in "/" for a folder that
    a sparse index leaves out (`sdir`): neither occurs without its extension.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 
-from omac.domain.git.paths import is_modules_name, path_problem
+from omac.domain.git.paths import is_modules_name, path_problem, paths_problem
 from omac.domain.git.place import SHA1_BYTES
 
 TYPE_CHECKING = False
@@ -39,6 +39,7 @@ _OFFSET_BYTES = 8  # of the format Q
 NAME_BYTES_MAX = 4096  # PATH_MAX of Linux
 NAME_PARTS_MAX = 200
 LINKS_MAX = 300_000
+_TOGETHER = 256  # paths that are looked through at once
 NAMES_BYTES_MAX = 160 << 20
 
 
@@ -77,6 +78,7 @@ class _Entries:
         self.whole = bytearray()
         self.empty = 0
         self.folders = 0
+        self._unchecked: list[bytes] = []
         self._links: set[int] = set()  # hashes of names: the names themselves may be long
         self.end = self._read(content, int.from_bytes(content[8:12], "big"), oid_bytes, packed=version == 4)
         if self._links and (problem := below_links((name for name, _ in entries(content, oid_bytes)), self._links)):
@@ -117,6 +119,7 @@ class _Entries:
             at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
         if at > last:
             raise _Broken("it ends before its last entry")
+        self._require_inside()
         self.starts = memoryview(starts).cast("Q")
         return at
 
@@ -140,8 +143,16 @@ class _Entries:
                 raise _Broken("a link is named .gitmodules")
         if name.count(b"/") >= NAME_PARTS_MAX:
             raise _Broken(f"a name has more than {NAME_PARTS_MAX} parts")
-        if problem := path_problem(name):
-            raise _Broken(f"the path {name[:200].decode(errors='replace')!r} {problem}")
+        self._unchecked.append(name)
+        if len(self._unchecked) >= _TOGETHER:
+            self._require_inside()
+
+    def _require_inside(self) -> None:
+        """The paths since the last time can be checked out."""
+        path, problem = paths_problem(self._unchecked)
+        if problem:
+            raise _Broken(f"the path {path[:200].decode(errors='replace')!r} {problem}")
+        self._unchecked.clear()
 
 
 def below_links(names: Iterable[bytes], links: set[int]) -> str:

@@ -11,23 +11,28 @@ from __future__ import annotations
 _IGNORED_BY_HFS = [
     chr(code).encode() for code in (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
 ]
-_SUSPECT = (b"//", b"/.", b"/gi", b"\\", b"\xe2", b"\xef")  # in "/", the path in lower case, and "/"
+_SUSPECT = (b"//", b"/.", b"/gi", b"\\", b"\xe2", b"\xef")  # in paths in lower case, each between slashes
 _OF_GIT = frozenset((b".git", b"git~1"))
 _OF_MODULES = frozenset(
     (b".gitmodules", *(b"gitmod~%d" % one for one in range(1, 5)), *(b"gi7eba~%d" % one for one in range(10)))
 )
 
 
+def paths_problem(paths: list[bytes]) -> tuple[bytes, str]:
+    """Return the first path that must not be checked out, and why, or empty texts.
+
+    A folder's name does not end in "/" here. Most paths are plain: they are looked through together.
+    """
+    folded = b"/%b/" % b"/\0/".join(paths).lower()
+    if any(mark in folded for mark in _SUSPECT):
+        for path in paths:
+            if problem := path_problem(path):
+                return path, problem
+    return b"", ""
+
+
 def path_problem(path: bytes) -> str:
-    """Return why a path must not be checked out, or an empty text; a folder's name does not end in "/" here."""
-    folded = b"/%b/" % path.lower()
-    for mark in _SUSPECT:
-        if mark in folded:
-            return _problem(path)
-    return ""
-
-
-def _problem(path: bytes) -> str:
+    """Return why a path must not be checked out, or an empty text."""
     for part in path.split(b"/"):
         if part == b"":
             return "is absolute, empty, or has an empty part"
