@@ -119,13 +119,12 @@ class awake:  # noqa: N801  # used as a statement: with awake() as signals:
         self._writer = writer
         os.set_blocking(self._reader, False)
         os.set_blocking(writer, False)
-        self._of_child = _signal.signal(_signal.SIGCHLD, _nothing)
+        _signal.signal(_signal.SIGCHLD, _nothing)  # for good: one that comes while it is taken back, Python complains of
         self._before = _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
         _signal.set_wakeup_fd(self._before)
-        _signal.signal(_signal.SIGCHLD, self._of_child)
         os.close(self._writer)
         os.close(self._reader)
 
