@@ -119,7 +119,7 @@ class awake:  # noqa: N801  # used as a statement: with awake() as signals:
         self._writer = writer
         os.set_blocking(self._reader, False)
         os.set_blocking(writer, False)
-        _signal.signal(_signal.SIGCHLD, _nothing)  # for good: one that comes while it is taken back, Python complains of
+        _signal.signal(_signal.SIGCHLD, _nothing)  # for good: Python complains of one that comes meanwhile
         self._before = _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         return self
 
