@@ -19,7 +19,7 @@ from omac.journal.codec import Versioned
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
 from omac.journal.reader import PAGE, StoredRow, recorded, records
-from omac.journal.recorder import SqlRecorder
+from omac.journal.sql_recorder import SqlRecorder
 
 State = TypeVar("State")
 Evolve = Callable[[State, Event], State]

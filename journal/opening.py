@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 from omac.journal.application import Journal
 from omac.journal.format import IsLiving, Present, arrive, assume_living
 from omac.journal.mark import Mark
-from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
+from omac.journal.sql_recorder import SqlRecorder
 
 
 def open_journal(

@@ -5,11 +5,11 @@ from typing import Protocol
 
 import msgspec
 
-from omac.domain.directories.planning import SkillPolicy
+from omac.domain.directories.skill_plan import SkillPolicy
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Birth, Exit, SidecarSpec
 from omac.domain.skills.interpreter import Interpreter
-from omac.domain.skills.skill import FoundSkill, Health
+from omac.domain.skills.meta import FoundSkill, Health
 
 
 class SpawnFailed(Exception):

@@ -18,14 +18,14 @@ PACKAGES = ("domain", "journal", "projections", "services", "adapters", "tools")
 APPENDS = ("commit", "save", "insert_events", "submit", "submit_soon")  # methods that make events durable
 APPENDING = {
     "journal/application.py": {"save"},
-    "journal/writer.py": {"commit"},
+    "journal/group_commit.py": {"commit"},
     "services/kernel/engine.py": {"submit", "submit_soon"},
     "services/kernel/opened.py": {"commit"},
 }
 STATEMENTS = ("insert", "update", "delete")  # of SQLAlchemy Core
 SQL = re.compile(r"\s*(insert (or \w+ )?into|replace into|update .* set|delete from)\b", re.IGNORECASE | re.DOTALL)
-WRITES_SQL = {f"journal/{name}.py" for name in ("recorder", "judgement", "schema", "format", "repair", "backup")}
-WRITES_EVENTS = {"journal/recorder.py", "journal/repair.py"}  # a repair replaces rows in a transaction of its own
+WRITES_SQL = {f"journal/{name}.py" for name in ("sql_recorder", "judgement", "schema", "format", "repair", "backup")}
+WRITES_EVENTS = {"journal/sql_recorder.py", "journal/repair.py"}  # a repair replaces rows in a transaction of its own
 EVENTS = re.compile(r".*\b(into|update|from) event\b", re.IGNORECASE | re.DOTALL)
 OPENS = ("open_for_writing", "SqlRecorder", "Writer")  # makers of what can append
 MAKING = {
@@ -114,6 +114,6 @@ def test_the_import_contract_protects_writer_and_recorder() -> None:
     """import-linter enforces it (`./test`); here only that nobody has opened the contract."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (door,) = [one for one in contracts if one["type"] == "protected"]
-    assert {"omac.journal.writer", "omac.journal.recorder"} <= set(door["protected_modules"])
+    assert {"omac.journal.group_commit", "omac.journal.sql_recorder"} <= set(door["protected_modules"])
     assert set(door["allowed_importers"]) == {"omac.journal", "omac.services.kernel"}
     assert not door.get("ignore_imports")

@@ -15,7 +15,7 @@ from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import Wire
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
-from omac.services.access.recorder import AccessRecorder, Request
+from omac.services.access.port import AccessRecorder, Request
 
 PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128

@@ -17,7 +17,7 @@ from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
-from omac.services.access.recorder import Answer
+from omac.services.access.port import Answer
 
 INTERIM_HEADS_MAX = 16
 

@@ -10,7 +10,7 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.http.accepting import accept_connections
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
-from omac.services.access.recorder import AccessRecorder
+from omac.services.access.port import AccessRecorder
 
 __all__ = ["Facade", "FacadeLimits"]
 

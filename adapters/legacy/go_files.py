@@ -16,7 +16,7 @@ from omac.adapters.files import bounded
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.legacy.go_import import Old, OldApproval, OldEntry, OldValues
-from omac.domain.skills.skill import SKILL_NAME, VARIABLE
+from omac.domain.skills.meta import SKILL_NAME, VARIABLE
 from omac.domain.skills.values import has_64_bits, shown
 
 PROJECT_FOLDER = ".opencode"

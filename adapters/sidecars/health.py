@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from omac.adapters.linux import process
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 from omac.services.ports import ProbeFailed
 
 TRY_S = 1.0

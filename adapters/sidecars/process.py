@@ -21,7 +21,7 @@ from omac.adapters.linux import process
 from omac.adapters.linux.process import Stat
 from omac.adapters.sidecars import health as health_check
 from omac.domain.sidecars.sidecar import Birth, Exit
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 from omac.services.ports import SidecarProcess
 
 _PAUSE_FIRST_S = 0.002

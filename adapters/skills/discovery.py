@@ -17,7 +17,7 @@ from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.contract import parse_meta
-from omac.domain.skills.skill import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, ScopeKind
+from omac.domain.skills.meta import SKILL_NAME, FoundSkill, Guide, Meta, MetaError, ScopeKind
 
 META_FILE = "omac.yaml"
 SKILLS_PER_BASE_MAX = 256

@@ -17,7 +17,7 @@ from omac.adapters.skills.paths import is_utf8
 from omac.adapters.skills.worker_pool import THREADS_MAX, Pool
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 
 CANONICAL = Pool("omac.canonical", per_key_max=THREADS_MAX)
 LOOKS = Pool("omac.looks")

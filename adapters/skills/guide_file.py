@@ -5,7 +5,7 @@ import os
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.guide import parse_guide
-from omac.domain.skills.skill import Guide
+from omac.domain.skills.meta import Guide
 
 GUIDE_FILE = "SKILL.md"
 

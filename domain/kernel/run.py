@@ -27,7 +27,7 @@ class RunStarted(Event, frozen=True):
     """omac serves: as the host's server or, where `command` is "start", beside it.
 
     `start_ticks` and `boot_id` identify the process beyond the reuse of its pid; `policy` says how it treats skills
-    (`omac.domain.directories.planning.Policy`, by field).
+    (`omac.domain.directories.skill_plan.Policy`, by field).
     """
 
     harness: str

@@ -21,14 +21,14 @@ import msgspec
 
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import DEFAULTS, Credential, Default
-from omac.domain.directories.planning import approve_command
+from omac.domain.directories.skill_plan import approve_command
 from omac.domain.kernel import ids
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.skills.bundle import TreeFile, considered
+from omac.domain.skills.meta import Config, FoundSkill, Secret
 from omac.domain.skills.registration import Code, Registration
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import Config, FoundSkill, Secret
 from omac.domain.skills.values import ValueRefused, check_config, check_secret
 
 BY_AGENT = "the project's own file, which an agent can write"

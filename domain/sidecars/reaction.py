@@ -3,7 +3,7 @@
 import msgspec
 
 from omac.domain.sidecars.sidecar import Sidecar, SidecarSpec
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 
 
 class Spawn(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.skills.interpreter import Interpreter
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 
 
 class Variable(msgspec.Struct, frozen=True, array_like=True):

@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 
 from omac.domain.skills.document import RULES, ConfigEntry, ScriptsSection, SecretEntry, SidecarSection, SkillDocument
+from omac.domain.skills.meta import MOUNT, Config, ConfigType, Health, Limits, Meta, MetaError, Secret, SidecarMeta
 from omac.domain.skills.patterns import PatternError, check_pattern
-from omac.domain.skills.skill import MOUNT, Config, ConfigType, Health, Limits, Meta, MetaError, Secret, SidecarMeta
 from omac.domain.skills.unknown_keys import without_unknown_keys
 from omac.domain.skills.values import ValueRefused, check_config, shown
 

@@ -1,6 +1,6 @@
 """The form of omac.yaml: the keys of each section, with the types and bounds of their values.
 
-msgspec holds a document against it. A field that is absent or null is None here; `omac.domain.skills.skill` has the
+msgspec holds a document against it. A field that is absent or null is None here; `omac.domain.skills.meta` has the
 defaults. Types are strict, so that a slip is reported where it was made.
 """
 
@@ -9,8 +9,8 @@ from typing import Annotated
 
 import msgspec
 
+from omac.domain.skills.meta import HOST_VARIABLE, MOUNT, SKILL_NAME, VARIABLE
 from omac.domain.skills.patterns import PATTERN_CHARS_MAX
-from omac.domain.skills.skill import HOST_VARIABLE, MOUNT, SKILL_NAME, VARIABLE
 from omac.domain.skills.values import INTEGER_MAX
 
 DELAY_MS_MAX = 600_000

@@ -5,7 +5,7 @@ It is read by many programs and harms none: what breaks the contract is told, an
 
 from collections.abc import Callable
 
-from omac.domain.skills.skill import Guide
+from omac.domain.skills.meta import Guide
 
 DESCRIPTION_CHARS_MAX = 1024
 

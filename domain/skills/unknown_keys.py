@@ -1,7 +1,7 @@
 """Keys of omac.yaml that omac does not know: ignored, so that a skill written for a later omac keeps working."""
 
 from omac.domain.skills.document import SECTIONS, UNREAD, below, without_indices
-from omac.domain.skills.skill import UnknownKey
+from omac.domain.skills.meta import UnknownKey
 from omac.domain.skills.values import shown
 
 

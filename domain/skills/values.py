@@ -7,8 +7,8 @@ import re
 from typing import assert_never
 
 from omac.domain.kernel.hidden import Hidden
+from omac.domain.skills.meta import VARIABLE, Config, Secret
 from omac.domain.skills.patterns import PatternError, TextTooLong, matches
-from omac.domain.skills.skill import VARIABLE, Config, Secret
 
 VALUE_BYTES_MAX = 120 * 1024  # Linux takes 128 KiB for one variable, its name included (MAX_ARG_STRLEN, execve(2))
 INTEGER_MAX = 2**63 - 1  # values are read back by programs in any language: 64 bits, signed

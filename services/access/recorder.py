@@ -1,58 +1,180 @@
-"""The port between the facade and the journal: may this request go to that skill, and what became of it."""
+"""Access: the gate of the facade, on the live routes and the journal."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-import msgspec
+import trio
 
-from omac.domain.kernel.refusal import Refusal
-from omac.projections.access.routes import ResolvedRoute
+from omac.domain.access import access
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.kernel.event import Cause, Event, Recorded
+from omac.domain.kernel.ids import StreamId, TokenDigest
+from omac.domain.kernel.refusal import Refusal, stopping
+from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route
+from omac.services.access.port import Answer, Request
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.refusals import Refusals
 
-
-class Request(msgspec.Struct, frozen=True):
-    """What is recorded of a request: `path` is below the mount, without query and without token."""
-
-    method: str
-    path: str
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What became of a forwarded request: bodies in bytes, duration in microseconds; `status` None: none was sent."""
-
-    status: int | None
-    bytes_in: int
-    bytes_out: int
-    duration_us: int
+PATH_MAX = 1_024  # characters of a path that are recorded
+RECORD_S = 5.0  # for the record of a request to become durable
 
 
-class AccessRecorder(Protocol):
-    """What the facade asks before it forwards a byte, and what it must say afterwards."""
+class _Watched:
+    """A route in use, and what cuts it; compared by identity."""
+
+    def __init__(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
+        self.route = route
+        self.cut = cut
+
+
+class JournalAccessRecorder:
+    """The gate of a server: routes come from its projections, and its engine records accesses."""
+
+    def __init__(self, engine: Engine, refusals: Refusals) -> None:
+        self._engine = engine
+        self._refusals = refusals
+        self._stream = ids.access_stream(engine.host)
+        self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a route
+        self._stopping = False
+
+    def notice(self, recorded: Recorded) -> None:
+        """Cut the routes that an event has ended."""
+        self._cut_ended(recorded.stream)
+
+    def notice_revocation(self, stream: StreamId, _cause: Cause | None) -> None:
+        """Cut the routes that a revocation has ended which is not recorded yet."""
+        self._cut_ended(stream)
+
+    def stop(self) -> None:
+        """omac ends: no more routes, and those in use end as `stopping`."""
+        self._stopping = True
 
     def resolve(self, token: str, mount: str) -> ResolvedRoute:
-        """Where `/<token>/<mount>/` leads right now.
-
-        Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, stopping.
-        """
+        if self._stopping:
+            raise stopping()
+        return self._resolve(ids.token_digest(token), mount)
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
-        """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.
+        """See AccessRecorder. What changed while the record was made durable counts: the route is looked up again."""
+        event = AccessRequested(
+            route.dir, route.skill, route.mount, route.session, request.method, self._recorded(request.path)
+        )
+        recorded = await self._admitted(event)
+        try:
+            now = self._resolve(route.digest, route.mount)
+            if now.port != route.port:
+                raise Refusal("sidecar-down", f"{route.skill}: its sidecar was restarted; try again")
+        except Refusal as refusal:
+            self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
+            raise
+        return recorded.position
 
-        Cancelled, it is aborted should the record become durable after all.
-        """
+    @contextmanager
+    def while_valid(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> Iterator[None]:
+        watched = _Watched(route, cut)
+        streams = self._streams(route)
+        for stream in streams:
+            self._in_use.setdefault(stream, {})[watched] = None
+        try:
+            self._cut_unless_open(watched)
+            yield
+        finally:
+            for stream in streams:
+                del self._in_use[stream][watched]
+                if not self._in_use[stream]:
+                    del self._in_use[stream]
 
-    def while_valid(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> AbstractContextManager[None]:
-        """While inside, `cut` is called as soon as the route ends: its token dies or its route is not mounted any more.
+    def _resolve(self, digest: TokenDigest, mount: str) -> ResolvedRoute:
+        opened = self._engine.system.tokens.streams.get(digest)
+        if opened is not None and self._engine.is_revoked(opened):
+            raise _unknown()
+        route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
+        if any(map(self._engine.is_revoked, self._streams(route))):  # rule 1: at once, recorded or not
+            raise _unknown()
+        return route
 
-        It is called at once if that is so already, and gets the reason: revoked, or stopping. It must not fail.
-        """
+    def _streams(self, route: ResolvedRoute) -> list[StreamId]:
+        """The directories that can end a route."""
+        streams = [ids.directory_stream(self._engine.namespace, ids.scope_of(route.dir))]
+        if route.mount.startswith(SHARED):
+            streams.append(ids.directory_stream(self._engine.namespace, ids.GLOBAL))
+        return streams
+
+    def _cut_ended(self, stream: StreamId) -> None:
+        for watched in tuple(self._in_use.get(stream, ())):
+            self._cut_unless_open(watched)
+
+    def _cut_unless_open(self, watched: _Watched) -> None:
+        route = watched.route
+        _, skill, mounted = find_skill(self._engine.system, self._engine.namespace, route.digest, route.mount)
+        revoked = any(map(self._engine.is_revoked, self._streams(route)))
+        if revoked or skill != route.skill or mounted is None or mounted.why is not None:
+            watched.cut(stopping() if self._stopping else _revoked(route))
 
     def completed(self, access: int, answer: Answer) -> None:
-        """The answer of the skill was relayed to its end. Kept until recorded; never raises."""
+        assert answer.status is not None
+        self._soon(
+            access, AccessCompleted(access, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us)
+        )
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        """It ended early: client-gone, bad-request, body-too-large, sidecar-down, timeout, upstream-error, revoked,
-        stopping."""
+        self._soon(
+            access, AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us)
+        )
+
+    async def _admitted(self, event: AccessRequested) -> Recorded:
+        """The record, once durable. A journal that stalls refuses in time, and what it records later is aborted."""
+
+        def late(records: Sequence[Recorded]) -> None:
+            for recorded in records:
+                self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
+
+        with trio.move_on_after(RECORD_S):
+            (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, Cause("agent"), late=late)
+            return recorded
+        raise _slow()
 
     async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
-        """Record a request that was not forwarded. Raises Refusal when the journal cannot be written."""
+        digest = ids.token_digest(token)
+        directory, skill, _ = find_skill(self._engine.system, self._engine.namespace, digest, mount)
+        event = AccessRefused(
+            directory.path or None,
+            skill,
+            mount if skill else "",  # what is no mount may be anything, even a token
+            directory.tokens.get(digest),
+            request.method,
+            self._recorded(request.path) if directory.path else "",
+            status,
+            reason,
+        )
+        fact = Addressed(access.AGGREGATE, self._stream, event)
+        if directory.path:
+            with trio.move_on_after(RECORD_S):
+                await self._engine.record([fact], Cause("agent"), late=lambda _: None)
+                return
+            raise _slow()
+        # a stranger: any number of them may come
+        await self._refusals.note(fact, Cause("agent"), (reason,))
+
+    def _recorded(self, path: str) -> str:
+        """As much of a path as is recorded: tokens are replaced before it is cut, or half of one could stay."""
+        return path if len(path) <= PATH_MAX else self._engine.scrubbed(path)[:PATH_MAX]
+
+    def _soon(self, request: int, event: Event) -> None:
+        self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
+
+
+def _unknown() -> Refusal:
+    return Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
+
+
+def _slow() -> Refusal:
+    message = f"the journal did not record the request within {RECORD_S:g} s; nothing was forwarded"
+    return Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+
+
+def _revoked(route: ResolvedRoute) -> Refusal:
+    message = f"{route.skill}: its token or its route ended while the request was under way"
+    return Refusal("revoked", message, fix=["omac status"], skill=route.skill)

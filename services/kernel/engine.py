@@ -21,7 +21,7 @@ from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.writer import Late, Writer
+from omac.journal.group_commit import Late, Writer
 from omac.projections.system import System
 from omac.services.kernel.execution import Execution
 

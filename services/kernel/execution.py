@@ -25,8 +25,8 @@ from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import scrub, scrub_text
+from omac.journal.group_commit import Late
 from omac.journal.judgement import Conflict
-from omac.journal.writer import Late
 
 State = TypeVar("State")
 Command = TypeVar("Command")
@@ -59,7 +59,7 @@ class Execution(ABC):
         """Decide on the state of one aggregate and append, with `beside`, what comes of it; nothing if nothing does.
 
         `beside` are commands for logs. `cause` None: it follows from the last record of the stream. With `late` the
-        wait may be cancelled; see `omac.journal.writer.Writer.submit`.
+        wait may be cancelled; see `omac.journal.group_commit.Writer.submit`.
 
         Raises what `decide` raises, Refusal (contention, or the journal cannot be written), AlreadyRecorded.
         """

@@ -14,8 +14,8 @@ from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.journal.application import CommitGroup, Journal
+from omac.journal.group_commit import Late
 from omac.journal.judgement import Conflict
-from omac.journal.writer import Late
 from omac.projections.access.tokens import TokenIndex
 from omac.services.kernel.execution import Execution
 

@@ -14,8 +14,8 @@ from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import reaction, sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
+from omac.domain.skills.meta import Health
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import Health
 from omac.services.credentials.values import Credentials, SecretsMissing
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.owners import Owners

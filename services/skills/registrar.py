@@ -8,9 +8,9 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from omac.domain.directories import planning
+from omac.domain.directories import skill_plan
 from omac.domain.directories.directory import ActivationPlan, Directory
-from omac.domain.directories.planning import KnownSkill, SkillPolicy
+from omac.domain.directories.skill_plan import KnownSkill, SkillPolicy
 from omac.domain.harness.harness import Harness
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
@@ -18,9 +18,9 @@ from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills import registration
+from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import FoundSkill
 from omac.services.credentials.values import Credentials
 from omac.services.kernel.engine import Engine, together
 from omac.services.ports import FrozenSkills, Policies, SkillFolders
@@ -57,7 +57,7 @@ class Registrar:
         await together(partial(self._register, place, policy, skill) for skill in found if skill.problem is None)
         await together(partial(self._adopt, place, skill) for skill in found if skill.problem is None)
         known = {skill.name: self._known(place, skill) for skill in found}
-        return planning.plan(found, place, known, policy, self._environment, self._engine.run)
+        return skill_plan.plan(found, place, known, policy, self._environment, self._engine.run)
 
     def is_approved(self, spec: SidecarSpec) -> bool:
         """Return whether the code that `spec` runs is approved now, or needs no approval."""

@@ -9,9 +9,9 @@ import msgspec
 from omac.domain.harness.harness import SHARED_BASE, Harness
 from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.meta import FoundSkill, ScopeKind
 from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import FoundSkill, ScopeKind
 from omac.services.ports import SkillFolders
 
 NEAR_MAX = 3

@@ -11,7 +11,7 @@ from bench.report import Figure, median, percentile, publish
 from omac.domain.access.access import AccessRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Draft, Recorded
-from omac.journal import writer
+from omac.journal import group_commit
 from omac.journal.opening import open_journal
 from omac.projections.system import System
 
@@ -65,7 +65,7 @@ async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
         for recorded in records:
             system.apply(recorded)
 
-    ours = writer.Writer(journal, 0, fold)
+    ours = group_commit.Writer(journal, 0, fold)
     waits: list[float] = []
     draft = Draft(ids.access_stream(ids.HostId("host")), None, EVENT)
     async with trio.open_nursery() as outer:

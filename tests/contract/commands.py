@@ -20,7 +20,7 @@ from omac.domain.sandbox import inspection, launch
 from omac.domain.settings import setting
 from omac.domain.sidecars import sidecar
 from omac.domain.skills import registration
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 
 HOST = HostId("host0001")
 STATES_MAX = 300  # of one aggregate; its counters may make more

@@ -24,8 +24,8 @@ from omac.journal.application import Journal
 from omac.journal.judgement import Conflict, Envelope
 from omac.journal.opening import open_journal
 from omac.journal.reader import Reader
-from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading, open_for_writing
+from omac.journal.sql_recorder import SqlRecorder
 
 LOG = StreamId("control/test")
 PERSON = Cause("person")

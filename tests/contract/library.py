@@ -18,7 +18,7 @@ from uuid import uuid4
 from eventsourcing.persistence import StoredEvent
 
 from omac.journal.judgement import Envelope
-from omac.journal.recorder import SqlRecorder
+from omac.journal.sql_recorder import SqlRecorder
 
 
 class LibraryRecorder(SqlRecorder):

@@ -6,7 +6,7 @@ import trio
 
 from omac.domain.kernel.event import Recorded
 from omac.journal.application import Journal
-from omac.journal.writer import Writer
+from omac.journal.group_commit import Writer
 
 
 class Live:

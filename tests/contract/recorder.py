@@ -16,7 +16,7 @@ from eventsourcing.persistence import IntegrityError, StoredEvent
 from omac.domain.kernel.event import Spooled
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.reader import Reader, StoredRow
-from omac.journal.recorder import SqlRecorder
+from omac.journal.sql_recorder import SqlRecorder
 
 AT = 1_700_000_000_000_000_000
 HAMMERS = 2  # processes

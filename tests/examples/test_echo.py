@@ -20,7 +20,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from omac.domain.skills.contract import parse_meta
-from omac.domain.skills.skill import Config, Limits, Meta, Secret
+from omac.domain.skills.meta import Config, Limits, Meta, Secret
 
 SKILL = Path(__file__).parents[2] / "examples" / "skills" / "echo"
 READY_S_MAX = 5.0

@@ -25,7 +25,7 @@ from omac.domain.sandbox import inspection, launch
 from omac.domain.settings import setting
 from omac.domain.sidecars import sidecar
 from omac.domain.skills import registration
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 from omac.journal.codec import Versioned
 from omac.journal.event_kinds import KIND_OF, KINDS, UPCASTERS
 from omac.journal.mapper import EventMapper

@@ -15,7 +15,7 @@ from contract.journals import decide_now
 
 from omac.domain.access.control import Listener
 from omac.domain.directories.directory import Directory
-from omac.domain.directories.planning import SkillPolicy
+from omac.domain.directories.skill_plan import SkillPolicy
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Recorded
@@ -24,15 +24,15 @@ from omac.domain.kernel.ids import HostId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
 from omac.domain.skills import registration
+from omac.domain.skills.meta import FoundSkill, Health, Meta, Secret, SidecarMeta
 from omac.domain.skills.registration import Approve, Code
-from omac.domain.skills.skill import FoundSkill, Health, Meta, Secret, SidecarMeta
 from omac.journal.application import Journal
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
 from omac.projections.status import Status, status_of
 from omac.projections.system import System
-from omac.services.access.authorization import AccessAuthorization
+from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.credentials.values import Credentials, Values
 from omac.services.directories.activation import Activation
 from omac.services.directories.manifest import Reach
@@ -313,7 +313,7 @@ class World:
         self.credentials = Credentials(self.engine, self.secrets, KEY)
         self.engine.observe(lambda recorded: bell.ring())
         self.refusals = Refusals(self.engine)
-        self.gate = AccessAuthorization(self.engine, self.refusals)
+        self.gate = JournalAccessRecorder(self.engine, self.refusals)
         self.engine.observe(self.gate.notice)
         self.engine.observe_revocations(self.gate.notice_revocation)
         self._mint = itertools.count(1)

@@ -12,8 +12,8 @@ import trio
 from omac.domain.directories.directory import AGGREGATE, RequestDeactivation
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills import registration
-from omac.domain.skills.skill import FoundSkill
-from omac.services.access.recorder import Request
+from omac.domain.skills.meta import FoundSkill
+from omac.services.access.port import Request
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 MakeSkill = Callable[..., FoundSkill]
@@ -143,7 +143,7 @@ async def test_an_admission_does_not_wait_for_a_stalled_journal(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused within a bound, and what becomes durable all the same gets its outcome."""
-    monkeypatch.setattr("omac.services.access.authorization.RECORD_S", 0.05)
+    monkeypatch.setattr("omac.services.access.recorder.RECORD_S", 0.05)
     async with serving() as omac:
         token = await online(omac, skill("echo"))
         insert = omac.journal.store.insert_events

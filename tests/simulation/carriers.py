@@ -27,8 +27,8 @@ from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.settings import SETTINGS
 from omac.domain.sidecars import sidecar
+from omac.domain.skills.meta import FoundSkill, Meta, SidecarMeta
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import FoundSkill, Meta, SidecarMeta
 from omac.journal import inbox
 from omac.journal.reader import ReadJournal
 from omac.journal.spool import REJECTED
@@ -278,8 +278,8 @@ def _quick() -> Iterator[None]:
             remove(self, names)
 
     with (
-        mock.patch("omac.journal.writer.RETRY_S", 0.002),
-        mock.patch("omac.journal.writer.POLL_S", 0.002),
+        mock.patch("omac.journal.group_commit.RETRY_S", 0.002),
+        mock.patch("omac.journal.group_commit.POLL_S", 0.002),
         mock.patch("omac.services.kernel.engine.RETRY_S", 0.002),
         mock.patch.object(inbox.Pass, "remove", remove_if_alive),
     ):

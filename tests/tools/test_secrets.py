@@ -22,8 +22,8 @@ from omac.domain.credentials.credential import (
 )
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import FoundSkill
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate
 from omac.tools.cli.scope_options import Where

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, TypeVar
 import trio
 
 from omac.domain.credentials.credential import Credential
-from omac.domain.directories.planning import unmet
+from omac.domain.directories.skill_plan import unmet
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, search_of

@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.skill import Config
+from omac.domain.skills.meta import Config
 from omac.domain.skills.values import ValueRefused, check_config, shown
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
@@ -101,7 +101,7 @@ def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
 
 
 def _row(one: OneSkill, field: Config) -> ConfigRow:
-    """Where the value comes from is decided as in rule 5 of planning."""
+    """Where the value comes from is decided as in rule 5 of skill_plan.py."""
     stored = one.given().config.get(field.name)
     from_host = current().environment.get(field.default_from_env or "") or None
     if stored is not None:

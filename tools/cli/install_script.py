@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 from omac.tools.compose.skill_files import read_start
 from omac.tools.terminal.render import say
 

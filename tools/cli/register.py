@@ -8,11 +8,11 @@ import trio
 
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import Credential
-from omac.domain.directories.planning import unmet
+from omac.domain.directories.skill_plan import unmet
 from omac.domain.kernel.ids import GLOBAL, RunId
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.meta import Secret
 from omac.domain.skills.registration import Code
-from omac.domain.skills.skill import Secret
 from omac.services.credentials.values import Values
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find

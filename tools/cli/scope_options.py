@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
-from omac.domain.skills.skill import ScopeKind
+from omac.domain.skills.meta import ScopeKind
 from omac.services.skills.resolution import SkillSearch
 from omac.tools.terminal.invocation import expanded
 

@@ -10,7 +10,7 @@ import trio
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.skill import Secret
+from omac.domain.skills.meta import Secret
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON

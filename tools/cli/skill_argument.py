@@ -9,11 +9,11 @@ from typing import NamedTuple
 import trio
 
 from omac.domain.credentials.credential import Credential
-from omac.domain.directories import planning
+from omac.domain.directories import skill_plan
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.values import ValueRefused
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
@@ -82,7 +82,7 @@ class OneSkill(NamedTuple):
         """The command that approves its code, if it is not approved."""
         known = self.opened.registering.known(self.candidate)
         approved = known.may_run(self.candidate.code, "")
-        return None if approved else planning.approve_command(self.skill, self.place, known.found)
+        return None if approved else skill_plan.approve_command(self.skill, self.place, known.found)
 
     def secret(self, name: str) -> Secret:
         """The secret of that name. Raises Refusal (value-refused) that lists what there is."""

@@ -1,6 +1,6 @@
 """Notes on a skill that may run, but whose author probably meant something else. They go to stderr."""
 
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.unknown_keys import explain
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import say

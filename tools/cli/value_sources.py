@@ -10,7 +10,7 @@ from omac.domain.credentials.credential import Credential
 from omac.domain.credentials.value_sources import Field, Source, Wishes, source_of
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.skill import Config, Secret, SidecarMeta
+from omac.domain.skills.meta import Config, Secret, SidecarMeta
 from omac.domain.skills.values import ValueRefused, check_config, check_secret
 from omac.services.credentials.values import Values
 from omac.tools.cli.values_file import read_values, shown_source

@@ -9,7 +9,7 @@ import trio
 
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.skill import Secret
+from omac.domain.skills.meta import Secret
 from omac.tools.cli.control import ask_each
 from omac.tools.cli.skill_argument import at_terminal, text_of
 from omac.tools.compose import vaults

@@ -45,7 +45,7 @@ from omac.domain.kernel.run import RunStarted
 from omac.journal.format import Present
 from omac.journal.opening import open_journal
 from omac.projections.status import Status, narrowed, status_of
-from omac.services.access.authorization import AccessAuthorization
+from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.credentials.values import Credentials
 from omac.services.directories.activation import Activation
 from omac.services.directories.manifest import Manifest, Reach
@@ -223,7 +223,7 @@ class Server:
         self.state.write_token(endpoints.control_token_file, token)
         directories = self._directories(folders, endpoints)
         app = LateApp(directories, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
-        gate, status = AccessAuthorization(self.engine, self._refusals), 0
+        gate, status = JournalAccessRecorder(self.engine, self._refusals), 0
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
         facade = Facade(gate, FacadeLimits())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import trio
 
 from omac.adapters.settings.files import read_project, read_user
-from omac.domain.directories.planning import Drift, SkillPolicy, Unapproved
+from omac.domain.directories.skill_plan import Drift, SkillPolicy, Unapproved
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.settings import Resolved, SettingsFile, resolve
 from omac.services.ports import Policies

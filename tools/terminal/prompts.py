@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.domain.skills.skill import Config, Secret
+from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import say

@@ -13,7 +13,7 @@ from omac.adapters.linux import listen
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
-from omac.services.access.recorder import Answer, Request
+from omac.services.access.port import Answer, Request
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 

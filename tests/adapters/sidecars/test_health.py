@@ -11,7 +11,7 @@ import trio.testing
 from adapters.sidecars.fixtures import Eventually, Printed, Spawn
 
 from omac.adapters.sidecars import health as health_check
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 from omac.services.ports import ProbeFailed
 
 PYTHON = (sys.executable, "-I", "-S")

@@ -23,7 +23,7 @@ from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars import sidecar as domain
 from omac.domain.sidecars.sidecar import Exit, Variable
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 from omac.services.ports import SpawnFailed
 
 PYTHON = (sys.executable, "-I", "-S")
@@ -38,7 +38,7 @@ from omac.adapters.linux import process
 from omac.adapters.linux import process_identity as birth
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.domain.sidecars.sidecar import SidecarSpec
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 
 mode, folder, *command = sys.argv[1:]
 

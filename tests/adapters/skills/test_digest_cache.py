@@ -9,7 +9,7 @@ from omac.adapters.skills import digest_cache, discovery, reading, stat_fingerpr
 from omac.adapters.skills.code_hash import code_hash_of
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 
 
 @pytest.fixture

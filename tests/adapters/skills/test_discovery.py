@@ -7,7 +7,7 @@ import trio
 
 from omac.adapters.skills import discovery
 from omac.adapters.skills.folders import DiskSkillFolders
-from omac.domain.skills.skill import FoundSkill, Guide
+from omac.domain.skills.meta import FoundSkill, Guide
 from omac.services.ports import SkillFolders
 
 BASES = ("opencode", "agents")

@@ -16,7 +16,7 @@ from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.yaml_file import read_yaml_bytes
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 from omac.services.ports import SkillFolders
 
 BASES = ("opencode", "agents")

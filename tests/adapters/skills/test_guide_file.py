@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from omac.adapters.skills.guide_file import read_guide
-from omac.domain.skills.skill import Guide
+from omac.domain.skills.meta import Guide
 
 
 def guide_of(folder: Path) -> Guide | None:

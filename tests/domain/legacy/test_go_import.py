@@ -32,9 +32,9 @@ from omac.domain.legacy.go_import import (
     vouched,
 )
 from omac.domain.skills.bundle import TreeFile
+from omac.domain.skills.meta import Config, FoundSkill, Meta, Secret, SidecarMeta
 from omac.domain.skills.registration import Code, Registration
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import Config, FoundSkill, Meta, Secret, SidecarMeta
 
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 SOURCE = "/w/.opencode/skills/slack"

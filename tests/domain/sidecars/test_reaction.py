@@ -17,7 +17,7 @@ from omac.domain.sidecars.reaction import (
     react,
 )
 from omac.domain.sidecars.sidecar import Sidecar, SidecarSpec, Status
-from omac.domain.skills.skill import Health
+from omac.domain.skills.meta import Health
 
 SPEC = SidecarSpec("echo", "echo", "/w", "/s/echo", "/s", "sha256:1", True, ("run",), Health("/up"))
 

@@ -6,7 +6,7 @@ import pytest
 
 from omac.domain.skills.contract import parse_meta
 from omac.domain.skills.document import ENTRIES_MAX
-from omac.domain.skills.skill import MetaError
+from omac.domain.skills.meta import MetaError
 
 NAME = "must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit"
 VARIABLE = "must be 1 to 128 of A-Z 0-9 _ and not begin with a digit"

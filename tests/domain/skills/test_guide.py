@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.skills.guide import DESCRIPTION_CHARS_MAX, parse_guide
-from omac.domain.skills.skill import Guide
+from omac.domain.skills.meta import Guide
 
 
 def where(field: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from omac.domain.skills.contract import parse_meta
-from omac.domain.skills.skill import UnknownKey
+from omac.domain.skills.meta import UnknownKey
 from omac.domain.skills.unknown_keys import explain
 
 SIDECAR_KEYS = "command, mount, env_passthrough, secrets, config, health, limits, install_scripts, protocols"

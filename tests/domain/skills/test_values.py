@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.kernel.hidden import Hidden
+from omac.domain.skills.meta import Config, ConfigType, Secret
 from omac.domain.skills.patterns import PatternError, TextTooLong, check_pattern, matches
-from omac.domain.skills.skill import Config, ConfigType, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, parse_lines
 
 Field = TypeVar("Field")

@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from omac.domain.directories.events import ReloadRequested
-from omac.domain.directories.planning import SkillPolicy
+from omac.domain.directories.skill_plan import SkillPolicy
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Exit
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 MakeSkill = Callable[..., FoundSkill]

@@ -13,8 +13,8 @@ from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.directories.events import DeactivationRequested
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.skill import FoundSkill
-from omac.services.access.recorder import Request
+from omac.domain.skills.meta import FoundSkill
+from omac.services.access.port import Request
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 MakeSkill = Callable[..., FoundSkill]

@@ -72,8 +72,8 @@ BY_USE_CASE = {  # outcomes that their stream takes at any time: the use case ke
     "secret.written": "test_a_store_is_touched_between_a_request_and_its_outcome",
     "secret.erased": "test_a_store_is_touched_between_a_request_and_its_outcome",
     "default.mirrored": "test_a_store_is_touched_between_a_request_and_its_outcome",
-    "access.completed": "omac.services.access.recorder.AccessRecorder: it names the position of its request",
-    "access.aborted": "omac.services.access.recorder.AccessRecorder: it names the position of its request",
+    "access.completed": "omac.services.access.port.AccessRecorder: it names the position of its request",
+    "access.aborted": "omac.services.access.port.AccessRecorder: it names the position of its request",
 }
 FACTS = frozenset(
     {

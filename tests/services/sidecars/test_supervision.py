@@ -9,7 +9,7 @@ import trio
 
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, SidecarSpec, SpawnRequested
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 from omac.journal.reader import ReadJournal
 from omac.services.sidecars import supervision
 

@@ -10,15 +10,15 @@ import trio
 
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
-from omac.domain.directories.planning import SkillPolicy
+from omac.domain.directories.skill_plan import SkillPolicy
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Exit
 from omac.domain.skills import registration
+from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.registration import Code
-from omac.domain.skills.skill import Config, FoundSkill, Secret, SidecarMeta
 from omac.services.credentials.values import Values
 from omac.services.directories import activation, requests
 

@@ -14,9 +14,9 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.interpreter import Interpreter
+from omac.domain.skills.meta import FoundSkill, Guide
 from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import FoundSkill, Guide
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
 from omac.services.credentials.values import Credentials, Values

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from omac.domain.directories.planning import SkillPolicy
+from omac.domain.directories.skill_plan import SkillPolicy
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose.skill_policies import ServePolicies
 

@@ -19,7 +19,7 @@ SECRET = "xoxb-7f3a9c"
 ASK = """
 import os, sys, json
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.skill import Config, Secret
+from omac.domain.skills.meta import Config, Secret
 from omac.tools.terminal.invocation import Invocation, working_for
 from omac.tools.terminal.prompts import ask_config, ask_secret, can_ask, confirm, read_stdin
 

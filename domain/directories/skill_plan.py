@@ -21,9 +21,9 @@ from omac.domain.credentials.credential import Credential
 from omac.domain.directories.directory import ActivationPlan, reload_command
 from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
 from omac.domain.sidecars.sidecar import SidecarSpec, Variable
+from omac.domain.skills.meta import MOUNT, Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import MOUNT, Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.values import ValueRefused, check_config, check_secret
 
 Unapproved = Literal["refuse", "allow"]

@@ -32,7 +32,7 @@ from contract.recorder import assert_whole, group, insert, log
 
 from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.domain.kernel.refusal import Refusal
-from omac.journal import writer
+from omac.journal import group_commit
 from omac.journal.application import Journal
 from omac.journal.judgement import Conflict
 
@@ -49,7 +49,7 @@ async def live(journal: Journal, nursery: trio.Nursery) -> Live:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is locked is given up, and tried again, after moments. Must come before `journal`."""
     monkeypatch.setattr("omac.journal.schema.BUSY_MS", 20)
-    monkeypatch.setattr("omac.journal.writer.RETRY_S", 0.05)
+    monkeypatch.setattr("omac.journal.group_commit.RETRY_S", 0.05)
 
 
 async def start(
@@ -170,7 +170,7 @@ async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> 
 
 async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More callers than a transaction may hold are committed in several, in the order they came."""
-    monkeypatch.setattr(writer, "BATCH_MAX", 3)
+    monkeypatch.setattr(group_commit, "BATCH_MAX", 3)
     other = lock(path)
     for number in range(20):
         live.writer.submit_soon([called(str(number))], CAUSE)
@@ -363,11 +363,11 @@ FULL = """
     from contract.live import Live
     from omac.domain.kernel.event import Cause
     from omac.domain.kernel.refusal import Refusal
-    from omac.journal import writer as writer_module
+    from omac.journal import group_commit
     from omac.journal.opening import open_journal
 
     folder = sys.argv[1]
-    writer_module.CHECKPOINT_EVENTS, writer_module.RETRY_S = 5, 0.05
+    group_commit.CHECKPOINT_EVENTS, group_commit.RETRY_S = 5, 0.05
     told = {"refused": []}
 
     async def main():
@@ -594,7 +594,7 @@ async def test_cancelled_while_it_waits(live: Live, path: Path) -> None:
 
 async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more callers are under way than the bound; the others hear so at once, and may come again."""
-    monkeypatch.setattr(writer, "QUEUE_MAX", 4)
+    monkeypatch.setattr(group_commit, "QUEUE_MAX", 4)
     other = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
@@ -647,7 +647,7 @@ async def test_what_is_queued_is_written_before_it_ends(live: Live, path: Path, 
 @pytest.mark.usefixtures("impatient")
 async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outcomes that could not be written are tried once more at the end, however soon after the last try."""
-    monkeypatch.setattr("omac.journal.writer.RETRY_S", 60)
+    monkeypatch.setattr("omac.journal.group_commit.RETRY_S", 60)
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
@@ -689,7 +689,7 @@ async def test_a_store_that_is_stuck_holds_nobody_up(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The end has a bound: whoever still waits then is refused, although the store has not answered."""
-    monkeypatch.setattr(writer, "STOP_S", 0.05)
+    monkeypatch.setattr(group_commit, "STOP_S", 0.05)
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "omac-journal"]
     other = lock(path)
     callers = Callers(live)
@@ -772,7 +772,7 @@ async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, queue_max: int
 ) -> None:
     """When omac has to end in the middle of its work, whoever waits, or waits for a turn, is refused."""
-    monkeypatch.setattr(writer, "QUEUE_MAX", queue_max)
+    monkeypatch.setattr(group_commit, "QUEUE_MAX", queue_max)
     other = lock(path)
     callers = Callers(live)
     with trio.fail_after(10):

@@ -1,4 +1,4 @@
-"""domain/directories/planning.py: what runs, what is answered with a reason, and how that is mended."""
+"""domain/directories/skill_plan.py: what runs, what is answered with a reason, and how that is mended."""
 
 import shlex
 from typing import Any
@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from omac.domain.credentials.credential import Credential, Stored
 from omac.domain.directories.directory import ActivationPlan
 from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
-from omac.domain.directories.planning import KnownSkill, SkillPolicy, Unapproved, approve_command, plan
+from omac.domain.directories.skill_plan import KnownSkill, SkillPolicy, Unapproved, approve_command, plan
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Variable, environment
+from omac.domain.skills.meta import Config, FoundSkill, Health, Limits, Meta, Secret, SidecarMeta
 from omac.domain.skills.registration import Code, Registration
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.skill import Config, FoundSkill, Health, Limits, Meta, Secret, SidecarMeta
 
 W = "/home/u/shop"
 

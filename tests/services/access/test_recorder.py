@@ -1,4 +1,4 @@
-"""services/access/authorization.py: an access is durable before it is forwarded, and has one fate."""
+"""services/access/recorder.py: an access is durable before it is forwarded, and has one fate."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,10 +12,10 @@ from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefu
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Exit
-from omac.domain.skills.skill import FoundSkill
+from omac.domain.skills.meta import FoundSkill
 from omac.projections.evidence.accesses import audit_rows
-from omac.services.access.authorization import PATH_MAX
-from omac.services.access.recorder import Answer, Request
+from omac.services.access.port import Answer, Request
+from omac.services.access.recorder import PATH_MAX
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 MakeSkill = Callable[..., FoundSkill]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.skills.contract import parse_meta
-from omac.domain.skills.skill import Config, Health, Limits, Meta, MetaError, Secret, SidecarMeta, UnknownKey
+from omac.domain.skills.meta import Config, Health, Limits, Meta, MetaError, Secret, SidecarMeta, UnknownKey
 
 SECTIONS = ("command", "env_passthrough", "secrets", "config", "health", "limits", "install_scripts", "protocols")
 

@@ -13,8 +13,8 @@ from contract.recorder import RecorderContract, Store, assert_whole, everything,
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.judgement import Conflict
-from omac.journal.recorder import SqlRecorder
 from omac.journal.schema import open_for_reading
+from omac.journal.sql_recorder import SqlRecorder
 
 
 @dataclass

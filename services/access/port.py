@@ -1,0 +1,58 @@
+"""The port between the facade and the journal: may this request go to that skill, and what became of it."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import msgspec
+
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.access.routes import ResolvedRoute
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is recorded of a request: `path` is below the mount, without query and without token."""
+
+    method: str
+    path: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of a forwarded request: bodies in bytes, duration in microseconds; `status` None: none was sent."""
+
+    status: int | None
+    bytes_in: int
+    bytes_out: int
+    duration_us: int
+
+
+class AccessRecorder(Protocol):
+    """What the facade asks before it forwards a byte, and what it must say afterwards."""
+
+    def resolve(self, token: str, mount: str) -> ResolvedRoute:
+        """Where `/<token>/<mount>/` leads right now.
+
+        Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, stopping.
+        """
+
+    async def admit(self, route: ResolvedRoute, request: Request) -> int:
+        """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.
+
+        Cancelled, it is aborted should the record become durable after all.
+        """
+
+    def while_valid(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> AbstractContextManager[None]:
+        """While inside, `cut` is called as soon as the route ends: its token dies or its route is not mounted any more.
+
+        It is called at once if that is so already, and gets the reason: revoked, or stopping. It must not fail.
+        """
+
+    def completed(self, access: int, answer: Answer) -> None:
+        """The answer of the skill was relayed to its end. Kept until recorded; never raises."""
+
+    def aborted(self, access: int, answer: Answer, reason: str) -> None:
+        """It ended early: client-gone, bad-request, body-too-large, sidecar-down, timeout, upstream-error, revoked,
+        stopping."""
+
+    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
+        """Record a request that was not forwarded. Raises Refusal when the journal cannot be written."""
