@@ -18,8 +18,6 @@ Of an index that is two files, this says what can be said of each alone; for the
 
 from __future__ import annotations
 
-import sys
-
 from omac.domain.git.paths import is_modules_name, path_problem, paths_problem
 from omac.domain.git.place import SHA1_BYTES
 
@@ -35,7 +33,7 @@ _EXTENDED = 0x4000
 _LINK, _GITLINK, _FOLDER = 0xA000, 0xE000, 0x4000
 _FILE = 0x8000
 _KNOWN = (b"link", b"sdir")
-_OFFSET_BYTES = 8  # of the format Q
+_OFFSET_BYTES = 4  # INDEX_BYTES_MAX is less
 NAME_BYTES_MAX = 4096  # PATH_MAX of Linux
 NAME_PARTS_MAX = 200
 LINKS_MAX = 300_000
@@ -75,6 +73,7 @@ class _Entries:
         version = int.from_bytes(content[4:8], "big")
         if version not in (2, 3, 4):
             raise _Broken(f"its version is {version}")
+        self._starts = bytearray()  # one after the other: an index may have millions of entries
         self.whole = bytearray()
         self.empty = 0
         self.folders = 0
@@ -84,19 +83,23 @@ class _Entries:
         if self._links and (problem := below_links((name for name, _ in entries(content, oid_bytes)), self._links)):
             raise _Broken(problem)
 
+    def start(self, number: int) -> int:
+        """The offset of an entry."""
+        at = number * _OFFSET_BYTES
+        return int.from_bytes(self._starts[at : at + _OFFSET_BYTES], "big")
+
     def _read(self, content: bytes, count: int, oid_bytes: int, *, packed: bool) -> int:
         at = _HEADER_BYTES
         last = len(content) - oid_bytes
         name = b""
         room = NAMES_BYTES_MAX
         fixed = _STAT_BYTES + oid_bytes + 2
-        starts = bytearray()
         for _ in range(count):
             if at + fixed > last:
                 raise _Broken("it ends before its last entry")
             flags = content[at + fixed - 2] << 8 | content[at + fixed - 1]
             start = at + fixed + (2 if flags & _EXTENDED else 0)
-            starts += at.to_bytes(_OFFSET_BYTES, sys.byteorder)
+            self._starts += at.to_bytes(_OFFSET_BYTES, "big")
             kept = 0
             if packed:
                 stripped, start = _varint(content, start)
@@ -120,7 +123,6 @@ class _Entries:
         if at > last:
             raise _Broken("it ends before its last entry")
         self._require_inside()
-        self.starts = memoryview(starts).cast("Q")
         return at
 
     def _judge(self, name: bytes, mode: bytes) -> None:
@@ -281,10 +283,10 @@ def _require_blocks(content: bytes, entries: _Entries, extensions: dict[bytes, b
             int.from_bytes(table[begin : begin + 4], "big"),
             int.from_bytes(table[begin + 4 : begin + 8], "big"),
         )
-        if number >= len(entries.starts) or entries.starts[number] != offset or not entries.whole[number]:
+        if number >= len(entries.whole) or entries.start(number) != offset or not entries.whole[number]:
             raise _Broken("its extension IEOT names a place where no entry begins")
         number += count
-    if number != len(entries.starts):
+    if number != len(entries.whole):
         raise _Broken("its extension IEOT does not name all entries")
 
 

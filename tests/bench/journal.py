@@ -18,7 +18,7 @@ from omac.projections.system import System
 TASKS = 256
 SECONDS = 5.0
 ROUNDS = 3
-GROUPED = writer.BATCH_MAX
+GROUPED = group_commit.BATCH_MAX
 EVENT = AccessRequested("/home/user/projects/acme-web", "slack", "slack", None, "POST", "/v1/channels/general/messages")
 
 
@@ -57,7 +57,7 @@ async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
 
     `batch_max` 1 is a commit, and a flush of the disk, for each event.
     """
-    writer.BATCH_MAX = batch_max
+    group_commit.BATCH_MAX = batch_max
     journal = open_journal(str(path.absolute()), "bench", time.time_ns)
     system = System()
 
