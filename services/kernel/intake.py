@@ -12,8 +12,9 @@ import trio
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox import launch as sandbox
-from omac.domain.sandbox.launch import LaunchRequested
+from omac.domain.sandbox import launch
+from omac.domain.sandbox.launch import Lose, Sandbox
+from omac.domain.sandbox.reaction import react
 from omac.journal.inbox import Inbox
 from omac.journal.spool import open_folder
 from omac.services.kernel.engine import Engine, together
@@ -24,7 +25,6 @@ WATCHED_POLL_S = 2.0  # the same where the spool is watched
 RETRY_S = 1.0
 TICK_NS = 10**9  # longer than any file system's clock needs for its next tick
 INGESTION_S = 2.0  # for another process that is ingesting the spool right now
-WHY = "the omac that launched it was killed"
 
 _log = logging.getLogger("omac.intake")
 
@@ -83,20 +83,18 @@ async def settle_lost(
     Returns their streams. What such an omac still reported about its end counts: it is taken in first.
     """
 
-    def gone(launch: LaunchRequested) -> bool:
-        return launch.boot_id != boot_id or not living(launch.pid, launch.start_ticks)
+    def is_reported(state: Sandbox) -> bool:
+        request = state.launch
+        return request is not None and request.boot_id == boot_id and living(request.pid, request.start_ticks)
 
-    def lost() -> list[StreamId]:
-        return [
-            stream
-            for stream, entry in engine.system.sandboxes.entries.items()
-            if ids.key_of(stream).host == engine.host and entry.state.live and entry.state.launch
-            if gone(entry.state.launch)
-        ]
-
-    if found := lost():
+    sandboxes = engine.system.sandboxes
+    ours = [stream for stream in sandboxes.entries if ids.key_of(stream).host == engine.host]
+    states = {stream: sandboxes[stream].state for stream in ours if sandboxes[stream].state.live}
+    silent = [stream for stream, state in states.items() if react(state, is_reported=is_reported(state))]
+    if silent:
         await take_in()
         await engine.catch_up()
-        found = [stream for stream in found if engine.system.sandboxes[stream].state.live]
-        await together(partial(engine.execute, sandbox.AGGREGATE, stream, sandbox.Lose(WHY)) for stream in found)
-    return found
+    lost = {stream: react(sandboxes[stream].state, is_reported=False, is_taken_in=True) for stream in silent}
+    commands = {stream: command for stream, command in lost.items() if isinstance(command, Lose)}
+    await together(partial(engine.execute, launch.AGGREGATE, stream, command) for stream, command in commands.items())
+    return list(commands)
