@@ -27,6 +27,8 @@ from omac.adapters.files import atomic
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
+from omac.domain.git.grammar import is_oid
+from omac.domain.git.refs import is_ref_name
 from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -41,7 +43,6 @@ COMMANDS_MAX = 10_000  # of changes to refs in one session: each may cost a star
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
 OWN_SETTINGS = b"\n[gc]\n\tpackRefs = false\n"  # of a copy: what gc packs would be gone for the host for a moment
-_HEX = frozenset("0123456789abcdef")
 
 
 class Session:
@@ -229,7 +230,7 @@ def parsed(packed: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in packed.decode(errors="surrogateescape").split("\n"):
         value, space, name = line.partition(" ")
-        if space and is_value(value) and is_name(name):
+        if space and is_oid(value) and is_name(name):
             found[name] = value
     return found
 
@@ -246,7 +247,7 @@ def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
                 waiting.append((entry.path, full))
             elif entry.is_file(follow_symlinks=False) and is_name(full):
                 text = (pointers.read(entry.path, pointers.BYTES_MAX) or b"").decode(errors="surrogateescape").strip()
-                if is_value(text):
+                if is_oid(text):
                     found[full] = text
                 elif text.startswith("ref: ") and is_name(text[5:].strip()):
                     symbolic[full] = text + "\n"
@@ -254,21 +255,8 @@ def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
 
 
 def is_name(name: str) -> bool:
-    """Whether it may be a ref that counts here; git itself checks the rest (git-check-ref-format(1))."""
-    return (
-        name.startswith("refs/")
-        and not name.startswith("refs/replace/")
-        and not name.endswith((".lock", "/", "."))
-        and ".." not in name
-        and "//" not in name
-        and "/." not in name
-        and not any(character <= " " or character in "~^:?*[\\\x7f" for character in name)
-    )
-
-
-def is_value(text: str) -> bool:
-    """Whether it is an object id, SHA-1 or SHA-256."""
-    return len(text) in (40, 64) and _HEX.issuperset(text)
+    """Return whether it may be a ref that counts here: none that shows one object for another."""
+    return is_ref_name(name) and not name.startswith("refs/replace/")
 
 
 def _command(name: str, old: str, new: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omac.adapters.git import pointers, refs
 from omac.adapters.git.inspection import Finding
+from omac.domain.git.grammar import is_oid
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.autorun_files import described as sentence
 
@@ -23,18 +24,18 @@ def commit_of(git: str, common: str) -> str:
     """Return the commit that HEAD of a git folder names; empty: it has none yet, or cannot be read."""
     try:
         head = (pointers.read(f"{git}/HEAD", pointers.BYTES_MAX) or b"").decode(errors="replace").strip()
-        if refs.is_value(head):
+        if is_oid(head):
             return head
         name = head.removeprefix("ref: ")
         if not refs.is_name(name):
             return ""
         loose = (pointers.read(f"{common}/{name}", pointers.BYTES_MAX) or b"").decode(errors="replace").strip()
-        if refs.is_value(loose):
+        if is_oid(loose):
             return loose
         packed = pointers.read(f"{common}/packed-refs", refs.BYTES_MAX) or b""
         at = packed.find(f" {name}\n".encode(errors="replace"))
         value = packed[packed.rfind(b"\n", 0, max(at, 0)) + 1 : max(at, 0)].decode(errors="replace")
-        return value if refs.is_value(value) else ""
+        return value if is_oid(value) else ""
     except Refusal:
         return ""
 

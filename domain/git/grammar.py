@@ -240,7 +240,8 @@ _DIGITS = frozenset("0123456789")
 _PACKS = ("pack", "idx", "rev", "bitmap", "mtimes", "keep", "promisor")
 
 
-def _is_oid(text: str) -> bool:
+def is_oid(text: str) -> bool:
+    """Return whether a text is an object id, of SHA-1 or SHA-256."""
     return len(text) in (40, 64) and _HEX.issuperset(text)
 
 
@@ -257,12 +258,12 @@ def _is_unfinished(text: str) -> bool:
 def is_pack(text: str) -> bool:
     """Return whether a name is that of a pack, or of what belongs to one."""
     oid, _, end = text.removeprefix("pack-").partition(".")
-    return text.startswith("pack-") and _is_oid(oid) and end in _PACKS
+    return text.startswith("pack-") and is_oid(oid) and end in _PACKS
 
 
 def _is_map(text: str) -> bool:
     oid, _, end = text.partition(".")
-    return _is_oid(oid) and end in ("bitmap", "rev", "midx")
+    return is_oid(oid) and end in ("bitmap", "rev", "midx")
 
 
 def _is_image(text: str) -> bool:
@@ -280,7 +281,7 @@ def is_table(text: str) -> bool:
 
 _KINDS: dict[str, Callable[[str], bool]] = {
     "*": lambda _: True,
-    "{oid}": _is_oid,
+    "{oid}": is_oid,
     "{oid2}": lambda text: len(text) == 2 and _HEX.issuperset(text),
     "{rest}": lambda text: len(text) in (38, 62) and _HEX.issuperset(text),
     "{number}": _is_number,
