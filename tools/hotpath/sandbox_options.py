@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import BACKENDS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
@@ -12,23 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Option:
+class Option(PlainData):
     """An option: the `field` of the request that it fills, what it `takes` (empty for a flag), and what it is for.
 
     One that `repeats` fills a list; one that is `shared` is an option of `omac start` and `omac serve`, too.
     """
 
-    __slots__ = ("field", "name", "repeats", "shared", "takes", "text")
-
-    def __init__(
-        self, name: str, field: str, takes: str, text: str, *, repeats: bool = False, shared: bool = True
-    ) -> None:
-        self.name = name
-        self.field = field
-        self.takes = takes
-        self.text = text
-        self.repeats = repeats
-        self.shared = shared
+    name: str
+    field: str
+    takes: str
+    text: str
+    repeats: bool = False
+    shared: bool = True
 
 
 OPTIONS = (  # in the order of the help
