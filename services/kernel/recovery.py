@@ -33,10 +33,7 @@ Alive = Callable[[RunId, Run], bool]  # whether the process of a run lives, give
 
 
 async def recover(
-    engine: Engine,
-    host: SidecarHost,
-    alive: Alive,
-    turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    engine: Engine, host: SidecarHost, alive: Alive, turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 ) -> list[RunId]:
     """Settle what dead runs of this host left open.
 

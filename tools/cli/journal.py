@@ -3,8 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from omac.tools.compose import state
 from omac.tools.compose.journals import spooled, to_read
+from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_data, print_json
 from omac.tools.terminal.render import show_stats
 from omac.tools.terminal.timestamps import rfc3339
@@ -12,7 +12,7 @@ from omac.tools.terminal.timestamps import rfc3339
 
 def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print where the journal is, whether or not there is one yet."""
-    print_data(state.journal_in_use(environment, journal_path))
+    print_data(StateDir.of(environment).journal_in_use(environment, journal_path))
     return 0
 
 

@@ -20,7 +20,7 @@ from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, report_fix
 
 BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
 
@@ -141,11 +141,10 @@ def tell_besides(candidate: Candidate, values: Values, before: Credential, probl
         owner = before.bases.get(name, base)
         if owner != base and (name in before.secrets or name in before.config):
             skill = f"{candidate.skill.name} in .{owner}/skills"
-            say(f"{name} is no longer set for {skill}: a name has one value", current().stderr)
+            report(f"{name} is no longer set for {skill}: a name has one value")
     for problem in problems:
-        say(f"{', '.join(names)}: {problem.message}", current().stderr)
-        for command in problem.fix:
-            say(f"  try: {command}", current().stderr)
+        report(f"{', '.join(names)}: {problem.message}")
+        report_fix(problem.fix)
 
 
 def at_terminal() -> bool:

@@ -1,12 +1,10 @@
 """What the journal says of the skills that this host knows, for commands that list them and forget them."""
 
 import os
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from omac.adapters.files.state import StateDir
 from omac.domain.credentials.credential import Credential
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel import ids
@@ -20,6 +18,7 @@ from omac.projections.system import System
 from omac.services.skills.resolution import ambiguous
 from omac.tools.cli.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.state import StateDir, host_id
 
 
 class RegisteredSkill(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ class Registry:
         if journal is None:
             return cls(HostId(""), None)
         try:
-            return cls(state.host_id(lambda: secrets.token_hex(8)), journal)
+            return cls(host_id(state), journal)
         finally:
             journal.close()
 
@@ -120,10 +119,3 @@ class Registry:
                 self._approved_at.pop(recorded.stream, None)
             case _:
                 pass
-
-
-def columns(rows: Sequence[Sequence[str]], show: Callable[[str], None]) -> None:
-    """Rows as wide as they need to be."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        show("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

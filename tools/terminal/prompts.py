@@ -17,7 +17,7 @@ from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.skill import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report
 
 TRIES = 3
 BYTES_MAX = 4 * 1024 * 1024
@@ -99,7 +99,7 @@ def _asked(
                 raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
             if left:
                 terminal.show(f"  {printable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
-    say(f"refused: {field.name}: {problem}", current().stderr)
+    report(f"refused: {field.name}: {problem}")
     raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
 
 
