@@ -24,7 +24,7 @@ from omac.tools.cli import (
     skills_group,
     values_group,
 )
-from omac.tools.cli.plain_typer import Commands
+from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import Invocation, current, working_for
 
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
@@ -47,8 +47,6 @@ Examples:
   omac audit --since 1h                       who used which skill, and who changed what may run
   omac replay --at 120                        the state as it was at position 120""",
 )
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
-JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 
 def main(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 
 from omac.tools.compose.journals import spooled, to_read
 from omac.tools.compose.state import StateDir
@@ -18,8 +19,7 @@ def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
 
 def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show size, span and kinds. Raises Refusal."""
-    journal = to_read(environment, journal_path)
-    try:
+    with closing(to_read(environment, journal_path)) as journal:
         head = journal.store.head()
         inbox = spooled(environment, journal.store.path)
         found = {
@@ -32,8 +32,6 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
             "spool": {"waiting": len(inbox.names()), "rejected": inbox.rejected()},
             "kinds": dict(journal.store.kinds()),
         }
-    finally:
-        journal.close()
     if as_json:
         print_json(found)
     else:

@@ -97,7 +97,7 @@ def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     if remembered and one.place.scope != GLOBAL:
         told = ", ".join(remembered)
         report(f"{told}: still a saved default for omac register --defaults; to delete all saved defaults:")
-        report(f"  try: omac deregister {shlex.quote(one.name)} {one.flags} --purge-defaults")
+        report(f"  try: omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults")
     return 0
 
 

@@ -1,6 +1,7 @@
 """omac status: the projected state, from the server that runs, else folded from the journal."""
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import msgspec
 
@@ -33,10 +34,7 @@ def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> b
     from omac.projections.system import System
     from omac.tools.compose.journals import to_read
 
-    journal = to_read(environment, journal_path)
-    try:
+    with closing(to_read(environment, journal_path)) as journal:
         system = System().replay(journal.records())
-    finally:
-        journal.close()
     report(f"no server is running here; this is the state in the journal at position {system.position}")
     return msgspec.json.encode(status_of(system))

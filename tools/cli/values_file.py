@@ -5,7 +5,7 @@ import shlex
 import stat
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.values import ValueRefused, parse_lines
+from omac.domain.skills.values import ValueRefused, decoded, parse_lines
 from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.prompts import BYTES_MAX, read_stdin
 from omac.tools.terminal.render import report
@@ -17,10 +17,7 @@ def read_values(source: str, *, secret: bool) -> dict[str, str]:
     Raises Refusal: misuse (it cannot be read), value-refused, which shows nothing of what is in it.
     """
     content = read_stdin() if source == "-" else _content(source, secret=secret)
-    try:
-        text: str | None = content.decode()
-    except UnicodeDecodeError:  # the error would hold the content
-        text = None
+    text = decoded(content)
     if text is None:
         raise Refusal("value-refused", f"{shown_source(source)} is not UTF-8 text; nothing was recorded")
     try:

@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from omac.adapters.credentials.stores import SecretStores
@@ -43,16 +43,13 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
     state = StateDir.of(environment)
     host = host_id(state)
     stores = secret_stores(environment)
-    journal = to_write(state, host, environment, journal_path, clock)
-    try:
+    with closing(to_write(state, host, environment, journal_path, clock)) as journal:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
         execution = OpenedJournal(journal, host)
         credentials = Credentials(execution, stores, key, changing_of(state))
         frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
         registering = Registering(execution, frozen, HostInterpreters(environment, _here(environment)), credentials)
         yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
-    finally:
-        journal.close()
 
 
 def _here(environment: Mapping[str, str]) -> list[str]:

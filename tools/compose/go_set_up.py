@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from omac.adapters.legacy import go_keyring_encoding
 from omac.adapters.legacy.go_files import copy_path, read_old
@@ -54,7 +54,5 @@ def _recorded(journal_path: str | None, environment: Mapping[str, str]) -> Itera
     if journal is None:
         yield RecordedState(None, None)
         return
-    try:
+    with closing(journal):
         yield RecordedState(journal, host_id(state))
-    finally:
-        journal.close()

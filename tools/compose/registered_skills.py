@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 
 import msgspec
 
@@ -57,10 +58,8 @@ class Registry:
         journal = read_if_any(state, path)
         if journal is None:
             return cls(HostId(""), None)
-        try:
+        with closing(journal):
             return cls(host_id(state), journal)
-        finally:
-            journal.close()
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""

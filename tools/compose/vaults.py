@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import closing
 
 import trio
 
@@ -64,13 +65,11 @@ def used_stores(stores: SecretStores, environment: Mapping[str, str]) -> set[str
     if journal is None:
         return used
     known: dict[str, Credential] = {}
-    try:
+    with closing(journal):
         for recorded in journal.records():
             if isinstance(recorded.event, credential.EVENTS):
                 before = known.get(recorded.stream, Credential())
                 known[recorded.stream] = credential.evolve(before, recorded.event)
-    finally:
-        journal.close()
     for one in known.values():
         remembered = [default.secret for default in one.defaults.values() if default.secret]
         used |= {stored.store for stored in (*one.secrets.values(), *remembered)}
