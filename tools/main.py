@@ -24,7 +24,7 @@ from omac.tools.cli import (
     skills_group,
     values_group,
 )
-from omac.tools.cli.plain_typer import Commands
+from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import Invocation, current, working_for
 
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
@@ -47,8 +47,6 @@ Examples:
   omac audit --since 1h                       who used which skill, and who changed what may run
   omac replay --at 120                        the state as it was at position 120""",
 )
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
-JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 
 def main(
@@ -129,11 +127,10 @@ def _report(error: Exception) -> int:
     while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
         error = error.exceptions[0]  # several refusals at once: the first says enough
     if isinstance(error, Refusal):
-        from omac.tools.terminal.render import say
+        from omac.tools.terminal.render import report, report_fix
 
-        say(f"omac: {error.message}", current().stderr)
-        for command in error.fix:
-            say(f"  try: {command}", current().stderr)
+        report(f"omac: {error.message}")
+        report_fix(error.fix)
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:
@@ -147,16 +144,16 @@ def _report_defect(error: Exception) -> int:
     import tempfile
     import traceback
 
-    from omac.tools.terminal.render import say
+    from omac.tools.terminal.render import report
 
-    say(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac", current().stderr)
+    report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")
     try:
         with tempfile.NamedTemporaryFile("w", prefix="omac-failure-", suffix=".txt", delete=False) as file:
             traceback.print_exception(error, file=file)
     except OSError:
         traceback.print_exception(error, file=current().stderr)
     else:
-        say(f"  try: less {file.name}  # and report it", current().stderr)
+        report(f"  try: less {file.name}  # and report it")
     return 1
 
 

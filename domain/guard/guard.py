@@ -16,6 +16,7 @@ from __future__ import annotations
 from posixpath import join, normpath
 
 from omac.domain.harness.names import hooked
+from omac.domain.kernel import PlainData
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -39,26 +40,16 @@ class Unclear(Exception):
     """It cannot be said where this would write; the text says why."""
 
 
-class Call:
+class Call(PlainData):
     """A tool call that writes files. `bases` are the folders its relative paths may start from, relative to `cwd`."""
 
-    def __init__(
-        self,
-        harness: str,
-        hook: Hook,
-        tool: str,
-        session: str,
-        cwd: str,
-        bases: tuple[str, ...],
-        paths: tuple[str, ...],
-    ) -> None:
-        self.harness = harness  # the name of the first that has this tool
-        self.hook = hook
-        self.tool = tool
-        self.session = session
-        self.cwd = cwd  # "" where the payload has none
-        self.bases = bases
-        self.paths = paths
+    harness: str  # the name of the first that has this tool
+    hook: Hook
+    tool: str
+    session: str
+    cwd: str  # "" where the payload has none
+    bases: tuple[str, ...]
+    paths: tuple[str, ...]
 
 
 class Denial:

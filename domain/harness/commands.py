@@ -12,26 +12,10 @@ if TYPE_CHECKING:
 
 DEPTH_MAX = 64  # of values in settings
 WORDS_MAX = 10_000
-COMMAND_KEYS = frozenset(
-    (
-        "apikeyhelper",
-        "args",
-        "argv",
-        "awsauthrefresh",
-        "awscredentialexport",
-        "bash",
-        "cmd",
-        "command",
-        "commands",
-        "exec",
-        "gcpauthrefresh",
-        "notify",
-        "powershell",
-        "program",
-        "run",
-        "script",
-    )
-)
+COMMAND_KEYS = frozenset((
+    "apikeyhelper", "args", "argv", "awsauthrefresh", "awscredentialexport", "bash", "cmd", "command", "commands",
+    "exec", "gcpauthrefresh", "notify", "powershell", "program", "run", "script",
+))  # fmt: skip
 COMMAND_ENDINGS = ("command", "helper")  # of other keys: tokenCommand, otelHeadersHelper
 ARGUMENT_KEYS = ("args", "argv")  # what stands there is no program itself
 SCRIPTS = (

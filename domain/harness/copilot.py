@@ -20,12 +20,7 @@ HARNESS = Harness(
         ".copilot/pkg/",
         ".copilot/skills/",
     ),
-    settings=(
-        ".copilot/config.json",
-        ".copilot/lsp-config.json",
-        ".copilot/mcp-config.json",
-        ".copilot/settings.json",
-    ),
+    settings=(".copilot/config.json", ".copilot/lsp-config.json", ".copilot/mcp-config.json", ".copilot/settings.json"),
     autorun_files=(
         ".copilot/",
         ".github/agents/",

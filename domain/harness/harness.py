@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
+
 SHARED_BASE = "agents"  # .agents/skills is read by every harness
 
 
-class GuardTools:
+class GuardTools(PlainData):
     """The tools of an agent whose calls the write guard reads; names are in lower case.
 
     `files` write the file that an argument names, `patches` apply a patch, `shells` run a command, which may hold a
@@ -14,23 +16,14 @@ class GuardTools:
     from every text of a call, whichever argument holds it.
     """
 
-    def __init__(
-        self,
-        *,
-        files: tuple[str, ...] = (),
-        patches: tuple[str, ...] = (),
-        shells: tuple[str, ...] = (),
-        paths: tuple[str, ...] = (),
-        folders: tuple[str, ...] = (),
-    ) -> None:
-        self.files = files
-        self.patches = patches
-        self.shells = shells
-        self.paths = paths
-        self.folders = folders
+    files: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+    shells: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
-class Hook:
+class Hook(PlainData):
     """How an agent calls the write guard. The settings have the form that `adapters/guard/calls.py` reads.
 
     `file` is the settings file, in a folder of the home or of a project. `matcher` is a regular expression for the
@@ -39,35 +32,23 @@ class Hook:
     tells a hook its project; `begins_in_project`: the hook runs in the folder where its session began.
     """
 
-    def __init__(
-        self,
-        file: str,
-        matcher: str,
-        tools: GuardTools,
-        *,
-        off_switch: str = "",
-        notice: str = "",
-        project_variable: str = "",
-        begins_in_project: bool = False,
-    ) -> None:
-        self.file = file
-        self.matcher = matcher
-        self.tools = tools
-        self.off_switch = off_switch
-        self.notice = notice
-        self.project_variable = project_variable
-        self.begins_in_project = begins_in_project
+    file: str
+    matcher: str
+    tools: GuardTools
+    off_switch: str = ""
+    notice: str = ""
+    project_variable: str = ""
+    begins_in_project: bool = False
 
 
-class ServerPort:
+class ServerPort(PlainData):
     """The TCP port on which the long-lived form of an agent listens: `flag` states it, else it is `default`."""
 
-    def __init__(self, flag: str, default: str) -> None:
-        self.flag = flag
-        self.default = default
+    flag: str
+    default: str
 
 
-class Harness:
+class Harness(PlainData):
     """A coding agent: `base` is its dot folder's name without the dot, `serve` the argv of its long-lived form.
 
     `install` is a command that installs it; `server_port` is where its long-lived form listens, if it does.
@@ -88,44 +69,23 @@ class Harness:
     `hook` is how it calls the write guard; None: omac has no hook for it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base: str,
-        serve: tuple[str, ...],
-        install: str,
-        aliases: tuple[str, ...] = (),
-        server_port: ServerPort | None = None,
-        folders: tuple[str, ...] = (),
-        protected: tuple[str, ...] = (),
-        pinned: tuple[str, ...] = (),
-        added_to: tuple[str, ...] = (),
-        apart: tuple[str, ...] = (),
-        settings: tuple[str, ...] = (),
-        autorun_files: tuple[str, ...] = (),
-        home_variable: str = "",
-        credentials: tuple[str, ...] = (),
-        variables: tuple[str, ...] = (),
-        hook: Hook | None = None,
-    ) -> None:
-        self.name = name
-        self.base = base
-        self.serve = serve
-        self.install = install
-        self.aliases = aliases
-        self.server_port = server_port
-        self.folders = folders
-        self.protected = protected
-        self.pinned = pinned
-        self.added_to = added_to
-        self.apart = apart
-        self.settings = settings
-        self.autorun_files = autorun_files
-        self.home_variable = home_variable
-        self.credentials = credentials
-        self.variables = variables
-        self.hook = hook
+    name: str
+    base: str
+    serve: tuple[str, ...]
+    install: str
+    aliases: tuple[str, ...] = ()
+    server_port: ServerPort | None = None
+    folders: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    added_to: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    autorun_files: tuple[str, ...] = ()
+    home_variable: str = ""
+    credentials: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    hook: Hook | None = None
 
     def __repr__(self) -> str:
         return f"Harness({self.name!r})"

@@ -5,6 +5,7 @@ identifies a directory for good. The journal knows a token by its digest only.
 """
 
 import hashlib
+from functools import partial
 from typing import NamedTuple, NewType
 
 HostId = NewType("HostId", str)
@@ -117,24 +118,9 @@ def sidecar_stream(namespace: HostId, workdir: WorkdirId, skill: str) -> StreamI
     return StreamId(f"sidecar/{namespace}/{workdir}/{skill}")
 
 
-def access_stream(host: HostId) -> StreamId:
-    """The log of skill accesses of one host: a stream without versions."""
-    return StreamId(f"access/{host}")
-
-
 def sandbox_stream(host: HostId, launch: LaunchId) -> StreamId:
     """The stream of one launch of a program in a sandbox."""
     return StreamId(f"sandbox/{host}/{launch}")
-
-
-def guard_stream(host: HostId) -> StreamId:
-    """The log of what the write guard refused on one host: a stream without versions."""
-    return StreamId(f"guard/{host}")
-
-
-def inspection_stream(host: HostId) -> StreamId:
-    """The log of what was inspected apart from the end of a launch, on one host: a stream without versions."""
-    return StreamId(f"inspection/{host}")
 
 
 def setting_stream(host: HostId, name: str) -> StreamId:
@@ -142,11 +128,13 @@ def setting_stream(host: HostId, name: str) -> StreamId:
     return StreamId(f"setting/{host}/{name}")
 
 
-def control_stream(host: HostId) -> StreamId:
-    """The log of control calls of one host: a stream without versions."""
-    return StreamId(f"control/{host}")
+def log_stream(aggregate: str, host: HostId) -> StreamId:
+    """The log of what aggregate `aggregate` records of one host: a stream without versions."""
+    return StreamId(f"{aggregate}/{host}")
 
 
-def journal_stream(host: HostId) -> StreamId:
-    """The log of what one host did to the journal itself: a stream without versions."""
-    return StreamId(f"journal/{host}")
+access_stream = partial(log_stream, "access")
+control_stream = partial(log_stream, "control")
+guard_stream = partial(log_stream, "guard")
+inspection_stream = partial(log_stream, "inspection")
+journal_stream = partial(log_stream, "journal")

@@ -88,12 +88,9 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Recover(msgspec.Struct, frozen=True):
-    """Command: record that the run was found dead by the run `by`, and the counts of what that settled."""
+    """Command: record that the run was found dead, and the counts of what that settled."""
 
-    by: str
-    directories: int
-    sidecars: int
-    accesses: int
+    recovered: RunRecovered
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -110,8 +107,7 @@ def decide(command: Command, state: Run) -> list[Event]:
     match command:
         case Start(started):
             return [started] if state.status == "unknown" else []
-        case Recover(by, directories, sidecars, accesses):
-            recovered = RunRecovered(by, directories, sidecars, accesses)
+        case Recover(recovered):
             return [recovered] if state.status == "started" else []
         case Stop(why):
             return [RunStopped(why)] if state.status == "started" else []
@@ -129,5 +125,5 @@ def evolve(state: Run, event: Event) -> Run:
             return msgspec.structs.replace(state, status=status)
 
 
-EVENTS: tuple[type[Event], ...] = (RunStarted, RunRecovered, RunStopped)
+EVENTS: tuple[type[Event], ...] = tuple(event for _, event in TABLE)
 AGGREGATE = Aggregate("run", Run(), decide, evolve, EVENTS, has_ended=lambda state: state.ended)

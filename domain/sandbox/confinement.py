@@ -13,6 +13,7 @@ Loaded by programs whose whole start is a few milliseconds, so it imports nothin
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -66,35 +67,18 @@ class Entry:
         return f"Entry({self.path!r}, {self.access!r}, {self.reason!r})"
 
 
-class Policy:
+class Policy(PlainData):
     """What one program may do. `entries` are in the order of `ordered`; `limits` are by name, as of LIMITS."""
 
-    __slots__ = ("entries", "environment", "fence", "hidden", "limits", "network", "ports", "warnings", "workdir")
-
-    def __init__(
-        self,
-        workdir: str,
-        entries: tuple[Entry, ...],
-        environment: Mapping[str, str],
-        *,
-        hidden: tuple[str, ...] = (),  # canonical folders that are omac's own (rule 4)
-        network: str = "host",
-        ports: tuple[int, ...] = (),  # TCP ports it may listen on, beside those the system deals out
-        limits: Mapping[str, float] | None = None,
-        fence: tuple[
-            str, ...
-        ] = (),  # where special files and links may not be made: git's folders of a linked worktree
-        warnings: tuple[str, ...] = (),  # what a person should know before it runs
-    ) -> None:
-        self.workdir = workdir
-        self.entries = entries
-        self.environment = environment
-        self.hidden = hidden
-        self.network = network
-        self.ports = ports
-        self.limits = limits or {}
-        self.fence = fence
-        self.warnings = warnings
+    workdir: str
+    entries: tuple[Entry, ...]
+    environment: Mapping[str, str]
+    hidden: tuple[str, ...] = ()  # canonical folders that are omac's own (rule 4)
+    network: str = "host"
+    ports: tuple[int, ...] = ()  # TCP ports it may listen on, beside those the system deals out
+    limits: Mapping[str, float] = {}  # which nobody changes
+    fence: tuple[str, ...] = ()  # where no special files and links may be made: git's folders of a linked worktree
+    warnings: tuple[str, ...] = ()  # what a person should know before it runs
 
 
 def ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:

@@ -291,10 +291,7 @@ def _namespaces_refused(
 def _apparmor_profile(bwrap: str) -> tuple[str, ...]:
     lines = ("abi <abi/4.0>,", "include <tunables/global>", f"profile bwrap {bwrap} flags=(unconfined) {{", "  userns,")
     text = " ".join(f"'{line}'" for line in (*lines, "  include if exists <local/bwrap>", "}"))
-    return (
-        f"printf '%s\\n' {text} | sudo tee /etc/apparmor.d/bwrap",
-        "sudo apparmor_parser -r /etc/apparmor.d/bwrap",
-    )
+    return (f"printf '%s\\n' {text} | sudo tee /etc/apparmor.d/bwrap", "sudo apparmor_parser -r /etc/apparmor.d/bwrap")
 
 
 def _set(name: str, value: int, uid: int, remark: str = "") -> tuple[str, ...]:

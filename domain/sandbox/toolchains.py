@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
 
-class Toolchain:
+
+class Toolchain(PlainData):
     """One that is shown where PATH names a folder in it.
 
     `root` is relative to the home; `variable` may name another place for it. `parts` of it are shown, all of it where
@@ -11,20 +13,11 @@ class Toolchain:
     roots that it does not work without.
     """
 
-    def __init__(
-        self,
-        root: str,
-        variable: str = "",
-        *,
-        parts: tuple[str, ...] = (),
-        masked: tuple[str, ...] = (),
-        companions: tuple[str, ...] = (),
-    ) -> None:
-        self.root = root
-        self.variable = variable
-        self.parts = parts
-        self.masked = masked
-        self.companions = companions
+    root: str
+    variable: str = ""
+    parts: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
 
 
 # `bin` of these is for programs of all kinds, and what lies beside it is not their installation.

@@ -26,11 +26,15 @@ class Setting(msgspec.Struct, frozen=True):
     """
 
     name: str
-    variable: str
     words: tuple[str, ...]  # where they can be compared, from the narrowest to the widest
     default: str
     project: tuple[str, ...]
     meaning: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that states it."""
+        return f"OMAC_{self.name.upper().replace('.', '_')}"
 
     @property
     def table_and_key(self) -> tuple[str, str]:
@@ -45,81 +49,34 @@ class Setting(msgspec.Struct, frozen=True):
         return word != "" and "\0" not in word and all(path.startswith("/") for path in word.split(":"))
 
 
-SETTINGS: dict[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "serve.bundle_drift",
-            "OMAC_SERVE_BUNDLE_DRIFT",
-            ("refuse", "accept"),
-            "refuse",
-            ("refuse",),
-            "whether approved skills run after their code changed",
-        ),
-        Setting(
-            "serve.unapproved",
-            "OMAC_SERVE_UNAPPROVED",
-            ("refuse", "confine", "allow"),
-            "refuse",
-            ("refuse",),
-            "whether unapproved skills run",
-        ),
-        Setting(
-            "serve.auto_register",
-            "OMAC_SERVE_AUTO_REGISTER",
-            ("false", "true"),
-            "true",
-            ("false",),
-            "whether activating a directory registers the skills found in it",
-        ),
-        Setting(
-            "secrets.store",
-            "OMAC_SECRETS_STORE",
-            ("auto", "keychain", "vault"),
-            "auto",
-            (),
-            "where new secrets are kept",
-        ),
-        Setting(
-            "git.hooks",
-            "OMAC_GIT_HOOKS",
-            ("deny", "read"),
-            "deny",
-            ("deny",),
-            "whether a repository's hooks can be seen, and so run, in a sandbox",
-        ),
-        Setting(
-            "git.refs",
-            "OMAC_GIT_REFS",
-            ("branch", "all"),
-            "all",
-            ("branch",),
-            "which refs a linked worktree may change: its own branch and new ones, or all",
-        ),
-        Setting(
-            "cache.redirect_xdg",
-            "OMAC_CACHE_REDIRECT_XDG",
-            ("false", "true"),
-            "false",
-            (),
-            "whether XDG_CACHE_HOME leads into the tool cache too",
-        ),
-        Setting(
-            "guard.scratch",
-            "OMAC_GUARD_SCRATCH",
-            (),
-            "",
-            (),
-            "folders beside /tmp where the write guard lets an agent write",
-        ),
-    )
-}
-VARIABLE_PREFIXES = (
-    "OMAC_SERVE_",
-    "OMAC_SECRETS_",
-    "OMAC_GIT_",
-    "OMAC_GUARD_",
-)  # a variable that begins like this is meant to be a setting
+_SETTINGS = (
+    Setting(
+        "serve.bundle_drift", ("refuse", "accept"), "refuse", ("refuse",),
+        "whether approved skills run after their code changed",
+    ),
+    Setting("serve.unapproved", ("refuse", "confine", "allow"), "refuse", ("refuse",), "whether unapproved skills run"),
+    Setting(
+        "serve.auto_register", ("false", "true"), "true", ("false",),
+        "whether activating a directory registers the skills found in it",
+    ),
+    Setting("secrets.store", ("auto", "keychain", "vault"), "auto", (), "where new secrets are kept"),
+    Setting(
+        "git.hooks", ("deny", "read"), "deny", ("deny",),
+        "whether a repository's hooks can be seen, and so run, in a sandbox",
+    ),
+    Setting(
+        "git.refs", ("branch", "all"), "all", ("branch",),
+        "which refs a linked worktree may change: its own branch and new ones, or all",
+    ),
+    Setting(
+        "cache.redirect_xdg", ("false", "true"), "false", (),
+        "whether XDG_CACHE_HOME leads into the tool cache too",
+    ),
+    Setting("guard.scratch", (), "", (), "folders beside /tmp where the write guard lets an agent write"),
+)  # fmt: skip
+SETTINGS = {setting.name: setting for setting in _SETTINGS}
+# A variable that begins like this is meant to be a setting.
+VARIABLE_PREFIXES = ("OMAC_SERVE_", "OMAC_SECRETS_", "OMAC_GIT_", "OMAC_GUARD_")
 
 
 class SettingsFile(msgspec.Struct, frozen=True):

@@ -108,25 +108,11 @@ def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: 
             value = secrets[variable.name].reveal()
         if value is not None:
             found[variable.name] = value
-    found |= {
-        "SIDECAR_PORT": str(port),
-        "SIDECAR_SKILL": spec.skill,
-        "OMAC_HARNESS_SKILLS_DIR": spec.skills_dir,
-    }
+    found |= {"SIDECAR_PORT": str(port), "SIDECAR_SKILL": spec.skill, "OMAC_HARNESS_SKILLS_DIR": spec.skills_dir}
     return found | ({"OMAC_WORKDIR": spec.workdir} if spec.workdir else {})
 
 
-BASE_VARIABLES = (
-    "PATH",
-    "LANG",
-    "LANGUAGE",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LC_MESSAGES",
-    "LC_NUMERIC",
-    "LC_TIME",
-    "TZ",
-)
+BASE_VARIABLES = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ")
 
 
 Status = Literal["idle", "requested", "started", "healthy", "exited", "backoff", "stopping", "gave_up"]

@@ -13,27 +13,10 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-PRUNED_FOLDERS = frozenset(
-    {
-        ".cache",
-        ".git",
-        ".hg",
-        ".idea",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".svn",
-        ".tox",
-        ".venv",
-        ".vscode",
-        "__pycache__",
-        "build",
-        "dist",
-        "node_modules",
-        "target",
-        "venv",
-    }
-)
+PRUNED_FOLDERS = frozenset({
+    ".cache", ".git", ".hg", ".idea", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
+    "__pycache__", "build", "dist", "node_modules", "target", "venv",
+})  # fmt: skip
 UNCOPIED_FOLDERS = frozenset({".git", ".hg", ".svn", "__pycache__"})  # no part of a tree or of its copy
 IGNORED_FILES = frozenset({".DS_Store", "Thumbs.db", ".gitignore.swp"})
 IGNORED_SUFFIXES = (".pyc", ".pyo", ".swp", "~")

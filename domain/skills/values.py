@@ -104,6 +104,14 @@ def is_text(text: str) -> bool:
         return False
 
 
+def decoded(content: bytes) -> str | None:
+    """The text of a value as it was read; None for what is not UTF-8, since an error would hold it."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def has_64_bits(number: int) -> bool:
     """Whether a signed 64-bit integer holds it."""
     return -INTEGER_MAX - 1 <= number <= INTEGER_MAX

@@ -113,7 +113,6 @@ class Directories:
             if session is not None:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
-        raise AssertionError("the block returned or raised")
 
     def _require_no_token(self, session: str) -> None:
         if self._engine.scrubbed(session) != session:
@@ -136,7 +135,6 @@ class Directories:
                 with trio.move_on_after(OFFLINE_S):
                     await self._offline(stream)
             return Deactivation(canonical, recorded=self._state(stream).status == "offline")
-        raise AssertionError("the block returned or raised")
 
     async def reload_shared(self, caller: Caller) -> dict[str, Any]:
         """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
@@ -148,7 +146,6 @@ class Directories:
             await self._execute(stream, directory.RequestReload(), call.cause(), beside=call.granted(""))
             await self._shared_settled()
             return {"dir": "", "state": self._state(stream).status, "skills": self.global_skills()}
-        raise AssertionError("the block returned or raised")
 
     async def unlock(self, caller: Caller, open_store: Callable[[], None]) -> list[str]:
         """Record that a store of secrets is unlocked, unlock it, and inspect every directory again that waits for one.
@@ -168,7 +165,6 @@ class Directories:
                 with contextlib.suppress(Refusal):  # it goes offline: it waits no longer
                     await self._execute(stream, directory.RequestReload(path), call.cause())
             return [path for _, path in waiting]
-        raise AssertionError("the block returned or raised")
 
     async def reload(self, path: str, caller: Caller) -> Manifest:
         """Look at a directory's skills again; its tokens stay. Raises Refusal (directory-offline) when it is not up."""
@@ -183,7 +179,6 @@ class Directories:
                 )
             await self._settled(stream, self._state(stream).generation)
             return self._manifest(self._state(stream), None, caller)
-        raise AssertionError("the block returned or raised")
 
     async def deactivate_all(self, why: str) -> None:
         """Take every directory of this run offline; one whose end cannot be recorded is left to the next start.

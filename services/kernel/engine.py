@@ -18,7 +18,7 @@ import trio
 
 from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
-from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
+from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.group_commit import Late, Writer
@@ -46,12 +46,9 @@ class Engine(Execution):
     """
 
     def __init__(self, journal: Journal, host: HostId, *, beside: bool = False) -> None:
-        self.host = host
-        self.run = RunId(journal.run)
-        self.clock = journal.clock
+        super().__init__(journal, host)
         self.namespace = namespace_beside(host, self.run) if beside else server_namespace(host)
         self.system = System().replay(journal.records())
-        self._journal = journal
         self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
@@ -173,10 +170,6 @@ class Engine(Execution):
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
         """The projected state of one aggregate."""
         return self.system.of(aggregate)[stream] if aggregate.versioned else Latest(aggregate.initial)
-
-    def recorded_files(self, host: HostId) -> frozenset[str]:
-        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
-        return self._journal.store.spooled(host)
 
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None

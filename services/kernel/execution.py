@@ -25,6 +25,7 @@ from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import scrub, scrub_text
+from omac.journal.application import Journal
 from omac.journal.group_commit import Late
 from omac.journal.judgement import Conflict
 
@@ -41,9 +42,11 @@ class AlreadyRecorded(Exception):
 class Execution(ABC):
     """What use cases change state through. `clock` gives nanoseconds since 1970 UTC."""
 
-    host: HostId
-    run: RunId
-    clock: Callable[[], int]
+    def __init__(self, journal: Journal, host: HostId) -> None:
+        self.host = host
+        self.run = RunId(journal.run)
+        self.clock: Callable[[], int] = journal.clock
+        self._journal = journal
 
     async def execute(
         self,
@@ -110,9 +113,9 @@ class Execution(ABC):
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
         """The state of one aggregate now."""
 
-    @abstractmethod
     def recorded_files(self, host: HostId) -> frozenset[str]:
         """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
+        return self._journal.store.spooled(host)
 
     def _decided(
         self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Latest[State]

@@ -3,7 +3,7 @@
 Commands that are executed side by side are committed together: whichever is first commits for all that wait by then.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import trio
 
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
-from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
+from omac.domain.kernel.ids import HostId, StreamId, TokenDigest
 from omac.journal.application import CommitGroup, Journal
 from omac.journal.group_commit import Late
 from omac.journal.judgement import Conflict
@@ -26,10 +26,7 @@ class OpenedJournal(Execution):
     """For a process that appends to the journal itself; its methods block."""
 
     def __init__(self, journal: Journal, host: HostId) -> None:
-        self.host = host
-        self.run = RunId(journal.run)
-        self.clock: Callable[[], int] = journal.clock
-        self._journal = journal
+        super().__init__(journal, host)
         self._waiting: list[_Slot] = []
 
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
@@ -37,10 +34,6 @@ class OpenedJournal(Execution):
         if not aggregate.versioned:
             return Latest(aggregate.initial)
         return self._journal.load(stream, aggregate.initial, aggregate.evolve)
-
-    def recorded_files(self, host: HostId) -> frozenset[str]:
-        """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
-        return self._journal.store.spooled(host)
 
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None

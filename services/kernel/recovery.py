@@ -33,10 +33,7 @@ Alive = Callable[[RunId, Run], bool]  # whether the process of a run lives, give
 
 
 async def recover(
-    engine: Engine,
-    host: SidecarHost,
-    alive: Alive,
-    turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    engine: Engine, host: SidecarHost, alive: Alive, turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 ) -> list[RunId]:
     """Settle what dead runs of this host left open.
 
@@ -61,9 +58,9 @@ async def _settle(engine: Engine, host: SidecarHost, alive: Alive) -> list[RunId
         for stream, entry in system.sidecars.entries.items()
         if ids.key_of(stream).host == engine.host and entry.state.live and gone(entry.run)
     }
-    await together(partial(_take_offline, engine, target) for target in directories)
+    offline, finish = directory.RequestDeactivation(WHY), directory.FinishDeactivation()
+    await together(partial(engine.execute, directory.AGGREGATE, target, offline) for target in directories)
     await together(partial(_end, engine, host, target) for target in sidecars)
-    finish = directory.FinishDeactivation()
     await together(partial(engine.execute, directory.AGGREGATE, target, finish) for target in directories)
 
     settled = []
@@ -114,15 +111,11 @@ async def _close(engine: Engine, dead: RunId, directories: int, sidecars: int) -
     cause = Cause("omac", None, engine.system.runs[stream].position or None)
     open_ = [position for position, owner in engine.system.accesses.open.items() if owner == (log, dead)]
     aborts = {position: Addressed(access.AGGREGATE, log, AccessAborted(position, REASON)) for position in open_}
-    command = run.Recover(engine.run, directories, sidecars, len(open_))
+    command = run.Recover(run.RunRecovered(engine.run, directories, sidecars, len(open_)))
     recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=list(aborts.values()))
     late = [abort for position, abort in aborts.items() if position in engine.system.accesses.open]
     if not recovered and late:  # it ended in order, but could not record how these did
         await engine.record(late, cause)
-
-
-async def _take_offline(engine: Engine, stream: StreamId) -> None:
-    await engine.execute(directory.AGGREGATE, stream, directory.RequestDeactivation(WHY))
 
 
 async def _end(engine: Engine, host: SidecarHost, stream: StreamId) -> None:

@@ -151,11 +151,7 @@ def _launches(records: list[Opaque]) -> set[str]:
 def _record(ports: SandboxPorts, records: list[Opaque], findings: list[str], spool: Spool) -> None:
     """Record what was inspected for launches that have ended before, if any."""
     if projects := ports.inspections.projects(records):
-        fields = {
-            "launches": sorted(_launches(records)),
-            "projects": list(projects),
-            "findings": first(findings),
-        }
+        fields = {"launches": sorted(_launches(records)), "projects": list(projects), "findings": first(findings)}
         spool.append(
             "sandbox.inspected", fields, stream="inspection", version=None, at=ports.now_ns(), run="", actor="omac",
             id=ports.new_id(),

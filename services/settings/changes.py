@@ -45,4 +45,3 @@ async def change_setting(execution: Execution, changing: Changing, asked: Settin
             raise
         await execution.execute(setting.AGGREGATE, stream, setting.ReportChange(), PERSON)
         return True
-    raise AssertionError("the block returned or raised")

@@ -47,7 +47,7 @@ LAUNCH = launch.LaunchRequested(WORKDIR, "claude", "bubblewrap", "ab" * 32, ("np
 STARTED = run.RunStarted("opencode", "0.1", 42, 7, "boot", ("/w",), {"approve": "ask", "drift": True})
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "run": (run.Start(STARTED), run.Recover("run2", 1, 2, 3), run.Stop("asked to")),
+    "run": (run.Start(STARTED), run.Recover(run.RunRecovered("run2", 1, 2, 3)), run.Stop("asked to")),
     "directory": (
         directory.RequestActivation(WORKDIR, "opencode", TokenDigest("d" * 64)),
         directory.AdmitSession("s1", TokenDigest("e" * 64)),

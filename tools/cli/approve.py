@@ -18,7 +18,7 @@ from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry
-from omac.tools.compose.skill_files import skill_folders
+from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import say
 
@@ -40,7 +40,7 @@ def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[
     """Approve a skill, or revoke its approval. Raises Refusal."""
     if asked.revoke:
         return _revoke(asked, environment, clock)
-    folders = skill_folders(environment)
+    folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
     candidate = trio.run(find, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
     command = f"omac approve {shlex.quote(asked.skill)} {candidate.place.flags}"

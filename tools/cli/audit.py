@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -69,16 +70,13 @@ class Filter(NamedTuple):
 
 def run(wanted: Filter, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the accesses. Raises Refusal."""
-    journal = to_read(environment, journal_path)
-    try:
+    with closing(to_read(environment, journal_path)) as journal:
         rows = (told(row) for row in audit_rows(journal.records()) if wanted.wants(row))
         if as_json:
             for row in rows:
                 print_json(row)
         else:
             show_audit(rows)
-    finally:
-        journal.close()
     return 0
 
 

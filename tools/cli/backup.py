@@ -7,15 +7,16 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.backup import Copy, back_up, inspect
 from omac.journal.backup import restore as put_back
 from omac.journal.format import require_unused
-from omac.tools.compose import state
-from omac.tools.terminal.invocation import current, expanded, print_json
+from omac.tools.compose.journals import mark_of
+from omac.tools.compose.state import StateDir, is_living, without_server
+from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import can_ask, confirm
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, say
 
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Copy the journal to a new file. Raises Refusal."""
-    path = state.journal_in_use(environment, journal_path)
+    path = StateDir.of(environment).journal_in_use(environment, journal_path)
     copy = back_up(path, os.path.abspath(expanded(target)))
     if as_json:
         print_json(copy._asdict())
@@ -26,22 +27,23 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
 
 def restore(source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str]) -> int:
     """Replace the journal by a backup, and keep the replaced one beside it. Raises Refusal."""
-    path = state.journal_of_a_server(environment, journal_path)
+    state = StateDir.of(environment)
+    path = state.journal(environment, journal_path)
     backup_path = os.path.abspath(expanded(source))
     if not os.path.exists(backup_path):
         where = os.path.dirname(backup_path)
         raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=[f"ls -l {quoted(where)}"])
     copy = inspect(backup_path)
-    with state.without_server(environment, path):
-        return _restore(copy, source, path, environment, yes=yes)
+    with without_server(state, path):
+        return _restore(copy, source, path, state, yes=yes)
 
 
-def _restore(copy: Copy, source: str, path: str, environment: Mapping[str, str], *, yes: bool) -> int:
-    require_unused(path, state.is_living)
+def _restore(copy: Copy, source: str, path: str, state: StateDir, *, yes: bool) -> int:
+    require_unused(path, is_living)
     if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
-        say("nothing was changed", current().stderr)
+        report("nothing was changed")
         return 1
-    restored, kept = put_back(copy.path, path, state.journal_mark(environment, path))
+    restored, kept = put_back(copy.path, path, mark_of(state, path))
     say(f"{path} is restored to position {restored.position}")
     if kept:
         say(f"the journal that was there is {kept}")
@@ -63,7 +65,7 @@ def _loss(path: str, copy: Copy) -> str:
 
 
 def _confirmed(loss: str, source: str, yes: bool) -> bool:
-    say(f"{loss}; the present one is kept beside it", current().stderr)
+    report(f"{loss}; the present one is kept beside it")
     if yes:
         return True
     if not can_ask():

@@ -12,10 +12,9 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import parse_size, shown_size
 from omac.domain.sandbox.cache_eviction import Cache, to_go
-from omac.tools.compose.registered_skills import columns
 from omac.tools.compose.tool_caches import Caches, cache_id, open_caches
 from omac.tools.terminal.invocation import current, expanded, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, say, show_columns
 from omac.tools.terminal.timestamps import parse_moment, rfc3339
 
 HEADS = ("WORKDIR", "SIZE", "LAST USED", "STATE", "ID")
@@ -44,7 +43,7 @@ def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     elif found:
         _show_table(found)
     else:
-        say("no tool caches exist", current().stderr)
+        report("no tool caches exist")
     return 0
 
 
@@ -58,10 +57,10 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
         found = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
         rows, problems = _removed(caches, found, dry_run) if caches else ([], [])
     if not rows:
-        say(f"no tool cache exists for {where}" if where else "no tool caches exist", current().stderr)
+        report(f"no tool cache exists for {where}" if where else "no tool caches exist")
     for row in rows:
         if where and row.workdir not in (where, ""):
-            say(f"this is the cache of {row.workdir}: both paths have the same cache", current().stderr)
+            report(f"this is the cache of {row.workdir}: both paths have the same cache")
     _tell(rows, problems, as_json)
     return 1 if problems or any(row.action == "in use" for row in rows) else 0
 
@@ -87,12 +86,12 @@ def gc(
     left = [cache for cache in found if cache.id not in gone]
     _tell(rows, problems, as_json)
     total = sum(cache.bytes for cache in left)
-    say(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}", current().stderr)
+    report(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}")
     used = [cache for cache in left if cache.in_use]
     if used:
-        say(f"in use, so kept: {', '.join(cache.workdir or cache.id for cache in used)}", current().stderr)
+        report(f"in use, so kept: {', '.join(cache.workdir or cache.id for cache in used)}")
     if bytes_max is not None and total > bytes_max:
-        say(f"that is more than {shown_size(bytes_max)}: caches in use are kept", current().stderr)
+        report(f"that is more than {shown_size(bytes_max)}: caches in use are kept")
     return 1 if problems else 0
 
 
@@ -153,7 +152,7 @@ def _tell(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) -> N
         else:
             say(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
     for problem in problems:
-        say(f"omac: not removed: {problem}", current().stderr)
+        report(f"omac: not removed: {problem}")
 
 
 def _show_table(found: list[Cache]) -> None:
@@ -164,8 +163,8 @@ def _show_table(found: list[Cache]) -> None:
         state = state or ("idle" if cache.workdir_exists else "workdir gone")
         at = datetime.fromtimestamp(cache.last_used / 10**9, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         cells.append((cache.workdir or "-", size, at, state, cache.id))
-    columns(cells, say)
-    say(f"{len(found)} in all, {shown_size(sum(cache.bytes for cache in found))}", current().stderr)
+    show_columns(cells)
+    report(f"{len(found)} in all, {shown_size(sum(cache.bytes for cache in found))}")
 
 
 def _print(row: Mapping[str, object]) -> None:

@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from omac.tools.cli.plain_typer import Commands
+from omac.tools.cli.plain_typer import Commands, Json
 from omac.tools.terminal.invocation import current
 
 cache_app = Commands(help="Show and remove what build tools keep for each project.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show it, and remove nothing.")]
 
 

@@ -21,10 +21,9 @@ from omac.tools.cli.scope_options import Where, directory_of, search_of
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
-from omac.tools.compose.skill_files import skill_folders
-from omac.tools.terminal.invocation import current
+from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import can_ask, confirm
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, say
 
 COMMAND = "omac deregister"
 
@@ -90,7 +89,7 @@ def run(asked: DeregisterRequest, environment: Mapping[str, str], clock: Callabl
     with opened(environment, asked.journal, clock) as everything:
         purges = [_purge(asked, one, everything.credentials) for one in targets]
         if not _confirmed(asked, targets, purges):
-            say("nothing was changed", current().stderr)
+            report("nothing was changed")
             return 1
         _require_stores(purges, everything)
         for one in targets:
@@ -171,7 +170,7 @@ def _remembered(defaults: Credential) -> list[str]:
 
 def _unregistered(asked: DeregisterRequest, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
     """Who is not registered may lie there all the same; a person's folder is left alone."""
-    folders = skill_folders(environment)
+    folders = DiskSkillFolders(environment)
     there: list[str] = []
     with contextlib.suppress(Refusal):  # the directory itself may be gone
         search = search_of(asked.where, folders)
@@ -208,9 +207,9 @@ def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[Def
         return True
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
-            say(f"this deregisters {one.skill} in {one.known.status.source}, of {one.place.shown}", current().stderr)
+            report(f"this deregisters {one.skill} in {one.known.status.source}, of {one.place.shown}")
             if one.known.status.approved_hash:
-                say("  its approval ends: it no longer runs", current().stderr)
+                report("  its approval ends: it no longer runs")
         for what, names in (
             ("secrets", purge.secrets),
             ("earlier values", purge.left),
@@ -218,7 +217,7 @@ def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[Def
             ("defaults", purge.defaults),
         ):
             if names:
-                say(f"  this deletes {what} of {one.skill}: {', '.join(names)}", current().stderr)
+                report(f"  this deletes {what} of {one.skill}: {', '.join(names)}")
     if not can_ask():
         fix = [_again(asked._replace(yes=True), targets)]
         raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)

@@ -17,18 +17,13 @@ from omac.services.skills.resolution import SkillSearch
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.go_set_up import moving, read_set_up
-from omac.tools.compose.skill_files import skill_folders
+from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, expanded, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, report_fix, say
 
 ABSENT_SHOWN_MAX = 20
 MARKS = {"take": "+", "there": "=", "skip": "-"}
-SCOPES = {
-    "workdir": "this project",
-    "global": "all projects",
-    "defaults": "saved defaults",
-    "missing": "not here",
-}
+SCOPES = {"workdir": "this project", "global": "all projects", "defaults": "saved defaults", "missing": "not here"}
 
 
 class ImportRequest(NamedTuple):
@@ -46,7 +41,7 @@ def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[]
     if asked.json and not (asked.dry_run or asked.yes):
         fix = ["omac import --dry-run --json", "omac import --yes --json"]
         raise Refusal("misuse", "--json cannot prompt; add --yes, or --dry-run to change nothing", fix=fix)
-    folders = skill_folders(environment)
+    folders = DiskSkillFolders(environment)
     found = search_of(Where(asked.workdir, harness=asked.harness), folders)
     search = SkillSearch(found.workdir, found.harness)
     moved = _look(asked, search, folders, environment)
@@ -68,7 +63,7 @@ def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[]
     elif asked.dry_run:
         say("nothing was changed")
     else:
-        say("nothing was changed", current().stderr)
+        report("nothing was changed")
         return 1
     return _exit_code(moved, refused)
 
@@ -151,17 +146,16 @@ def _line(step: Step) -> str:
 
 def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
     for note in moved.notes:
-        say(f"omac: {note}", current().stderr)
+        report(f"omac: {note}")
     for refusal in moved.refusals:
-        say(f"omac: the keychain could not be read for secrets to import: {refusal.message}", current().stderr)
+        report(f"omac: the keychain could not be read for secrets to import: {refusal.message}")
         for command in refusal.fix:
             if command != "omac vault init":  # what is in the keychain is not in a vault
-                say(f"  try: {command}", current().stderr)
-        say("  try: omac import  # again, where the keychain can be read", current().stderr)
+                report(f"  try: {command}")
+        report("  try: omac import  # again, where the keychain can be read")
     for refusal in refused:
-        say(f"omac: {refusal.message}", current().stderr)
-        for command in refusal.fix:
-            say(f"  try: {command}", current().stderr)
+        report(f"omac: {refusal.message}")
+        report_fix(refusal.fix)
 
 
 def _json(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from omac.tools.cli.plain_typer import JournalPath, Json
 from omac.tools.terminal.invocation import current
 
 
@@ -21,8 +22,8 @@ def import_(
             "them to send secrets elsewhere.",
         ),
     ] = False,
-    journal: Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print data for programs.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
 ) -> int:
     """Import the skills, approvals, settings and secrets of the Go omac.
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from omac.domain.harness.harness import Harness, Hook
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose import agent_hooks
-from omac.tools.terminal.invocation import current, print_data
-from omac.tools.terminal.render import say
+from omac.tools.terminal.invocation import print_data
+from omac.tools.terminal.render import report, say
 
 ROLE = """\
 ## Where you may write
@@ -35,11 +35,11 @@ def install(agent: str, project: bool, user: bool, environment: Mapping[str, str
     changed, are_hooks_off = agent_hooks.install(file, hook, _program())
     say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     if are_hooks_off:
-        say(f"omac: {file.path} sets {hook.off_switch}: no hook runs until you remove that", current().stderr)
+        report(f"omac: {file.path} sets {hook.off_switch}: no hook runs until you remove that")
     if hook.notice:
-        say(hook.notice, current().stderr)
+        report(hook.notice)
     if project:
-        say("an agent can change its project's file; only your own (--user) is safe from it", current().stderr)
+        report("an agent can change its project's file; only your own (--user) is safe from it")
     return 0
 
 

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 
-from omac.tools.compose import state
 from omac.tools.compose.journals import spooled, to_read
+from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_data, print_json
 from omac.tools.terminal.render import show_stats
 from omac.tools.terminal.timestamps import rfc3339
@@ -12,14 +13,13 @@ from omac.tools.terminal.timestamps import rfc3339
 
 def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print where the journal is, whether or not there is one yet."""
-    print_data(state.journal_in_use(environment, journal_path))
+    print_data(StateDir.of(environment).journal_in_use(environment, journal_path))
     return 0
 
 
 def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show size, span and kinds. Raises Refusal."""
-    journal = to_read(environment, journal_path)
-    try:
+    with closing(to_read(environment, journal_path)) as journal:
         head = journal.store.head()
         inbox = spooled(environment, journal.store.path)
         found = {
@@ -32,8 +32,6 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
             "spool": {"waiting": len(inbox.names()), "rejected": inbox.rejected()},
             "kinds": dict(journal.store.kinds()),
         }
-    finally:
-        journal.close()
     if as_json:
         print_json(found)
     else:

@@ -5,13 +5,11 @@ from typing import Annotated
 
 import typer
 
-from omac.tools.cli.plain_typer import Commands
+from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import current
 
 journal_app = Commands(help="Show, check, repair, copy and restore the journal.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
-JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 

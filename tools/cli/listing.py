@@ -12,10 +12,10 @@ from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, SkillSearch, every
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.skill_notes import note_unknown_keys
-from omac.tools.compose.registered_skills import RegisteredSkill, Registry, columns
-from omac.tools.compose.skill_files import skill_folders
-from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import say
+from omac.tools.compose.registered_skills import RegisteredSkill, Registry
+from omac.tools.compose.skill_files import DiskSkillFolders
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import report, report_fix, show_columns
 from omac.tools.terminal.timestamps import rfc3339
 
 HEADS = ("NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED")
@@ -63,7 +63,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
 
     Raises Refusal.
     """
-    folders = skill_folders(environment)
+    folders = DiskSkillFolders(environment)
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
     found = at_once(every(folders, search, guidance=whole))
@@ -81,7 +81,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     elif rows:
         _show(rows, search.workdir)
     else:
-        say(f"no skills in {search.workdir}, and none that all projects share", current().stderr)
+        report(f"no skills in {search.workdir}, and none that all projects share")
     for one in found:
         note_unknown_keys(one.skill)
     _tell_stale(registry.known if whole else registry.within(where))
@@ -92,7 +92,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     """Show every approval of this host. Raises Refusal."""
     registry = Registry.read(environment, journal)
     approved = [one for one in registry.known if one.state.approved is not None]
-    now = at_once(_codes([one.state for one in approved], skill_folders(environment))) if check else {}
+    now = at_once(_codes([one.state for one in approved], DiskSkillFolders(environment))) if check else {}
     rows = [_approval(one, registry, now) for one in approved]
     rows.sort(key=lambda row: (row.scope, row.skill, row.harness))
     if as_json:
@@ -103,9 +103,9 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
         for row in rows:
             code = (row.bundle_hash[:HASH_SHOWN], row.digest[:HASH_SHOWN] or "no copy", row.source)
             cells.append((row.skill, row.scope, row.harness, _local(row.since), row.code or "-", *code))
-        columns(cells, say)
+        show_columns(cells)
     else:
-        say("nothing is approved", current().stderr)
+        report("nothing is approved")
     return 0
 
 
@@ -219,20 +219,19 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
         at = _local(row.registered_at) if row.registered_at else "-"
         shown = (row.name, row.scope, mount, given, state, at)
         cells.append((*shown, row.dir or "-") if elsewhere else shown)
-    columns(cells, say)
+    show_columns(cells)
     for row in rows:
         if row.detail:
-            say(f"{row.name}: {row.detail}", current().stderr)
+            report(f"{row.name}: {row.detail}")
 
 
 def _tell_stale(known: Iterable[RegisteredSkill]) -> None:
     commands: dict[str, None] = {}
     for one in known:
         if one.gone:
-            say(f"stale: {one.status.skill}: its folder {one.status.source} is gone", current().stderr)
+            report(f"stale: {one.status.skill}: its folder {one.status.source} is gone")
             commands[f"omac deregister --prune {SkillScope(one.status.dir).where}"] = None
-    for command in commands:
-        say(f"  try: {command}", current().stderr)
+    report_fix(commands)
 
 
 def _local(at: str) -> str:

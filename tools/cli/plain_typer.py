@@ -5,12 +5,15 @@ that text, which takes longer than most commands.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from omac.tools.terminal.invocation import print_data
+
+Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 CONVERTER = "_runtime_param"  # of typer's parameters: what converts a value, made when first needed
 

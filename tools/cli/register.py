@@ -24,10 +24,10 @@ from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import Collected, Collecting, Ways, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
-from omac.tools.compose.skill_files import skill_folders
-from omac.tools.terminal.invocation import current, print_json
+from omac.tools.compose.skill_files import DiskSkillFolders
+from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, say
 
 COMMAND = "omac register"
 NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
@@ -84,7 +84,7 @@ class Done(NamedTuple):
 def run(asked: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Register a skill. Raises Refusal; then it was not approved."""
     asked.ways.require_sense()
-    folders = skill_folders(environment)
+    folders = DiskSkillFolders(environment)
     search = search_of(asked.where, folders)
     candidate = trio.run(find, folders, search, asked.skill, COMMAND, asked.words(), asked.bundle_hash)
     digest = require_meant(folders, candidate, asked.bundle_hash, asked.command(candidate, asked.words()))
@@ -149,7 +149,7 @@ def _collect(
     needed = [name for name in secrets if sources[name] in NEEDS_STORE]
     _require_store(candidate, needed, everything, asks)
     if asks and {"ask", "offer"} & set(sources.values()):
-        say(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered", current().stderr)
+        report(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered")
     collected = collecting.collect(remembered)
     if not needed:
         _require_store(candidate, list(collected.values.secrets), everything, asks)
@@ -192,10 +192,7 @@ def _missing(asked: RegisterRequest, candidate: Candidate, names: list[str], eve
     for name in names:
         field = fields[name]
         kind = "secret" if isinstance(field, Secret) else field.type
-        say(
-            f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}",
-            current().stderr,
-        )
+        report(f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}")
     fix = []
     if candidate.place.workdir and not asked.ways.defaults:
         remembered = everything.credentials.defaults(skill.name)
@@ -258,8 +255,8 @@ def _show(asked: RegisterRequest, done: Done, environment: Mapping[str, str]) ->
     if script is not None:
         show_install_script(script)
     if done.missing:
-        say(f"it does not start without: {', '.join(done.missing)}", current().stderr)
-        say(f"  try: {asked.command(done.candidate)}", current().stderr)
+        report(f"it does not start without: {', '.join(done.missing)}")
+        report(f"  try: {asked.command(done.candidate)}")
     if done.next:
         serve, activate = done.next
         say(f"next: {serve}")

@@ -12,10 +12,11 @@ from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
 from omac.journal.repair import Repair
 from omac.projections.system import System
-from omac.tools.compose import state
-from omac.tools.terminal.invocation import current, print_json
+from omac.tools.compose.journals import mark_of
+from omac.tools.compose.state import StateDir, host_id, is_living, without_server
+from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask, confirm
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, say
 
 DAMAGED = 10
 ACTIONS = {
@@ -50,19 +51,20 @@ def positions_of(words: Sequence[str]) -> tuple[int, ...]:
 
 def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Print each finding; 10 when there is one. Raises Refusal."""
+    state = StateDir.of(environment)
     path = state.journal_in_use(environment, journal_path)
     if not os.path.lexists(path):
-        state.journal_mark(environment, path).require_unmarked()
+        mark_of(state, path).require_unmarked()
     system = System()
     findings = findings_of(path, system.apply)
     if as_json:
         print_json({"path": path, "position": system.position, "findings": _data(findings)})
     elif findings:
         _show(findings)
-        say(f"{_counted(findings)} in {path}", current().stderr)
+        report(f"{_counted(findings)} in {path}")
         beyond = any(finding.remedy == "none" for finding in findings)
         way = f"restore BACKUP --journal {shlex.quote(path)}" if beyond else "repair --dry-run"
-        say(f"  try: omac journal {way}", current().stderr)
+        report(f"  try: omac journal {way}")
     else:
         say(f"{path}: {system.position} positions, nothing is damaged")
     return DAMAGED if findings else 0
@@ -70,14 +72,15 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
 
 def repair(asked: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
+    state = StateDir.of(environment)
     path = state.journal_in_use(environment, asked.journal)
-    with state.without_server(environment, path):
-        return _repair(asked, path, state.host_id(environment), clock)
+    with without_server(state, path):
+        return _repair(asked, path, host_id(state), clock)
 
 
 def _repair(asked: RepairRequest, path: str, host: HostId, clock: Callable[[], int]) -> int:
     run = secrets.token_hex(6)
-    work = Repair(path, host, run, clock, lambda: System().apply, state.is_living)
+    work = Repair(path, host, run, clock, lambda: System().apply, is_living)
     planned = work.plan(asked.positions)
     if not planned:
         say(f"nothing in {path} is damaged")
@@ -86,7 +89,7 @@ def _repair(asked: RepairRequest, path: str, host: HostId, clock: Callable[[], i
     if asked.dry_run:
         return 0
     if not _confirmed(asked, _counted(planned)):
-        say("nothing was changed", current().stderr)
+        report("nothing was changed")
         return 1
     done = work.perform(asked.positions)
     say(f"{_counted(done)} mended in {path}; replaced rows are kept in its table set_aside")

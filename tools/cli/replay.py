@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal
@@ -21,15 +22,12 @@ def run(
     at: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> int:
     """Show the state at `at`. Raises Refusal."""
-    journal = to_read(environment, journal_path)
-    try:
-        system = System()
-        last: deque[Recorded] = deque(maxlen=LED_THERE)
+    system = System()
+    last: deque[Recorded] = deque(maxlen=LED_THERE)
+    with closing(to_read(environment, journal_path)) as journal:
         for recorded in _up_to(journal, at, clock):
             system.apply(recorded)
             last.append(recorded)
-    finally:
-        journal.close()
     if as_json:
         print_json(status_of(system))
     else:

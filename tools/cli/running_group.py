@@ -9,14 +9,12 @@ import typer
 
 from omac.domain.harness.names import NAMES, listed
 from omac.domain.sandbox.request import SandboxRequest
-from omac.tools.cli.plain_typer import Command
+from omac.tools.cli.plain_typer import Command, JournalPath, Json
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
 from omac.tools.terminal.invocation import current
 
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
 
-JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
 Unapproved = Annotated[str | None, typer.Option(help="Unapproved skills: refuse, confine or allow.")]

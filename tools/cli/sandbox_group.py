@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from omac.domain.harness.names import HOOKED_NAMES, listed
-from omac.tools.cli.plain_typer import Commands
+from omac.tools.cli.plain_typer import Commands, Json
 from omac.tools.hotpath import guard_hook, sandbox_run
 from omac.tools.terminal.invocation import current
 
 PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 
 sandbox_app = Commands(help="Run commands that can change one project and nothing else.")
 hook_app = Commands(help="Keep an agent's file tools in its own worktree.")

@@ -17,8 +17,8 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.skill_argument import OneSkill, SkillArgument, at_terminal, one_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
-from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import report, say
 
 MISSING = "<missing>"
 INPUT_BYTES_MAX = 256 * 1024
@@ -78,7 +78,7 @@ def list_(asked: SkillArgument, as_json: bool) -> int:
             text = FORM.format(row.name, needed, row.given, row.store or "-", row.fingerprint, row.description)
             say(text.rstrip())
     else:
-        say(f"{one.name} declares no secrets", current().stderr)
+        report(f"{one.name} declares no secrets")
     return 0
 
 
@@ -96,11 +96,8 @@ def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     tell_taken(one, "secrets", [name for name in names if name in stored], names, as_json)
     if remembered and one.place.scope != GLOBAL:
         told = ", ".join(remembered)
-        say(
-            f"{told}: still a saved default for omac register --defaults; to delete all saved defaults:",
-            current().stderr,
-        )
-        say(f"  try: omac deregister {shlex.quote(one.name)} {one.flags} --purge-defaults", current().stderr)
+        report(f"{told}: still a saved default for omac register --defaults; to delete all saved defaults:")
+        report(f"  try: omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults")
     return 0
 
 
@@ -210,8 +207,8 @@ def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
 def tell_unapproved(one: OneSkill) -> None:
     """That what was given waits for an approval, if it does."""
     if command := one.approve_command():
-        say(f"{one.name} is not approved: it receives its values after approval", current().stderr)
-        say(f"  try: {command}", current().stderr)
+        report(f"{one.name} is not approved: it receives its values after approval")
+        report(f"  try: {command}")
 
 
 def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[str], as_json: bool) -> None:
@@ -228,5 +225,5 @@ def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[
             and not field.default_from_env
             and not getattr(field, "default", None)
         ):
-            say(f"{one.name} needs {field.name}, and does not run without it", current().stderr)
-            say(f"  try: {one.command(group, 'set', field.name)}", current().stderr)
+            report(f"{one.name} needs {field.name}, and does not run without it")
+            report(f"  try: {one.command(group, 'set', field.name)}")

@@ -41,7 +41,7 @@ def run(asked: ServeRequest, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
     wanted = options(asked, environment)
     if wanted.launch is not None and wanted.launch.request is None:
-        warn_unsandboxed(wanted.launch, current().stderr)
+        warn_unsandboxed(wanted.launch)
     server = Server(wanted, environment)
 
     def announce(ready: Ready) -> None:

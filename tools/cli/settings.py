@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, setting_named
-from omac.tools.terminal.invocation import current, expanded, print_json
-from omac.tools.terminal.render import say
+from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
+from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.terminal.render import report, say
 
 
 def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
     """Show every setting as it applies in a project directory. Raises Refusal."""
-    from omac.tools.compose.settings import project_settings, resolved_settings
+    from omac.tools.compose.settings import read_project, read_user
 
-    project = project_settings(os.path.abspath(expanded(workdir)))
+    project = read_project(os.path.abspath(expanded(workdir)))
     for warning in project.warnings:
-        say(f"omac: {warning}", current().stderr)
-    resolved = resolved_settings(environment, project)
+        report(f"omac: {warning}")
+    resolved = resolve({}, environment, project, read_user(environment))
     if as_json:
         for name, found in resolved.items():
             told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
@@ -56,9 +56,9 @@ def _change(
         say(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {setting.default} applies")
     else:
         say(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
-    say("a running server keeps the settings it started with", current().stderr)
+    report("a running server keeps the settings it started with")
     if environment.get(setting.variable):
-        say(f"omac: {setting.variable} is in the environment, and overrides this there", current().stderr)
+        report(f"omac: {setting.variable} is in the environment, and overrides this there")
     return 0
 
 

@@ -14,13 +14,13 @@ from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.scope import SkillScope
-from omac.domain.skills.values import ValueRefused
+from omac.domain.skills.values import ValueRefused, decoded
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, report_fix
 
 BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
 
@@ -54,11 +54,6 @@ class OneSkill(NamedTuple):
     def skill(self) -> FoundSkill:
         return self.candidate.skill
 
-    @property
-    def flags(self) -> str:
-        """What a command about it needs to mean this place."""
-        return self.place.flags
-
     def given(self) -> Credential:
         """What was given to it here."""
         return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
@@ -69,14 +64,13 @@ class OneSkill(NamedTuple):
         Raises Refusal; then nothing counts as given.
         """
         before = self.opened.credentials.given(self.place.scope, self.name)
-
         given = trio.run(self.opened.registering.give, self.candidate, values)
         tell_besides(self.candidate, values, before, given.problems)
         return given.store
 
     def command(self, group: str, *words: str) -> str:
         """A command about it, ready to be pasted."""
-        return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.flags])
+        return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.place.flags])
 
     def approve_command(self) -> str | None:
         """The command that approves its code, if it is not approved."""
@@ -141,11 +135,10 @@ def tell_besides(candidate: Candidate, values: Values, before: Credential, probl
         owner = before.bases.get(name, base)
         if owner != base and (name in before.secrets or name in before.config):
             skill = f"{candidate.skill.name} in .{owner}/skills"
-            say(f"{name} is no longer set for {skill}: a name has one value", current().stderr)
+            report(f"{name} is no longer set for {skill}: a name has one value")
     for problem in problems:
-        say(f"{', '.join(names)}: {problem.message}", current().stderr)
-        for command in problem.fix:
-            say(f"  try: {command}", current().stderr)
+        report(f"{', '.join(names)}: {problem.message}")
+        report_fix(problem.fix)
 
 
 def at_terminal() -> bool:
@@ -157,10 +150,6 @@ def at_terminal() -> bool:
 
 
 def text_of(content: bytes) -> str | None:
-    """What was read as a value: UTF-8, without the newline that ends it. None for other bytes; an error would hold
-    them."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return None
-    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+    """What was read as a value: UTF-8, without the newline that ends it. None for other bytes."""
+    text = decoded(content)
+    return text.removesuffix("\n").removesuffix("\r") if text and text.endswith("\n") else text

@@ -2,8 +2,7 @@
 
 from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.unknown_keys import explain
-from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report
 
 UNKNOWN_KEYS_SHOWN = 10
 
@@ -26,4 +25,4 @@ def note_unknown_keys(skill: FoundSkill) -> None:
 
 
 def _note(skill: FoundSkill, text: str) -> None:
-    say(f"note: {skill.name}: {text}", current().stderr)
+    report(f"note: {skill.name}: {text}")

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
+from omac.tools.cli.plain_typer import JournalPath, Json
 from omac.tools.terminal.invocation import current
 
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
-JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 Harness = Annotated[str | None, typer.Option("--harness", help="Only what this coding agent sees.")]
 Workdir = Annotated[
     str | None, typer.Option("--workdir", metavar="DIR", help="Only the skills of this project directory.")

@@ -11,8 +11,7 @@ from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.agent_launch import directory, launch_of, warn_unsandboxed
 from omac.tools.compose.serving import Server
-from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report, report_fix
 
 
 class StartRequest(NamedTuple):
@@ -32,7 +31,7 @@ def run(asked: StartRequest, environment: Mapping[str, str]) -> int:
     """Run the command to its end; its exit status. Raises Refusal."""
     wanted = options(asked, environment)
     if wanted.launch is not None and wanted.launch.request is None:
-        warn_unsandboxed(wanted.launch, current().stderr)
+        warn_unsandboxed(wanted.launch)
     server = Server(wanted, environment)
     return trio.run(server.run, lambda _: None, _tell_what_is_not_ready)
 
@@ -46,10 +45,7 @@ def options(asked: StartRequest, environment: Mapping[str, str]) -> ServeOptions
         harness.serve[:1], asked.words, agent, environment, workdir=workdir, sandbox=asked.sandbox,
         sandboxed=not asked.no_sandbox,
     )  # fmt: skip
-    settings = {
-        "serve.unapproved": asked.unapproved,
-        "serve.bundle_drift": "accept" if asked.accept_changes else None,
-    }
+    settings = {"serve.unapproved": asked.unapproved, "serve.bundle_drift": "accept" if asked.accept_changes else None}
     return ServeOptions(harness, (workdir,), workdir, launch, beside=True, journal=asked.journal, settings=settings)
 
 
@@ -57,6 +53,5 @@ def _tell_what_is_not_ready(manifest: Manifest) -> None:
     """The command runs all the same: what is mended while it runs comes online under the names it has."""
     for skill in manifest.skills:
         if skill["state"] != "ready":
-            say(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}", current().stderr)
-            for command in skill["fix"]:
-                say(f"  try: {command}", current().stderr)
+            report(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}")
+            report_fix(skill["fix"])

@@ -1,23 +1,24 @@
 """omac status: the projected state, from the server that runs, else folded from the journal."""
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import msgspec
 
 from omac.projections.status import Status
 from omac.tools.cli.control import ask
-from omac.tools.compose.state import has_due_inspections
-from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import say, show_status
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import report, show_status
 
 
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the status, after inspecting what launches that were killed have left. Raises Refusal."""
-    if has_due_inspections(environment):
+    if StateDir.of(environment).has_inspections():
         from omac.services.sandbox.inspection import inspect_due
         from omac.tools.compose.sandbox_ports import SandboxAdapters
 
-        inspect_due(SandboxAdapters(environment, lambda line: say(f"omac: {line}", current().stderr)))
+        inspect_due(SandboxAdapters(environment, lambda line: report(f"omac: {line}")))
     answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
     if answer is None:
         answer = _from_journal(journal_path, environment)
@@ -33,10 +34,7 @@ def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> b
     from omac.projections.system import System
     from omac.tools.compose.journals import to_read
 
-    journal = to_read(environment, journal_path)
-    try:
+    with closing(to_read(environment, journal_path)) as journal:
         system = System().replay(journal.records())
-    finally:
-        journal.close()
-    say(f"no server is running here; this is the state in the journal at position {system.position}", current().stderr)
+    report(f"no server is running here; this is the state in the journal at position {system.position}")
     return msgspec.json.encode(status_of(system))

@@ -14,9 +14,8 @@ from omac.domain.skills.meta import Config, Secret, SidecarMeta
 from omac.domain.skills.values import ValueRefused, check_config, check_secret
 from omac.services.credentials.values import Values
 from omac.tools.cli.values_file import read_values, shown_source
-from omac.tools.terminal.invocation import current
 from omac.tools.terminal.prompts import ask_config, ask_secret
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report
 
 SECRET_VARIABLE, CONFIG_VARIABLE = "OMAC_SECRET_", "OMAC_CONFIG_"
 
@@ -155,14 +154,14 @@ def usable(sidecar: SidecarMeta, remembered: Values) -> Values:
     config = [(field, remembered.config[field.name]) for field in sidecar.config if field.name in remembered.config]
     found = Values(secrets, _checked(config, check_config, problems))
     for problem in problems:
-        say(f"{problem.name}: the saved default cannot be used: it {problem.problem}", current().stderr)
+        report(f"{problem.name}: the saved default cannot be used: it {problem.problem}")
     return found
 
 
 def refuse(problems: Sequence[ValueRefused]) -> None:
     """Tell every problem. Raises Refusal (value-refused)."""
     for problem in problems:
-        say(f"refused: {problem}", current().stderr)
+        report(f"refused: {problem}")
     names = tuple(dict.fromkeys(problem.name for problem in problems))
     raise Refusal("value-refused", f"{', '.join(names)}: refused; nothing was recorded", missing=names)
 
@@ -180,7 +179,7 @@ def _named(
         if name in fields:
             given[name] = text
         else:  # it may be meant for another skill
-            say(f"{variable} is in the environment, and no {kind} {name} is declared: ignored", current().stderr)
+            report(f"{variable} is in the environment, and no {kind} {name} is declared: ignored")
     if source is not None:
         found = read_values(source, secret=kind == "secret")
         if undeclared := [name for name in found if name not in fields]:

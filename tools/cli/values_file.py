@@ -5,10 +5,10 @@ import shlex
 import stat
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.values import ValueRefused, parse_lines
-from omac.tools.terminal.invocation import current, expanded
+from omac.domain.skills.values import ValueRefused, decoded, parse_lines
+from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.prompts import BYTES_MAX, read_stdin
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report
 
 
 def read_values(source: str, *, secret: bool) -> dict[str, str]:
@@ -17,10 +17,7 @@ def read_values(source: str, *, secret: bool) -> dict[str, str]:
     Raises Refusal: misuse (it cannot be read), value-refused, which shows nothing of what is in it.
     """
     content = read_stdin() if source == "-" else _content(source, secret=secret)
-    try:
-        text: str | None = content.decode()
-    except UnicodeDecodeError:  # the error would hold the content
-        text = None
+    text = decoded(content)
     if text is None:
         raise Refusal("value-refused", f"{shown_source(source)} is not UTF-8 text; nothing was recorded")
     try:
@@ -45,8 +42,8 @@ def _content(source: str, *, secret: bool) -> bytes:
         fix = [f"ls -ld {shlex.quote(path)}"]
         raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
     if secret and stat.S_ISREG(mode) and mode & 0o044:
-        say(f"{path} holds secrets, but is readable by other users", current().stderr)
-        say(f"  try: chmod 600 {shlex.quote(path)}", current().stderr)
+        report(f"{path} holds secrets, but is readable by other users")
+        report(f"  try: chmod 600 {shlex.quote(path)}")
     if len(content) > BYTES_MAX:
         raise Refusal("value-refused", f"{path} holds more than {BYTES_MAX} bytes")
     return content

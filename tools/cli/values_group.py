@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omac.tools.cli.plain_typer import Commands
+from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import current
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ config_app = Commands(help="Show and change the settings of skills.")
 vault_app = Commands(help="The encrypted file for secrets, where there is no keychain.")
 settings_app = Commands(help="Show and change omac's own settings.")
 
-JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 SecretNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="The secrets' names.")]
 Field = Annotated[str, typer.Argument(metavar="FIELD", help="The setting's name.")]

@@ -14,8 +14,8 @@ from omac.tools.cli.control import ask_each
 from omac.tools.cli.skill_argument import at_terminal, text_of
 from omac.tools.compose import vaults
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
-from omac.tools.terminal.invocation import current, expanded, print_data, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.invocation import expanded, print_data, print_json
+from omac.tools.terminal.render import report, report_fix, say
 
 PASSPHRASE_CHARS_MIN = 8
 PASSPHRASE_BYTES_MAX = 64 * 1024
@@ -164,23 +164,19 @@ def _read(of_what: str) -> Hidden:
 
 def _init_with_new_key(vault: Vault, path: str) -> None:
     vaults.create_under_new_key(vault, path)
-    say(
-        f"made the vault {vault.path}; the key file {path} opens it: keep that safe, apart from the vault",
-        current().stderr,
-    )
+    report(f"made the vault {vault.path}; the key file {path} opens it: keep that safe, apart from the vault")
     print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
 
 
 def _show_status(told: Mapping[str, object], detail: str) -> None:
     if not told["exists"]:
         say(f"no vault exists at {told['path']}")
-        say("  try: omac vault init", current().stderr)
+        report("  try: omac vault init")
         return
     say(f"{told['path']}: a vault that opens with its {told['key']}")
     if told["locked"]:
         say(f"locked here{': ' + detail if detail else ''}")
-        for command in ("omac unlock", f"export {FILE_VARIABLE}=PATH"):
-            say(f"  try: {command}", current().stderr)
+        report_fix(("omac unlock", f"export {FILE_VARIABLE}=PATH"))
     else:
         say(f"open here: {told['names']} values of {told['services']} skills")
 

@@ -1,7 +1,6 @@
 """The write guard in the settings of agents: called from there, or no longer."""
 
 import os
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from omac.adapters.guard import calls
@@ -9,8 +8,11 @@ from omac.adapters.guard.write_target import top_level
 from omac.adapters.harness import hook_settings
 from omac.adapters.harness.hook_settings import HookFile as HookFile
 from omac.domain.guard.guard import Unclear
-from omac.domain.harness.harness import Harness, Hook
+from omac.domain.harness.harness import Hook
 from omac.domain.kernel.refusal import Refusal
+
+harness_with_hook = hook_settings.harness_with_hook
+user_file = hook_settings.of_user
 
 
 class Installed(NamedTuple):
@@ -18,16 +20,6 @@ class Installed(NamedTuple):
 
     changed: bool
     are_hooks_off: bool
-
-
-def harness_with_hook(agent: str) -> tuple[Harness, Hook]:
-    """Return the harness of a name, and its hook. Raises Refusal (misuse)."""
-    return hook_settings.harness_with_hook(agent)
-
-
-def user_file(harness: Harness, hook: Hook, environment: Mapping[str, str]) -> HookFile:
-    """Return the user's own settings file of an agent. Raises Refusal (settings-invalid)."""
-    return hook_settings.of_user(harness, hook, environment)
 
 
 def project_file(hook: Hook) -> HookFile:

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TextIO
 
 import msgspec
 
@@ -28,8 +27,8 @@ from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.sandbox_ports import SandboxAdapters
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
-from omac.tools.terminal.invocation import current, expanded
-from omac.tools.terminal.render import say
+from omac.tools.terminal.invocation import expanded
+from omac.tools.terminal.render import report
 
 # Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs.
 SANDBOX = (
@@ -108,7 +107,7 @@ def launch_of(
         own["open_ports"] = _served_ports(argv, agent)
     request = request_of(own).over(sandbox)
     found = find_program(argv, environment)
-    ports = SandboxAdapters(environment, lambda line: say(f"omac: {line}", current().stderr))
+    ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
     allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
     return AgentLaunch(found, workdir, request, sandbox.backend != "landlock", allowed)
 
@@ -123,13 +122,11 @@ def directory(path: str, flag: str) -> str:
     return canonical
 
 
-def warn_unsandboxed(launch: AgentLaunch, file: TextIO) -> None:
+def warn_unsandboxed(launch: AgentLaunch) -> None:
     """Say what it means to go without."""
-    say(
-        f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you. It and every program it starts can read", file
-    )
-    say("omac: and change all that you can, omac's secrets and records included, and may outlive omac.", file)
-    say("omac: Leave --no-sandbox out to have it confined.", file)
+    report(f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you. It and every program it starts can read")
+    report("omac: and change all that you can, omac's secrets and records included, and may outlive omac.")
+    report("omac: Leave --no-sandbox out to have it confined.")
 
 
 def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:

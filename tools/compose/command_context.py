@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from omac.adapters.credentials.stores import SecretStores
@@ -22,6 +22,7 @@ from omac.services.credentials.values import Credentials
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.skills.registration import Registering
 from omac.tools.compose.journals import to_write
+from omac.tools.compose.state import host_id
 
 
 class Opened(NamedTuple):
@@ -40,18 +41,15 @@ class Opened(NamedTuple):
 def opened(environment: Mapping[str, str], journal_path: str | None, clock: Callable[[], int]) -> Iterator[Opened]:
     """Open it all, and close the journal in the end. Raises Refusal."""
     state = StateDir.of(environment)
-    host = state.host_id(lambda: secrets.token_hex(8))
-    stores = stores_of(state, environment)
-    journal = to_write(state, host, environment, journal_path, clock)
-    try:
+    host = host_id(state)
+    stores = secret_stores(environment)
+    with closing(to_write(state, host, environment, journal_path, clock)) as journal:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
         execution = OpenedJournal(journal, host)
         credentials = Credentials(execution, stores, key, changing_of(state))
         frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
         registering = Registering(execution, frozen, HostInterpreters(environment, _here(environment)), credentials)
         yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
-    finally:
-        journal.close()
 
 
 def _here(environment: Mapping[str, str]) -> list[str]:
@@ -65,7 +63,7 @@ def changing_of(state: StateDir) -> OneAtATime:
     return OneAtATime(os.path.join(state.path, "credentials.lock"))
 
 
-def stores_of(state: StateDir, environment: Mapping[str, str]) -> SecretStores:
-    """The stores, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
+def secret_stores(environment: Mapping[str, str]) -> SecretStores:
+    """The stores of secrets, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
     choice = resolve({}, environment, None, read_user(environment))["secrets.store"].value
-    return SecretStores(state.path, environment, choice, choose_once=True)  # type: ignore[arg-type]  # its words
+    return SecretStores(StateDir.of(environment).path, environment, choice, choose_once=True)  # type: ignore[arg-type]  # its words

@@ -1,18 +1,18 @@
 """The set-up of the Go omac, for `omac import`: its files, and what this omac has on record beside them."""
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
-from omac.adapters.files.state import StateDir
 from omac.adapters.legacy import go_keyring_encoding
 from omac.adapters.legacy.go_files import copy_path, read_old
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.legacy.go_import import Old, Seen, loose_of
 from omac.services.legacy.go_import import Moving, RecordedState
-from omac.tools.compose import state
-from omac.tools.compose.command_context import stores_of
+from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.state import StateDir, host_id
 
 
 def read_set_up(workdir: str, environment: Mapping[str, str]) -> Old:
@@ -23,7 +23,7 @@ def read_set_up(workdir: str, environment: Mapping[str, str]) -> Old:
 @contextmanager
 def moving(old: Old, literal: str, journal_path: str | None, environment: Mapping[str, str]) -> Iterator[Moving]:
     """Return the use case for a set-up; `literal` is the project's path as it was typed. Raises Refusal."""
-    stores = stores_of(StateDir.of(environment), environment)
+    stores = secret_stores(environment)
 
     def kept(name: str, bundle_hash: str) -> Seen:
         return _seen(copy_path(name, bundle_hash, environment))
@@ -48,13 +48,11 @@ def _seen(source: str) -> Seen:
 @contextmanager
 def _recorded(journal_path: str | None, environment: Mapping[str, str]) -> Iterator[RecordedState]:
     """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
-    path = state.journal_in_use(environment, journal_path)
-    has_host = state.has_host_id(environment)
-    journal = read_if_any(StateDir.of(environment), path) if has_host else None
+    state = StateDir.of(environment)
+    has_host = os.path.exists(os.path.join(state.path, "host-id"))
+    journal = read_if_any(state, state.journal_in_use(environment, journal_path)) if has_host else None
     if journal is None:
         yield RecordedState(None, None)
         return
-    try:
-        yield RecordedState(journal, state.host_id(environment))
-    finally:
-        journal.close()
+    with closing(journal):
+        yield RecordedState(journal, host_id(state))

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from omac.adapters.files.state import StateDir
-from omac.adapters.linux import process_identity
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.inbox import Inbox
 from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
 from omac.journal.spool import waiting_in
+from omac.tools.compose.state import StateDir, host_id, is_living
 
 if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
     from omac.journal.application import Journal
@@ -45,7 +44,7 @@ def to_write(
 
     path = state.journal_in_use(environment, flag)
     mark = mark_of(state, path)
-    journal = open_journal(path, secrets.token_hex(6), clock, is_living=process_identity.is_living, mark=mark)
+    journal = open_journal(path, secrets.token_hex(6), clock, is_living=is_living, mark=mark)
     _take_in(inbox_of(state, host, path), journal)
     return journal
 
@@ -62,11 +61,9 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
         from omac.journal.opening import open_journal
 
         try:
-            inbox = inbox_of(state, state.host_id(lambda: secrets.token_hex(8)), path)
+            inbox = inbox_of(state, host_id(state), path)
             mark = mark_of(state, path)
-            with closing(
-                open_journal(path, "", time.time_ns, is_living=process_identity.is_living, mark=mark)
-            ) as journal:
+            with closing(open_journal(path, "", time.time_ns, is_living=is_living, mark=mark)) as journal:
                 _take_in(inbox, journal)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", spool, len(waiting), refusal.message)

@@ -1,12 +1,11 @@
 """What the journal says of the skills that this host knows, for commands that list them and forget them."""
 
 import os
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import closing
 
 import msgspec
 
-from omac.adapters.files.state import StateDir
 from omac.domain.credentials.credential import Credential
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel import ids
@@ -20,6 +19,7 @@ from omac.projections.system import System
 from omac.services.skills.resolution import ambiguous
 from omac.tools.cli.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.state import StateDir, host_id
 
 
 class RegisteredSkill(msgspec.Struct, frozen=True):
@@ -58,10 +58,8 @@ class Registry:
         journal = read_if_any(state, path)
         if journal is None:
             return cls(HostId(""), None)
-        try:
-            return cls(state.host_id(lambda: secrets.token_hex(8)), journal)
-        finally:
-            journal.close()
+        with closing(journal):
+            return cls(host_id(state), journal)
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -120,10 +118,3 @@ class Registry:
                 self._approved_at.pop(recorded.stream, None)
             case _:
                 pass
-
-
-def columns(rows: Sequence[Sequence[str]], show: Callable[[str], None]) -> None:
-    """Rows as wide as they need to be."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        show("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -25,7 +25,6 @@ from omac.adapters.control.server import serve_control
 from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
-from omac.adapters.files.state import StateDir
 from omac.adapters.linux import process, process_identity
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.adapters.linux.home import home_of
@@ -66,6 +65,7 @@ from omac.tools.compose.journals import inbox_of, mark_of
 from omac.tools.compose.listening import Listening
 from omac.tools.compose.run_folder import keep_folder
 from omac.tools.compose.skill_policies import ServePolicies
+from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.version import VERSION
 
 _log = logging.getLogger("omac.serve")
@@ -87,7 +87,7 @@ class Server:
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
-        host, run = self.state.host_id(lambda: secrets.token_hex(8)), secrets.token_hex(6)
+        host, run = host_id(self.state), secrets.token_hex(6)
         living, mark = process_identity.is_living, mark_of(self.state, path)
         self.journal = open_journal(path, run, time.time_ns, is_living=living, present=_present(run), mark=mark)
         if not options.beside:

@@ -2,16 +2,9 @@
 
 import os
 import stat
-from collections.abc import Mapping
 
-from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.folders import DiskSkillFolders as DiskSkillFolders
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
-from omac.services.ports import SkillFolders
-
-
-def skill_folders(environment: Mapping[str, str]) -> SkillFolders:
-    """Return the skill folders of this host's projects and of this user."""
-    return DiskSkillFolders(environment)
 
 
 def read_start(source: str, relpath: str, bytes_max: int) -> bytes:

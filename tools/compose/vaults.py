@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import closing
 
 import trio
 
@@ -20,14 +21,8 @@ from omac.adapters.files.state import StateDir
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import Credential
 from omac.domain.kernel.refusal import Refusal
-from omac.tools.compose import state
-from omac.tools.compose.command_context import stores_of
+from omac.tools.compose.command_context import secret_stores as secret_stores
 from omac.tools.compose.journals import read_if_any
-
-
-def secret_stores(environment: Mapping[str, str]) -> SecretStores:
-    """Return the stores, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
-    return stores_of(StateDir.of(environment), environment)
 
 
 def key_of_environment(environment: Mapping[str, str]) -> KeyAtHand | None:
@@ -65,17 +60,16 @@ def counted(vault: Vault, at_hand: KeyAtHand) -> tuple[int, int]:
 def used_stores(stores: SecretStores, environment: Mapping[str, str]) -> set[str]:
     """Return the stores that hold something that was given, and the one that would take more. Raises Refusal."""
     used = {trio.run(stores.chosen)}
-    journal = read_if_any(StateDir.of(environment), state.journal_in_use(environment))
+    state = StateDir.of(environment)
+    journal = read_if_any(state, state.journal_in_use(environment))
     if journal is None:
         return used
     known: dict[str, Credential] = {}
-    try:
+    with closing(journal):
         for recorded in journal.records():
             if isinstance(recorded.event, credential.EVENTS):
                 before = known.get(recorded.stream, Credential())
                 known[recorded.stream] = credential.evolve(before, recorded.event)
-    finally:
-        journal.close()
     for one in known.values():
         remembered = [default.secret for default in one.defaults.values() if default.secret]
         used |= {stored.store for stored in (*one.secrets.values(), *remembered)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import BACKENDS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
@@ -12,93 +13,66 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Option:
+class Option(PlainData):
     """An option: the `field` of the request that it fills, what it `takes` (empty for a flag), and what it is for.
 
     One that `repeats` fills a list; one that is `shared` is an option of `omac start` and `omac serve`, too.
     """
 
-    __slots__ = ("field", "name", "repeats", "shared", "takes", "text")
-
-    def __init__(
-        self, name: str, field: str, takes: str, text: str, *, repeats: bool = False, shared: bool = True
-    ) -> None:
-        self.name = name
-        self.field = field
-        self.takes = takes
-        self.text = text
-        self.repeats = repeats
-        self.shared = shared
+    name: str
+    field: str
+    takes: str
+    text: str
+    repeats: bool = False
+    shared: bool = True
 
 
 OPTIONS = (  # in the order of the help
     Option(
-        "--workdir",
-        "workdir",
-        "DIR",
-        "the directory it works in and may change (default: the current one)",
-        shared=False,
+        "--workdir", "workdir", "DIR",
+        "the directory it works in and may change (default: the current one)", shared=False,
     ),
     Option(
-        "--root",
-        "roots",
-        "DIR",
-        "one more directory of projects that it may change; repeat for more",
-        repeats=True,
-        shared=False,
+        "--root", "roots", "DIR",
+        "one more directory of projects that it may change; repeat for more", repeats=True, shared=False,
     ),
     Option("--harness", "harness", "NAME", "{names}: that agent's own folders and credentials", shared=False),
     Option("--allow", "allow", "PATH", "may read and change it; repeat for more", repeats=True),
     Option("--read", "read", "PATH", "may read it", repeats=True),
     Option(
-        "--deny",
-        "deny",
-        "PATH",
-        "may do neither, whatever else grants it; works only on paths that exist at launch",
-        repeats=True,
+        "--deny", "deny", "PATH",
+        "may do neither, whatever else grants it; works only on paths that exist at launch", repeats=True,
     ),
     Option(
-        "--deny-name",
-        "deny_names",
-        "PATTERN",
-        "hides every file and folder of that name, such as '*.pem', in all that is granted",
-        repeats=True,
+        "--deny-name", "deny_names", "PATTERN",
+        "hides every file and folder of that name, such as '*.pem', in all that is granted", repeats=True,
     ),
     Option("--allow-env-files", "allow_env_files", "", "shows .env, .envrc and the like, which are hidden otherwise"),
     Option(
-        "--network",
-        "network",
-        "host|none",
+        "--network", "network", "host|none",
         "yours, but listening on named ports only (host, the default), or no network at all (none)",
     ),
     Option("--open-port", "open_ports", "PORT", "may listen on this TCP port", repeats=True),
     Option("--env", "env", "NAME[=VALUE]", "gets this variable, with your value or this one", repeats=True),
     Option(
-        "--limit",
-        "limits",
-        "NAME=N",
+        "--limit", "limits", "NAME=N",
         "bounds pids, memory, cpu (processors), files (open files of a process), tmp (bytes of /tmp and of each "
-        "other folder in memory; default: a quarter of the machine's, at most 4G); a,b or repeat",
-        repeats=True,
+        "other folder in memory; default: a quarter of the machine's, at most 4G); a,b or repeat", repeats=True,
     ),
     Option("--ssh-agent", "ssh_agent", "", "may ask your SSH agent to sign"),
     Option("--ephemeral-cache", "ephemeral_cache", "", "temporary package caches, removed at its end"),
     Option(
-        "--profile",
-        "profile",
-        "NAME|PATH",
+        "--profile", "profile", "NAME|PATH",
         "your own file with these options: ~/.config/omac/sandbox-profiles/NAME.toml",
     ),
     Option("--backend", "backend", "NAME", "what builds the sandbox: auto (default), bubblewrap or landlock"),
     Option(
-        "--weaker-git",
-        "weaker_git",
-        "",
+        "--weaker-git", "weaker_git", "",
         "with Landlock alone: may change git's settings and hooks, which are inspected at the end",
     ),
     Option("--explain", "explain", "", "print what it would be given, and why; run nothing", shared=False),
     Option("--json", "json", "", "with --explain: print it for programs", shared=False),
-)
+)  # fmt: skip
 BY_NAME = {option.name: option for option in OPTIONS}
 HELP_COLUMN, HELP_WIDTH = 23, 120
 USAGE = """\
@@ -131,12 +105,7 @@ def help_text() -> str:
     words = {"example": EXAMPLE, "names": listed(NAMES, "or")}
     rows = [(f"{option.name} {option.takes}", option.text) for option in OPTIONS]
     lines = [
-        fill(
-            f"  {left:<{HELP_COLUMN - 3}} {text}",
-            width,
-            subsequent_indent=" " * HELP_COLUMN,
-            break_on_hyphens=False,
-        )
+        fill(f"  {left:<{HELP_COLUMN - 3}} {text}", width, subsequent_indent=" " * HELP_COLUMN, break_on_hyphens=False)
         for left, text in (*rows, ("-h, --help", "this text"))
     ]
     return "\n".join([USAGE + lines[0], *lines[1:], "", STATUS]).format(**words)

@@ -15,9 +15,9 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import Config, Secret
-from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret
+from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, decoded
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import report
 
 TRIES = 3
 BYTES_MAX = 4 * 1024 * 1024
@@ -99,7 +99,7 @@ def _asked(
                 raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
             if left:
                 terminal.show(f"  {printable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
-    say(f"refused: {field.name}: {problem}", current().stderr)
+    report(f"refused: {field.name}: {problem}")
     raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
 
 
@@ -120,20 +120,12 @@ def _text(name: str, lines: list[bytes]) -> str:
     """What was typed, as text. Raises ValueRefused, whose context has nothing of it."""
     if sum(map(len, lines)) > VALUE_BYTES_MAX:
         raise ValueRefused(name, f"is too long: at most {VALUE_BYTES_MAX // 1024} KiB fit into a variable")
-    text = _utf8(b"\n".join(lines))
+    text = decoded(b"\n".join(lines))
     if text is None:
         raise ValueRefused(name, "is not UTF-8")
     if any(ord(char) < 0x20 and char not in "\n\t" for char in text):
         raise ValueRefused(name, "holds control characters, as from arrow keys: type it again, or give it by a file")
     return text
-
-
-def _utf8(typed: bytes) -> str | None:
-    """None for what is not; the error would hold it."""
-    try:
-        return typed.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 @contextmanager

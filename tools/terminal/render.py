@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 
@@ -120,6 +120,24 @@ def show_stats(found: Mapping[str, Any]) -> None:
         say(f"{count:>9}  {kind}")
 
 
-def say(text: str, file: TextIO | None = None) -> None:
+def show_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Rows as wide as they need to be."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        say("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def say(text: str) -> None:
     """Print a line; control characters, which a hostile name may hold, are shown and not obeyed."""
-    print(printable(text), file=file or current().stdout)
+    print(printable(text), file=current().stdout)
+
+
+def report(text: str) -> None:
+    """Print a line, as `say` does, to stderr: it is for people, and no data."""
+    print(printable(text), file=current().stderr)
+
+
+def report_fix(commands: Iterable[str]) -> None:
+    """Print the commands that mend what was reported."""
+    for command in commands:
+        report(f"  try: {command}")

@@ -16,7 +16,7 @@ EVENTS: tuple[Event, ...] = (
 STATUSES: tuple[Status, ...] = ("unknown", "started", "recovered", "stopped")
 COMMANDS = (
     Start(RunStarted("opencode", "1.0", 42, 7, "boot", ("/w",))),
-    Recover("later", 1, 2, 3),
+    Recover(RunRecovered("later", 1, 2, 3)),
     Stop("asked by SIGTERM"),
 )
 
