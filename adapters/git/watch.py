@@ -190,10 +190,9 @@ class GitWatch:
             numbers = memoryview(events).cast("i")
             at = 0
             while at < len(events):
-                watch, mask, _, length = numbers[at // 4 : at // 4 + 4]
-                name = events[at + _HEAD_BYTES : at + _HEAD_BYTES + length].rstrip(b"\0")
-                found.append((watch, mask, name))
-                at += _HEAD_BYTES + length
+                number, begin = at // 4, at + _HEAD_BYTES
+                at = begin + numbers[number + 3]
+                found.append((numbers[number], numbers[number + 1], events[begin:at].rstrip(b"\0")))
         return found
 
     def _judge(self, folder: str, name: str) -> None:
