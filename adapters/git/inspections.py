@@ -87,10 +87,10 @@ def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
             inspection.is_cut = True
             inspection.report(project, "was not inspected as a whole: it holds too much")
         except OSError as error:
-            _tell_unread(inspection, project, error)
+            _report_unread(inspection, project, error)
 
 
-def _tell_unread(inspection: Inspection, path: str, error: OSError) -> None:
+def _report_unread(inspection: Inspection, path: str, error: OSError) -> None:
     """What an inspection begins with cannot be opened."""
     if error.errno == errno.ELOOP:
         inspection.report(path, f"{BEHIND_A_LINK}: nothing there was inspected, or changed")
@@ -103,7 +103,7 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
     try:
         opened = opened_root(path)
     except OSError as error:
-        _tell_unread(inspection, path, error)
+        _report_unread(inspection, path, error)
         return
     try:
         before = inspection.baseline.nodes.get(path)

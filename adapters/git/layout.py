@@ -79,7 +79,7 @@ class Layout:
         self.skipped_hooks: SkippedHooks | None = None
 
 
-def look(
+def lay_out(
     workdir: str,
     choices: GitChoices,
     home: str,

@@ -41,7 +41,7 @@ class SkippedHooks:
         self._logs = (f"{repository.git}/logs/HEAD", f"{repository.common}/logs/refs/remotes")
         self._before = self._stamps() if self._names else ((), ())
 
-    def told(self) -> str:
+    def warning(self) -> str:
         """Return what a person should know at the end; empty if nothing was skipped."""
         if not self._names:
             return ""

@@ -81,16 +81,16 @@ class WorktreeScan:
                 try:
                     self._entry(level, entry)
                 except OSError as error:  # what else is there is inspected
-                    self._tell_unread(f"{level.path}/{entry.name}", error)
+                    self._report_unread(f"{level.path}/{entry.name}", error)
                 self._inspection.budget.spend()
                 if self._levels[-1] is not level:
                     return
         except OSError as error:
-            self._tell_unread(level.path, error)
+            self._report_unread(level.path, error)
             level.marks = ALL_MARKS  # it may have what was not listed
         self._leave(level)
 
-    def _tell_unread(self, path: str, error: OSError) -> None:
+    def _report_unread(self, path: str, error: OSError) -> None:
         if self._is_last:
             self._inspection.report(path, f"cannot be inspected: {error.strerror}")
 

@@ -27,7 +27,7 @@ _BROKEN = "its extension TREE is not one that git writes"
 _TOO_MANY = "its extension TREE names more trees than can be inspected"
 
 
-class _Broken(Exception):
+class _BrokenCacheTree(Exception):
     """The extension is not one that git writes, or not of these entries; the text says which."""
 
 
@@ -42,7 +42,7 @@ def tree_problem(extension: bytes, entries: Iterable[tuple[bytes, bytes]], oid_b
                 return _OTHERS
     except (ValueError, IndexError):
         return _BROKEN
-    except _Broken as broken:
+    except _BrokenCacheTree as broken:
         return str(broken)
     return _OTHERS if claims else ""
 
@@ -62,7 +62,7 @@ def _claims(extension: bytes, oid_bytes: int) -> dict[int, bytes]:
         folder = _entered(above, name)
         if count >= 0:
             if hash(folder) in claims:
-                raise _Broken(_BROKEN)
+                raise _BrokenCacheTree(_BROKEN)
             claims[hash(folder)] = b"%d " % count + extension[at : at + oid_bytes]
             at += oid_bytes
         above.append((folder, below))
@@ -70,9 +70,9 @@ def _claims(extension: bytes, oid_bytes: int) -> dict[int, bytes]:
             above.pop()
         seen += 1
         if seen > CLAIMS_MAX:
-            raise _Broken(_TOO_MANY)
+            raise _BrokenCacheTree(_TOO_MANY)
     if at != len(extension):
-        raise _Broken(_BROKEN)
+        raise _BrokenCacheTree(_BROKEN)
     return claims
 
 
@@ -80,12 +80,12 @@ def _entered(above: list[tuple[bytes, int]], name: bytes) -> bytes:
     """The path of the folder that comes next, which is counted in the one around it."""
     if not above:
         if name:
-            raise _Broken(_BROKEN)
+            raise _BrokenCacheTree(_BROKEN)
         return b""
     around, left = above.pop()
     folder = around + name + b"/"
     if not name or b"/" in name or len(folder) > PATH_BYTES_MAX:
-        raise _Broken(_BROKEN)
+        raise _BrokenCacheTree(_BROKEN)
     above.append((around, left - 1))
     return folder
 
@@ -104,15 +104,17 @@ class _Folder:
 
 
 def _trees(entries: Iterable[tuple[bytes, bytes]], oid_bytes: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield each folder with what a claim of it says where it is true, those in it first. Raises _Broken where the
-    entries are not in the order in which git keeps them."""
+    """Yield each folder with what a claim of it says where it is true, those in it first.
+
+    Raises _BrokenCacheTree where the entries are not in the order in which git keeps them.
+    """
     making = _Making(oid_bytes)
     last = b""
     for name, what in entries:
         if what[-1] != 0:  # of a conflict
             continue
         if name <= last:
-            raise _Broken(_OTHERS)
+            raise _BrokenCacheTree(_OTHERS)
         last = name
         while not name.startswith(making.folder.path):
             yield making.leave()
@@ -145,7 +147,7 @@ class _Making:
             self.folder = _Folder(name[: slash + 1])
             slash = name.find(b"/", slash + 1)
         if self.folder.oid:
-            raise _Broken(_OTHERS)
+            raise _BrokenCacheTree(_OTHERS)
         self.folder.count += 1
         if name == self.folder.path:
             self.folder.oid = what[4:-1]
@@ -171,5 +173,5 @@ class _Making:
     def _put(self, line: bytes) -> None:
         self._room -= len(line)
         if self._room < 0:
-            raise _Broken(_TOO_MANY)
+            raise _BrokenCacheTree(_TOO_MANY)
         self.folder.lines += line

@@ -41,7 +41,7 @@ _TOGETHER = 256  # paths that are looked through at once
 NAMES_BYTES_MAX = 160 << 20
 
 
-class _Broken(Exception):
+class _BrokenIndex(Exception):
     """The file is not one that git writes; the text says why."""
 
 
@@ -57,7 +57,7 @@ def index_problem(content: bytes, oid_bytes: int = SHA1_BYTES) -> str:
             from omac.domain.git.cache_tree import tree_problem
 
             return tree_problem(extensions[b"TREE"], entries(content, oid_bytes), oid_bytes)
-    except _Broken as broken:
+    except _BrokenIndex as broken:
         return str(broken)
     except IndexError:
         return "it ends in the middle of an entry"
@@ -69,10 +69,10 @@ class _Entries:
 
     def __init__(self, content: bytes, oid_bytes: int) -> None:
         if len(content) < _HEADER_BYTES + oid_bytes or content[:4] != b"DIRC":
-            raise _Broken("it has no header of an index")
+            raise _BrokenIndex("it has no header of an index")
         version = int.from_bytes(content[4:8], "big")
         if version not in (2, 3, 4):
-            raise _Broken(f"its version is {version}")
+            raise _BrokenIndex(f"its version is {version}")
         self._starts = bytearray()  # one after the other: an index may have millions of entries
         self.whole = bytearray()
         self.empty = 0
@@ -81,7 +81,7 @@ class _Entries:
         self._links: set[int] = set()  # hashes of names: the names themselves may be long
         self.end = self._read(content, int.from_bytes(content[8:12], "big"), oid_bytes, packed=version == 4)
         if self._links and (problem := below_links((name for name, _ in entries(content, oid_bytes)), self._links)):
-            raise _Broken(problem)
+            raise _BrokenIndex(problem)
 
     def start(self, number: int) -> int:
         """The offset of an entry."""
@@ -96,7 +96,7 @@ class _Entries:
         fixed = _STAT_BYTES + oid_bytes + 2
         for _ in range(count):
             if at + fixed > last:
-                raise _Broken("it ends before its last entry")
+                raise _BrokenIndex("it ends before its last entry")
             flags = content[at + fixed - 2] << 8 | content[at + fixed - 1]
             start = at + fixed + (2 if flags & _EXTENDED else 0)
             self._starts += at.to_bytes(_OFFSET_BYTES, "big")
@@ -105,46 +105,46 @@ class _Entries:
                 stripped, start = _varint(content, start)
                 kept = len(name) - stripped
                 if kept < 0:
-                    raise _Broken("a name strips more than there was")
+                    raise _BrokenIndex("a name strips more than there was")
             end = content.find(b"\0", start, last)
             if end < 0:
-                raise _Broken("a name does not end")
+                raise _BrokenIndex("a name does not end")
             if kept + end - start > NAME_BYTES_MAX:
-                raise _Broken(f"a name is longer than {NAME_BYTES_MAX} bytes")
+                raise _BrokenIndex(f"a name is longer than {NAME_BYTES_MAX} bytes")
             name = name[:kept] + content[start:end]
             room -= len(name)
             if room < 0:
-                raise _Broken(f"its names are longer than {NAMES_BYTES_MAX} bytes together")
+                raise _BrokenIndex(f"its names are longer than {NAMES_BYTES_MAX} bytes together")
             if min(len(name), _NAME_MASK) != flags & _NAME_MASK:
-                raise _Broken("the length of a name is not what its flags say")
+                raise _BrokenIndex("the length of a name is not what its flags say")
             self.whole.append(kept == 0)
             self._judge(name, content[at + _MODE_AT : at + _MODE_AT + 4])
             at = end + 1 if packed else at + ((start - at + len(name) + 8) & ~7)
         if at > last:
-            raise _Broken("it ends before its last entry")
+            raise _BrokenIndex("it ends before its last entry")
         self._require_inside()
         return at
 
     def _judge(self, name: bytes, mode: bytes) -> None:
         kind = mode[2] << 8 & 0xF000
         if mode[:2] != b"\0\0" or kind not in (_FILE, _LINK, _GITLINK, _FOLDER):
-            raise _Broken("an entry is neither a file, a link, a submodule nor a folder")
+            raise _BrokenIndex("an entry is neither a file, a link, a submodule nor a folder")
         if not name:
             self.empty += 1
             return
         if kind == _FOLDER:
             self.folders += 1
             if not name.endswith(b"/"):
-                raise _Broken("the name of a folder does not end in '/'")
+                raise _BrokenIndex("the name of a folder does not end in '/'")
             name = name[:-1]
         elif kind != _FILE:
             self._links.add(hash(name))
             if len(self._links) > LINKS_MAX:
-                raise _Broken("it has too many links and submodules")
+                raise _BrokenIndex("it has too many links and submodules")
             if kind == _LINK and is_modules_name(name.rpartition(b"/")[2]):
-                raise _Broken("a link is named .gitmodules")
+                raise _BrokenIndex("a link is named .gitmodules")
         if name.count(b"/") >= NAME_PARTS_MAX:
-            raise _Broken(f"a name has more than {NAME_PARTS_MAX} parts")
+            raise _BrokenIndex(f"a name has more than {NAME_PARTS_MAX} parts")
         self._unchecked.append(name)
         if len(self._unchecked) >= _TOGETHER:
             self._require_inside()
@@ -153,7 +153,7 @@ class _Entries:
         """The paths since the last time can be checked out."""
         path, problem = paths_problem(self._unchecked)
         if problem:
-            raise _Broken(f"the path {path[:200].decode(errors='replace')!r} {problem}")
+            raise _BrokenIndex(f"the path {path[:200].decode(errors='replace')!r} {problem}")
         self._unchecked.clear()
 
 
@@ -187,7 +187,7 @@ def entries(content: bytes, oid_bytes: int = SHA1_BYTES) -> Iterator[tuple[bytes
         if packed:
             try:
                 stripped, start = _varint(content, start)
-            except (_Broken, IndexError):
+            except (_BrokenIndex, IndexError):
                 return
             kept = len(name) - stripped
         end = content.find(b"\0", start)
@@ -214,7 +214,7 @@ def extensions_of(content: bytes, oid_bytes: int) -> dict[bytes, bytes]:
                 end = content.index(b"\0", start) if length == _NAME_MASK else start + length
                 at += (end - at + 8) & ~7
         return _extensions(content, at, oid_bytes)
-    except (_Broken, IndexError, ValueError):
+    except (_BrokenIndex, IndexError, ValueError):
         return {}
 
 
@@ -234,7 +234,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         value = ((value + 1) << 7) | (byte & 0x7F)
         at += 1
         if value > 1 << 32:
-            raise _Broken("a name strips more than there was")
+            raise _BrokenIndex("a name strips more than there was")
     return value, at
 
 
@@ -245,11 +245,11 @@ def _extensions(content: bytes, at: int, oid_bytes: int) -> dict[bytes, bytes]:
     while at + 8 <= last:
         name, size = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
         if name in found:
-            raise _Broken("it has an extension twice")
+            raise _BrokenIndex("it has an extension twice")
         found[name] = content[at + 8 : at + 8 + size]
         at += 8 + size
     if at != last:
-        raise _Broken("its extensions do not end where its checksum begins")
+        raise _BrokenIndex("its extensions do not end where its checksum begins")
     return found
 
 
@@ -257,13 +257,13 @@ def _require_known(entries: _Entries, extensions: dict[bytes, bytes], oid_bytes:
     """Rules 3 and 5."""
     for name in extensions:
         if not b"A" <= name[:1] <= b"Z" and name not in _KNOWN:
-            raise _Broken(f"it needs the extension {name.decode(errors='replace')!r}, which is not known")
+            raise _BrokenIndex(f"it needs the extension {name.decode(errors='replace')!r}, which is not known")
     if len(extensions.get(b"link", bytes(oid_bytes))) < oid_bytes:
-        raise _Broken("its extension link names no shared index")
+        raise _BrokenIndex("its extension link names no shared index")
     if entries.empty and not is_split(extensions, oid_bytes):
-        raise _Broken("an entry has no name")
+        raise _BrokenIndex("an entry has no name")
     if entries.folders and b"sdir" not in extensions:
-        raise _Broken("an entry is a folder")
+        raise _BrokenIndex("an entry is a folder")
 
 
 def _require_blocks(content: bytes, entries: _Entries, extensions: dict[bytes, bytes], oid_bytes: int) -> None:
@@ -271,12 +271,12 @@ def _require_blocks(content: bytes, entries: _Entries, extensions: dict[bytes, b
     at = len(content) - oid_bytes - (8 + 4 + oid_bytes)
     is_there = content[at : at + 8] == b"EOIE" + (4 + oid_bytes).to_bytes(4, "big")
     if is_there and int.from_bytes(content[at + 8 : at + 12], "big") != entries.end:
-        raise _Broken("its extension EOIE names another end of the entries")
+        raise _BrokenIndex("its extension EOIE names another end of the entries")
     table = extensions.get(b"IEOT")
     if table is None:
         return
     if len(table) % 8 != 4 or table[:4] != b"\0\0\0\1":
-        raise _Broken("its extension IEOT is not one that git writes")
+        raise _BrokenIndex("its extension IEOT is not one that git writes")
     number = 0
     for begin in range(4, len(table), 8):
         offset, count = (
@@ -284,10 +284,10 @@ def _require_blocks(content: bytes, entries: _Entries, extensions: dict[bytes, b
             int.from_bytes(table[begin + 4 : begin + 8], "big"),
         )
         if number >= len(entries.whole) or entries.start(number) != offset or not entries.whole[number]:
-            raise _Broken("its extension IEOT names a place where no entry begins")
+            raise _BrokenIndex("its extension IEOT names a place where no entry begins")
         number += count
     if number != len(entries.whole):
-        raise _Broken("its extension IEOT does not name all entries")
+        raise _BrokenIndex("its extension IEOT does not name all entries")
 
 
 def _require_resolved(content: bytes, oid_bytes: int) -> None:
@@ -296,13 +296,13 @@ def _require_resolved(content: bytes, oid_bytes: int) -> None:
     while at < len(content):
         end = content.find(b"\0", at)
         if end < 0 or (problem := path_problem(content[at:end])):
-            raise _Broken(f"a resolved conflict's path {problem if end >= 0 else 'does not end'}")
+            raise _BrokenIndex(f"a resolved conflict's path {problem if end >= 0 else 'does not end'}")
         at = end + 1
         stages = 0
         for _ in range(3):
             end = content.find(b"\0", at)
             if end < 0 or content[at:end].strip(b"01234567"):
-                raise _Broken("a resolved conflict has no mode")
+                raise _BrokenIndex("a resolved conflict has no mode")
             stages += content[at:end].strip(b"0") != b""
             at = end + 1
         at += stages * oid_bytes

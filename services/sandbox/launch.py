@@ -169,7 +169,7 @@ class SandboxLaunch:
         """Name hooks that were skipped; where nothing ran, remove what was made for it."""
         if not self._is_built:
             self._ports.git.discard(layout)
-        elif layout.skipped_hooks and (line := layout.skipped_hooks.told()):
+        elif layout.skipped_hooks and (line := layout.skipped_hooks.warning()):
             self._ports.say(line)
 
     def _of_hidden_files(self) -> list[str]:

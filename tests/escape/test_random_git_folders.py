@@ -17,7 +17,7 @@ from real_sandbox import FEWER_USERS, Box, box
 from tiers import examples, some
 
 from adapters.git import layouts, plants
-from omac.adapters.git.layout import GitChoices, look
+from omac.adapters.git.layout import GitChoices, lay_out
 
 EXAMPLES = examples(20) // 5  # of each layout
 TOGETHER = range(100, 102)
@@ -51,7 +51,7 @@ class Scene:
         (self.victim / "file").write_text("precious\n")
         layouts.history(self.victim / "repository", world.home)
         subprocess.run(["chown", "-R", f"{world.uid}:{world.uid}", str(place), str(self.victim)], check=True)
-        found = look(str(self.project), GitChoices(), str(world.home)).folders
+        found = lay_out(str(self.project), GitChoices(), str(world.home)).folders
         self._gits = [(path, list(folder.only)) for path, folder in found.items()]
 
     def launch(self, seed: str, swap: float = 0) -> subprocess.Popen[str]:

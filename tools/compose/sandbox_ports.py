@@ -72,14 +72,14 @@ class _Git:
     def lay_out(
         folder: str, request: SandboxRequest, home: str, found: Found, listing: ConfigList | None
     ) -> layout.Layout:
-        return layout.look(folder, _git_choices(request), home, found, config_list=listing)
+        return layout.lay_out(folder, _git_choices(request), home, found, config_list=listing)
 
     @staticmethod
     def lay_out_agents(
         folder: str, request: SandboxRequest, home: str, listing: ConfigList | None, obeyed: Sequence[str]
     ) -> layout.Layout:
         choices = _git_choices(request)
-        return layout.look(folder, choices, home, config_list=listing, is_agents=True, obeyed=obeyed)
+        return layout.lay_out(folder, choices, home, config_list=listing, is_agents=True, obeyed=obeyed)
 
     @staticmethod
     def unshare(objects: str) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omac.adapters.git import inspections
 from omac.adapters.git.inspection import Baseline, Finding
-from omac.adapters.git.layout import GitChoices, Layout, bring_home, look, prepare
+from omac.adapters.git.layout import GitChoices, Layout, bring_home, lay_out, prepare
 from omac.adapters.git.quarantine import Quarantine
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, ordered
 
@@ -75,7 +75,7 @@ def run_inside(
     environment: dict[str, str] | None = None,
 ) -> Outcome:
     """Run a shell script in the sandbox of `workdir`; `instead`: no layout, this folder is writable and that is all."""
-    layout = look(str(workdir), choices or GitChoices(), str(home)) if swept or not instead else Layout(str(workdir))
+    layout = lay_out(str(workdir), choices or GitChoices(), str(home)) if swept or not instead else Layout(str(workdir))
     entries = ordered([*layout.entries, Entry(str(workdir), WRITE, "the workdir")])
     if instead:
         entries = (Entry(str(instead), WRITE, "everything"),)

@@ -10,7 +10,7 @@ from adapters.git.boxed import host
 from tiers import examples
 
 from adapters.git import layouts
-from omac.adapters.git.layout import GitChoices, look
+from omac.adapters.git.layout import GitChoices, lay_out
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 
@@ -30,7 +30,7 @@ def test_no_grant_outside(seed: int, tmp_path: Path) -> None:
         arena.reset(workdir)
         arena.plant(workdir, chance)
         try:
-            layout = look(str(workdir), GitChoices(refs=chance.choice(("all", "branch"))), str(arena.home))
+            layout = lay_out(str(workdir), GitChoices(refs=chance.choice(("all", "branch"))), str(arena.home))
         except Refusal:
             continue
         granted += bool(layout.entries)

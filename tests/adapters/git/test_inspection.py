@@ -11,7 +11,7 @@ from adapters.git.boxed import Outcome, act, host, note, run_inside
 from adapters.git import layouts
 from omac.adapters.git.inspection import Budget, Exhausted
 from omac.adapters.git.inspections import act as act_within
-from omac.adapters.git.layout import GitChoices, look
+from omac.adapters.git.layout import GitChoices, lay_out
 from omac.adapters.git.quarantine import Quarantine
 from omac.domain.git.config import parse
 
@@ -79,7 +79,7 @@ def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
     assert "is a new worktree's" in _found(inside)["x"]
     assert host("git", "status", "--short", cwd=workdir / ".worktrees/x", home=home) == ""
     assert f"{workdir}/.worktrees/x/.git" in {
-        entry.path for entry in look(str(workdir), GitChoices(), str(home)).entries
+        entry.path for entry in lay_out(str(workdir), GitChoices(), str(home)).entries
     }
 
 
@@ -144,7 +144,7 @@ def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) 
     """A dangerous setting is taken out, and the file that had it is kept; harmless ones stay."""
     config = workdir / ".git" / "config"
     before = config.read_bytes()
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     host("git", "config", "pull.rebase", "true", cwd=workdir, home=home)
     assert [finding.moved for finding in act(layout, baseline, home)] == [""]
@@ -167,7 +167,7 @@ def test_names_do_not_run_out(workdir: Path, home: Path) -> None:
 @pytest.mark.parametrize("script", ["ln -s /etc n/.git", "echo gitdir: /etc > n/.git"])
 def test_what_was_put_there_is_not_met_again(script: str, workdir: Path, home: Path) -> None:
     """What stands in the place of a `.git` that was set aside is no finding of another inspection."""
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     (workdir / "n").mkdir()
     host("sh", "-c", script, cwd=workdir, home=home)
@@ -178,7 +178,7 @@ def test_what_was_put_there_is_not_met_again(script: str, workdir: Path, home: P
 
 def test_what_cannot_be_moved_away(workdir: Path, home: Path) -> None:
     """As on a full disk: it stays in its folder, under a name that git does not obey, and the rest is inspected."""
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     (home / "state").write_text("no folder can be made here")
     script = (
@@ -320,7 +320,7 @@ def test_speed(workdir: Path, home: Path) -> None:
         (workdir / f"d{folder}").mkdir()
         for name in range(100):
             (workdir / f"d{folder}" / f"f{name}").touch()
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     times = []
     for _ in range(5):
@@ -363,7 +363,7 @@ def _plant(workdir: Path, home: Path, count: int) -> None:
 
 def test_what_takes_too_long(workdir: Path, home: Path) -> None:
     """Repositories that are not judged are set aside, no git around them takes their place, and the files stay."""
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     _plant(workdir, home, 6)
     quarantine = Quarantine(f"{home}/state", "launch")
@@ -381,7 +381,7 @@ def test_what_takes_too_long(workdir: Path, home: Path) -> None:
 
 def test_what_takes_even_longer(workdir: Path, home: Path) -> None:
     """If even finding them takes too long, the folders that were not reached are set aside as they are."""
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     _plant(workdir, home, 6)
     quarantine = Quarantine(f"{home}/state", "launch")

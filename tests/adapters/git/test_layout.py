@@ -9,7 +9,7 @@ import pytest
 from adapters.git.boxed import host, run_inside
 
 from adapters.git import layouts
-from omac.adapters.git.layout import GitChoices, Layout, look
+from omac.adapters.git.layout import GitChoices, Layout, lay_out
 from omac.adapters.git.program import ConfigList
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def _look(workdir: Path, home: Path, **choices: str) -> Layout:
-    return look(str(workdir), GitChoices(**choices), str(home))
+    return lay_out(str(workdir), GitChoices(**choices), str(home))
 
 
 def _access(layout: Layout) -> dict[str, str]:
@@ -71,7 +71,7 @@ def test_fast(tmp_path: Path, home: Path) -> None:
             listing = ConfigList(str(path), {"HOME": str(home)})
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
             began = time.perf_counter()
-            look(str(path), GitChoices(), str(home), config_list=listing)
+            lay_out(str(path), GitChoices(), str(home), config_list=listing)
             times.append(time.perf_counter() - began)
         assert min(times) < 0.0015
 

@@ -14,7 +14,7 @@ from adapters.git.boxed import host, note, run_inside
 
 from adapters.git import layouts
 from omac.adapters.git.launch_record import Record, merged, record_of
-from omac.adapters.git.layout import GitChoices, bring_home, look, prepare
+from omac.adapters.git.layout import GitChoices, bring_home, lay_out, prepare
 from omac.adapters.git.pending import FOLDER, DueInspection, Pending
 from omac.domain.kernel.refusal import Refusal
 
@@ -251,7 +251,7 @@ def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
     workdir = layouts.linked_packed(tmp_path, home)
     os.mkdir(os.fsencode(workdir) + b"/odd \xff\n")
     (workdir / ".env").touch()
-    layout = look(str(workdir), GitChoices(refs="branch"), str(home))
+    layout = lay_out(str(workdir), GitChoices(refs="branch"), str(home))
     prepare(layout)
     desk = Desk(tmp_path / "state")
     record = desk.begin(record_of("a", [layout], 7, fence=True))
@@ -267,7 +267,7 @@ def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
     """What was packed in a session's copy of refs is brought home by whoever does what is due."""
     workdir = layouts.linked(tmp_path, home)
     refs = host("git", "for-each-ref", cwd=workdir, home=home)
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     prepare(layout)
     desk = Desk(tmp_path / "state")
     record = desk.begin(record_of("a", [layout], 7, fence=True))
@@ -290,7 +290,7 @@ def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
 def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> None:
     """What a launch that has ended wrote into its copies is set on the host by whoever inspects for it."""
     workdir = layouts.plain(tmp_path, home)
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     desk = Desk(tmp_path / "state")
     record = desk.begin(record_of("a", [layout], 7, fence=True))
     desk.pending.complete(record, note(layout))
@@ -315,12 +315,12 @@ def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> Non
 def test_the_earliest_moment_counts(tmp_path: Path, home: Path) -> None:
     """What the first launch left before the second one began is not taken for what was always there."""
     workdir = layouts.plain(tmp_path, home)
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     first = record_of("a", [layout], 1, fence=True)
     first.baseline = note(layout)
     (workdir / ".envrc").touch()
     (tmp_path / "other").mkdir()
-    other = look(str(tmp_path / "other"), GitChoices(), str(home))
+    other = lay_out(str(tmp_path / "other"), GitChoices(), str(home))
     (tmp_path / "other" / ".envrc").touch()
     second = record_of("b", [layout, other], 2, fence=True)
     second.baseline = note(layout)

@@ -19,7 +19,7 @@ from adapters.git.hosting import COMMANDS, Host
 from tiers import examples
 
 from adapters.git import layouts, plants
-from omac.adapters.git.layout import GitChoices, Layout, look, prepare
+from omac.adapters.git.layout import GitChoices, Layout, lay_out, prepare
 from omac.domain.git.folder import ADMIN, WHOLE
 from omac.domain.git.grammar import FILE, RULES
 
@@ -69,7 +69,7 @@ class Scene:
     ) -> tuple[list[str], str]:
         """One example; what the host's git did that it must not, and the story of it."""
         self._put_back()
-        layout = look(str(self.workdir), GitChoices(), str(self.home))
+        layout = lay_out(str(self.workdir), GitChoices(), str(self.home))
         prepare(layout)
         baseline = note(layout)
         story = self._planted(layout, seed, planters, swap)

@@ -6,7 +6,7 @@ import pytest
 from adapters.git.boxed import host, run_inside
 
 from adapters.git import layouts
-from omac.adapters.git.layout import GitChoices, bring_home, look, prepare
+from omac.adapters.git.layout import GitChoices, bring_home, lay_out, prepare
 from omac.adapters.git.refs import is_name, parsed
 
 
@@ -41,7 +41,7 @@ def test_deleting_a_packed_ref_comes_home(tmp_path: Path, home: Path) -> None:
 def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> None:
     """It is not deleted: the report says so."""
     workdir = layouts.linked_packed(tmp_path, home)
-    layout = look(str(workdir), GitChoices(), str(home))
+    layout = lay_out(str(workdir), GitChoices(), str(home))
     prepare(layout)
     host("git", "update-ref", "-d", "refs/heads/spare", cwd=workdir, home=home)
     host("git", "branch", "spare", "topic", cwd=workdir, home=home)

@@ -13,7 +13,7 @@ from real_omac import eventually
 from adapters.git import layouts
 from omac.adapters.git.inspection import Finding
 from omac.adapters.git.launch_record import record_of
-from omac.adapters.git.layout import GitChoices, look
+from omac.adapters.git.layout import GitChoices, lay_out
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.watch import GitWatch
 
@@ -27,7 +27,7 @@ class Scene:
         self.home = base / "home"
         self.home.mkdir()
         self.workdir = builder(base, self.home)
-        layout = look(str(self.workdir), GitChoices(), str(self.home))
+        layout = lay_out(str(self.workdir), GitChoices(), str(self.home))
         record = record_of("launch", [layout], time.time_ns(), fence=True)
         record.baseline = note(layout)
         self._watch = GitWatch(record, Quarantine(f"{self.home}/state", "launch"))
