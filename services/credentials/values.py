@@ -9,6 +9,7 @@ is what was recorded in the end.
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -57,18 +58,17 @@ class Given(NamedTuple):
 Changing = Callable[[], AbstractAsyncContextManager[None]]
 
 
+@dataclass(eq=False, repr=False)
 class Credentials:
     """The use cases. `key` is this host's key of fingerprints.
 
     `changing` is entered for every change, and lets one in at a time on this host. Raises Refusal (contention).
     """
 
-    def __init__(self, execution: Execution, secrets: Secrets, key: bytes, changing: Changing = nullcontext) -> None:
-        self._execution = execution
-        self._host = execution.host
-        self._secrets = secrets
-        self._key = key
-        self._changing = changing
+    _execution: Execution
+    _secrets: Secrets
+    _key: bytes
+    _changing: Changing = nullcontext
 
     def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -252,7 +252,7 @@ class Credentials:
         await self._execution.execute(credential.AGGREGATE, stream, command, cause)
 
     def _stream(self, scope: str, skill: str) -> StreamId:
-        return ids.credential_stream(self._host, scope, skill)
+        return ids.credential_stream(self._execution.host, scope, skill)
 
 
 def _by_store(stores: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -43,10 +43,6 @@ class SandboxPlan:
     """Everything that is needed to launch, or to explain. `request` is settled; `layouts` are by the folder they were
     found in; `exposed`: the program can write omac's own files; `enforcement` None: nothing is limited."""
 
-    __slots__ = (
-        *("argv", "cache", "enforcement", "exposed", "layouts", "placeholders", "policy", "ports", "request", "search"),
-    )
-
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
         self.request = request
         self.ports = ports

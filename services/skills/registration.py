@@ -5,6 +5,7 @@ A server that runs sees what a command recorded, and reacts.
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
@@ -20,18 +21,15 @@ from omac.services.skills.resolution import Candidate
 PERSON = Cause("person")
 
 
+@dataclass(eq=False, repr=False)
 class Registering:
     """Records what a person decides about a skill; `frozen` takes the copies that approvals are for, `interpreters`
     resolves by what they run."""
 
-    def __init__(
-        self, execution: Execution, frozen: FrozenSkills, interpreters: Interpreters, credentials: Credentials
-    ) -> None:
-        self._execution = execution
-        self._host = execution.host
-        self._frozen = frozen
-        self._interpreters = interpreters
-        self._credentials = credentials
+    _execution: Execution
+    _frozen: FrozenSkills
+    _interpreters: Interpreters
+    _credentials: Credentials
 
     def known(self, candidate: Candidate) -> Registration:
         """What is recorded of a skill."""
@@ -119,4 +117,4 @@ class Registering:
 
     def _stream(self, candidate: Candidate) -> StreamId:
         skill = candidate.skill
-        return ids.registration_stream(self._host, candidate.place.scope, skill.base, skill.name)
+        return ids.registration_stream(self._execution.host, candidate.place.scope, skill.base, skill.name)
