@@ -41,10 +41,8 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
     def decided(
         self, command: Command, state: State, scrub: Callable[[Event], Event] = lambda event: event
     ) -> list[Event]:
-        """The events that `command` means in `state`, each passed through `scrub`, and proven to fold.
-
-        Raises what `decide` raises, and Refusal (unfoldable) when the fold would not take what was decided.
-        """
+        """The events that `command` means in `state`, each passed through `scrub`, and proven to fold. Raises what
+        `decide` raises, and Refusal (unfoldable) when the fold would not take what was decided."""
         events = [scrub(event) for event in self.decide(command, state)]
         for event in events:
             try:

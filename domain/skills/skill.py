@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from omac.domain.skills.registration import Code
+
 MOUNT = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 VARIABLE = re.compile(r"\A[A-Z_][A-Z0-9_]{0,127}\Z")  # that omac sets
 HOST_VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")  # that it finds, as in http_proxy
@@ -130,3 +132,13 @@ class FoundSkill(msgspec.Struct, frozen=True):
     problem: str | None = None
     scope: ScopeKind = "workdir"
     guide: Guide | None = None
+
+    @property
+    def sidecar(self) -> SidecarMeta | None:
+        """Its sidecar, if it has one."""
+        return self.meta.sidecar if self.meta else None
+
+    @property
+    def code(self) -> Code:
+        """Its code as it was found; no digest is taken."""
+        return Code(self.source, self.bundle_hash)

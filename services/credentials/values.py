@@ -91,10 +91,8 @@ class Credentials:
         adopted: Mapping[str, str] | None = None,
     ) -> Given:
         """Keep values given to the code `code` of the skill in `base`, and remember them as defaults (not of shared
-        skills). `adopted` maps names to the code that their default was given to.
-
-        Raises Refusal; then nothing counts as given.
-        """
+        skills). `adopted` maps names to the code that their default was given to. Raises Refusal; then nothing counts
+        as given."""
         async with self._changing():
             store = await self._give(scope, skill, values, cause, base, adopted or {})
             problems: list[Refusal] = []
@@ -106,10 +104,8 @@ class Credentials:
             return Given(store, (*problems, *await self._tidy(scope, skill, values, cause)))
 
     async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
-        """Keep values as the defaults of a skill's name, and give them to none.
-
-        Raises Refusal; then nothing is remembered. Returns what failed once all of it was.
-        """
+        """Keep values as the defaults of a skill's name, and give them to none. Raises Refusal; then nothing is
+        remembered. Returns what failed once all of it was."""
         async with self._changing():
             store = await self._secrets.chosen() if values.secrets else ""
             await self._mirror(store, skill, code, values, cause)
@@ -117,10 +113,8 @@ class Credentials:
 
     async def take(self, scope: str, skill: str, names: Collection[str], cause: Cause, base: str | None = None) -> None:
         """Forget values of the skill in `base` (None: whichever): at once for whatever starts from now on, then in the
-        stores, also what is left there of earlier values.
-
-        Raises Refusal: when a store failed, what it could not forget is left for the next time.
-        """
+        stores, also what is left there of earlier values. Raises Refusal: when a store failed, what it could not forget
+        is left for the next time."""
         async with self._changing():
             await self._execute(self._stream(scope, skill), credential.TakeValues(tuple(names), base), cause)
             await self._erase(scope, skill, names, cause)
@@ -132,10 +126,8 @@ class Credentials:
             await self._erase(DEFAULTS, skill, list(self.given(DEFAULTS, skill).left), cause)
 
     async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
-        """The defaults of these names, as far as there are any; only those given to `code`, if one is given.
-
-        Raises Refusal when a store cannot be read. A secret that is no longer what was recorded counts as forgotten.
-        """
+        """The defaults of these names, as far as there are any; only those given to `code`, if one is given. Raises
+        Refusal when a store cannot be read. A secret that is no longer what was recorded counts as forgotten."""
         wanted = {
             name: default
             for name, default in self.defaults(skill).items()

@@ -141,9 +141,7 @@ class Directories:
 
     async def unlock(self, caller: Caller, open_store: Callable[[], None]) -> list[str]:
         """Record that a store of secrets is unlocked, unlock it, and inspect every directory again that waits for one.
-
-        Returns their paths. Raises Refusal, and then nothing was unlocked.
-        """
+        Returns their paths. Raises Refusal, and then nothing was unlocked."""
         async with _Call(self, "unlock", "", caller) as call:
             await self._engine.record(call.granted(""), call.cause())
             open_store()

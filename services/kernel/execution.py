@@ -99,10 +99,8 @@ class Execution(ABC):
     async def record(
         self, facts: Sequence[Addressed[Any, Any]], cause: Cause, late: Late | None = None
     ) -> Sequence[Recorded]:
-        """Append facts to logs, all or nothing; return once they are durable. `late` is as in `execute`.
-
-        Raises Refusal when the journal cannot be written.
-        """
+        """Append facts to logs, all or nothing; return once they are durable. `late` is as in `execute`. Raises Refusal
+        when the journal cannot be written."""
         return await self._append(self._facts(facts), cause, None, late)
 
     def scrubbed(self, text: str) -> str:
@@ -136,10 +134,8 @@ class Execution(ABC):
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
-        """Append all or nothing; return once durable and, where there is a live state, folded.
-
-        Raises Conflict when others were first, Refusal when the journal cannot be written.
-        """
+        """Append all or nothing; return once durable and, where there is a live state, folded. Raises Conflict when
+        others were first, Refusal when the journal cannot be written."""
 
     @abstractmethod
     async def _catch_up(self) -> None:

@@ -103,9 +103,8 @@ class Registrar:
     async def _adopt(self, place: SkillScope, skill: FoundSkill) -> None:
         """Rule 4 of credentials: remembered values, where the very code they were given to is approved here."""
         code = self._registration(self._stream(place, skill)).approved
-        sidecar = skill.meta.sidecar if skill.meta else None
-        found = Code(skill.source, skill.bundle_hash)
-        if not place.workdir or sidecar is None or code is None or not code.is_bundle(found):
+        sidecar = skill.sidecar
+        if not place.workdir or sidecar is None or code is None or not code.is_bundle(skill.code):
             return
         given = self._credentials.given(place.scope, skill.name, skill.base)
         has = {*given.secrets, *given.config, *given.taken}

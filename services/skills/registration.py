@@ -46,7 +46,7 @@ class Registering:
 
     async def note(self, candidate: Candidate) -> bool:
         """Register a skill without approving it. False: it was registered."""
-        return await self._decide(candidate, registration.Register(candidate.code, candidate.place.workdir))
+        return await self._decide(candidate, registration.Register(candidate.skill.code, candidate.place.workdir))
 
     async def revoke(self, candidate: Candidate) -> bool:
         """Revoke the approval of a skill. False: it had none."""
@@ -55,10 +55,8 @@ class Registering:
     async def register(
         self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
     ) -> tuple[Refusal, ...]:
-        """Give a skill values, then approve it; `adopted` names those that come from defaults.
-
-        Raises Refusal; then it is not approved. Returns what failed once the values counted.
-        """
+        """Give a skill values, then approve it; `adopted` names those that come from defaults. Raises Refusal; then it
+        is not approved. Returns what failed once the values counted."""
         code = await self._freeze(candidate, digest)
         given = await self.give(candidate, values, adopted, code=code.digest) if values else None
         await self._approve(candidate, code)
@@ -74,9 +72,7 @@ class Registering:
         code: str | None = None,
     ) -> Given:
         """Give a skill values; they are remembered for `code`, else for the code that it has, unless `mirror` is false.
-
-        Raises Refusal; then nothing counts as given.
-        """
+        Raises Refusal; then nothing counts as given."""
         skill, scope = candidate.skill, candidate.place.scope
         remembered = self._credentials.defaults(skill.name)
         origins = {name: remembered[name].code for name in adopted if name in remembered}
@@ -88,7 +84,7 @@ class Registering:
     def code(self, candidate: Candidate) -> str:
         """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""
         approved = self.known(candidate).approved
-        return approved.digest if candidate.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
+        return approved.digest if candidate.skill.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
 
     async def deregister(self, stream: StreamId) -> bool:
         """Forget a registration, and with it the approval. False: there was none."""
@@ -102,7 +98,7 @@ class Registering:
             message = f"{skill.name} in {skill.source} changed while omac read it; nothing was approved"
             fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
             raise Refusal("skill-changed", message, fix=fix)
-        sidecar = skill.meta.sidecar if skill.meta else None
+        sidecar = skill.sidecar
         if sidecar is None:
             return Code(skill.source, frozen.bundle_hash, frozen.digest)
         copy = await self._frozen.checked(frozen.digest, skill.source)

@@ -61,9 +61,7 @@ def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[
 
 def require_meant(folders: SkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
     """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
-
-    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill.
-    """
+    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
     skill = candidate.skill
     if meant in (None, skill.bundle_hash):
         return None
@@ -96,9 +94,8 @@ def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]
 
 def sidecar_of(candidate: Candidate) -> SidecarMeta:
     """The sidecar of a skill that was found to have one."""
-    assert candidate.skill.meta is not None
-    assert candidate.skill.meta.sidecar is not None
-    return candidate.skill.meta.sidecar
+    assert candidate.skill.sidecar is not None
+    return candidate.skill.sidecar
 
 
 def granted(sidecar: SidecarMeta) -> list[str]:
