@@ -174,15 +174,9 @@ class FinishDeactivation(msgspec.Struct, frozen=True):
 
 
 Command = (
-    RequestActivation
-    | AdmitSession
-    | RequestReload
-    | AdoptPlan
-    | Settle
-    | FailActivation
-    | RequestDeactivation
+    RequestActivation | AdmitSession | RequestReload | AdoptPlan | Settle | FailActivation | RequestDeactivation
     | FinishDeactivation
-)
+)  # fmt: skip
 
 
 def decide(command: Command, state: Directory) -> list[Event]:

@@ -17,10 +17,6 @@ State = TypeVar("State")
 Command = TypeVar("Command")
 
 
-def _never(_: object) -> bool:
-    return False
-
-
 class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
     """The rules of one kind of stream.
 
@@ -36,7 +32,7 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
     evolve: Callable[[State, Event], State]
     events: tuple[type[Event], ...]
     versioned: bool = True
-    has_ended: Callable[[State], bool] = _never
+    has_ended: Callable[[State], bool] = lambda _: False
 
     def decided(
         self, command: Command, state: State, scrub: Callable[[Event], Event] = lambda event: event

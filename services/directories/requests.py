@@ -80,8 +80,8 @@ class Directories:
         not-a-directory, outside-roots, activation-failed, directory-offline (taken offline meanwhile).
         """
         async with _Call(self, "activate", path, caller) as call:
-            _check_session(session)
-            self._require_no_token(session or "")
+            if session is not None:
+                self._check_session(session)
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             while (status := self._state(stream).status) in ("offline", "deactivating"):
@@ -106,7 +106,9 @@ class Directories:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
 
-    def _require_no_token(self, session: str) -> None:
+    def _check_session(self, session: str) -> None:
+        if not (0 < len(session) <= SESSION_MAX and session.isprintable()):
+            raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")
         if self._engine.scrubbed(session) != session:
             raise Refusal("bad-request", "a session's name holds a routing token; choose another name")
 
@@ -327,8 +329,3 @@ class _Call:
 def _still_going(path: str) -> Refusal:
     message = f"{path} is being taken offline, and that is not recorded yet; try again"
     return Refusal("directory-offline", message, fix=["omac status", "omac journal path  # is its disk slow, or full?"])
-
-
-def _check_session(session: str | None) -> None:
-    if session is not None and not (0 < len(session) <= SESSION_MAX and session.isprintable()):
-        raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")

@@ -93,7 +93,7 @@ class Execution(ABC):
                 except Conflict as conflict:
                     if conflict.known:
                         raise AlreadyRecorded(str(conflict)) from conflict
-                await self._catch_up()
+                await self.catch_up()
         raise Refusal("contention", f"other processes keep changing {stream}; nothing was changed", fix=["try again"])
 
     async def record(
@@ -138,8 +138,8 @@ class Execution(ABC):
         others were first, Refusal when the journal cannot be written."""
 
     @abstractmethod
-    async def _catch_up(self) -> None:
-        """Return when `entry` shows what others appended before the call."""
+    async def catch_up(self) -> None:
+        """Return when `entry` shows what others appended before the call, whichever process. Raises Refusal."""
 
     @abstractmethod
     def _turn(self, aggregate: Aggregate[Any, Any], stream: StreamId) -> AbstractAsyncContextManager[object]:

@@ -45,7 +45,7 @@ class Retries:
             self._failing = False
 
 
-async def retried(name: str, call: Callable[[], Awaitable[None]]) -> None:
+async def retried(name: str, call: Callable[[], Awaitable[object]]) -> None:
     """Call it until it returns without an OSError."""
     retries, done = Retries(name), False
     while not done:
@@ -88,7 +88,7 @@ class Owners:
             self._owned.add(stream)
             self._nursery.start_soon(self._own, stream)
 
-    def also(self, call: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    def also(self, call: Callable[..., Awaitable[object]], *arguments: Any) -> None:
         """Start a task beside the owners, with their lifetime. It is called again after an OSError."""
         if self._nursery is not None:
             self._nursery.start_soon(retried, "an owner", partial(call, *arguments))

@@ -83,7 +83,7 @@ class Supervision:
         """Whatever is being stopped is killed now; what is stopped from now on has no grace."""
         self._grace_ms = 0
         for process in self._ending:
-            self._owners.also(_kill, process)
+            self._owners.also(process.stop, 0)
 
     def notice(self, recorded: Recorded) -> None:
         """Own a sidecar that shall run here."""
@@ -252,10 +252,6 @@ class Supervision:
 
     def _state(self, stream: StreamId) -> Sidecar:
         return self._engine.system.sidecars[stream].state
-
-
-async def _kill(process: SidecarProcess) -> None:
-    await process.stop(0)
 
 
 async def _deaf(process: SidecarProcess) -> str:
