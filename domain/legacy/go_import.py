@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from omac.domain.credentials import credential
-from omac.domain.credentials.credential import DEFAULTS, Credential, Default
+from omac.domain.credentials.credential import Credential, Default
 from omac.domain.directories.planning import approve_command
 from omac.domain.kernel import ids
 from omac.domain.kernel.hidden import Hidden
@@ -298,11 +298,6 @@ def judge_defaults(
             except ValueRefused as refused:
                 steps.append(Step("default", "skip", values.file, name, why=refused.problem))
     return steps
-
-
-def default_service(skill: str) -> str:
-    """Where the old omac kept the secrets that it remembered for a skill's name."""
-    return credential.service(DEFAULTS, skill)
 
 
 def judge_absent(old: Old, found: Collection[tuple[str, str]]) -> list[ImportGroup]:

@@ -165,7 +165,7 @@ class Moving:
         present = FoundHere(candidate.place, skill)
         remembered = self._recorded.credential(DEFAULTS, skill.name).defaults
         names = [name for name in present.fields if name not in remembered]
-        held = await self._held([go_import.default_service(skill.name)], names)
+        held = await self._held([credential.service(DEFAULTS, skill.name)], names)  # where the old omac kept them
         steps = go_import.judge_defaults(present, remembered, self._old.user, held)
         codes = {code for code, _ in usable if code}
         group = ImportGroup(skill.name, "defaults", "", tuple(steps))

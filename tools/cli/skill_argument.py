@@ -42,17 +42,16 @@ class OneSkill(NamedTuple):
     where: Where
 
     @property
+    def skill(self) -> FoundSkill:
+        return self.candidate.skill
+
+    @property
     def name(self) -> str:
-        return self.candidate.skill.name
+        return self.skill.name
 
     @property
     def place(self) -> SkillScope:
-        """Where it was found."""
         return self.candidate.place
-
-    @property
-    def skill(self) -> FoundSkill:
-        return self.candidate.skill
 
     def given(self) -> Credential:
         """What was given to it here."""
