@@ -61,11 +61,9 @@ class SkillFolders(Protocol):
     """Project directories and the skills in them, on disk."""
 
     async def canonical(self, path: str, roots: Sequence[str]) -> str:
-        """The canonical path of a directory under one of `roots` (canonical too).
-
-        Raises Refusal: bad-request, directory-missing, not-a-directory (these three below the roots only, or for the
-        text alone), outside-roots, which is the same for whatever lies there.
-        """
+        """The canonical path of a directory under one of `roots` (canonical too). Raises Refusal: bad-request,
+        directory-missing, not-a-directory (these three below the roots only, or for the text alone), outside-roots,
+        which is the same for whatever lies there."""
 
     async def discover(self, workdir: str, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
         """Skills of a project, first hit per name wins, in the order of `bases`.
@@ -108,10 +106,8 @@ class FrozenSkills(Protocol):
     """Read-only copies of approved skills, in the state directory, addressed by digest."""
 
     async def freeze(self, source: str) -> Frozen:
-        """Copy a skill folder as it is now; nothing is copied twice.
-
-        Raises Refusal (skill-invalid) naming the file that cannot be in a copy, OSError.
-        """
+        """Copy a skill folder as it is now; nothing is copied twice. Raises Refusal (skill-invalid) naming the file
+        that cannot be in a copy, OSError."""
 
     async def checked(self, digest: str, source: str) -> str:
         """The path of the copy made of `source`, found unchanged. Raises CopyDamaged, OSError."""

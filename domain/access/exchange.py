@@ -77,10 +77,8 @@ class ExchangeProgress:
         self.refusal: Refusal | None = None
 
     def on(self, kind: Kind, refusal: Refusal | None = None) -> float | None:
-        """Take in an event; return in how many seconds it times out, None: no limit begins with this event.
-
-        Raises KeyError for an event that cannot follow, and for one without its refusal.
-        """
+        """Take in an event; return in how many seconds it times out, None: no limit begins with this event. Raises
+        KeyError for an event that cannot follow, and for one without its refusal."""
         after = TABLE[self.status, kind]
         if self.over:
             return None

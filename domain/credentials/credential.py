@@ -343,14 +343,7 @@ def fingerprint(key: bytes, service: str, name: str, value: Hidden) -> str:
 
 
 EVENTS: tuple[type[Event], ...] = (
-    SecretWriteRequested,
-    SecretWritten,
-    SecretRemoved,
-    SecretErased,
-    ConfigWritten,
-    ConfigRemoved,
-    DefaultMirrored,
-    DefaultAdopted,
-    DefaultPurged,
-)
+    SecretWriteRequested, SecretWritten, SecretRemoved, SecretErased, ConfigWritten, ConfigRemoved, DefaultMirrored,
+    DefaultAdopted, DefaultPurged,
+)  # fmt: skip
 AGGREGATE = Aggregate("credential", Credential(), decide, evolve, EVENTS)

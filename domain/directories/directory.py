@@ -174,22 +174,14 @@ class FinishDeactivation(msgspec.Struct, frozen=True):
 
 
 Command = (
-    RequestActivation
-    | AdmitSession
-    | RequestReload
-    | AdoptPlan
-    | Settle
-    | FailActivation
-    | RequestDeactivation
+    RequestActivation | AdmitSession | RequestReload | AdoptPlan | Settle | FailActivation | RequestDeactivation
     | FinishDeactivation
-)
+)  # fmt: skip
 
 
 def decide(command: Command, state: Directory) -> list[Event]:
-    """The events that `command` means in `state`; none when there is nothing to change.
-
-    Raises Refusal (directory-offline) when it is not active but would have to be.
-    """
+    """The events that `command` means in `state`; none when there is nothing to change. Raises Refusal
+    (directory-offline) when it is not active but would have to be."""
     match command:
         case RequestActivation(path, harness, digest):
             return [ActivationRequested(path, harness, digest)] if state.status == "offline" else []

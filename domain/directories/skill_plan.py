@@ -69,13 +69,13 @@ def plan(
     result = ActivationPlan({}, {}, {}, {})
     mounts: dict[str, str] = {}
     for skill in found:
-        sidecar = skill.meta.sidecar if skill.meta else None
+        sidecar = skill.sidecar
         mount = sidecar.mount if sidecar else skill.name if MOUNT.fullmatch(skill.name) else ""
         taken = mounts.get(mount) if mount else None
         own = "" if taken else mount
         result.skills[skill.name] = Skill(skill.name, skill.base, skill.source, skill.bundle_hash, own)
         registration = known[skill.name].registration
-        code = registration.may_run(Code(skill.source, skill.bundle_hash), run)
+        code = registration.may_run(skill.code, run)
         if own:
             mounts[own] = skill.name
         if sidecar is None or skill.problem is not None:
@@ -95,7 +95,7 @@ def approve_command(skill: FoundSkill, place: SkillScope, found: Code | None = N
 
     `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out.
     """
-    known = found is not None and found.is_bundle(Code(skill.source, skill.bundle_hash))
+    known = found is not None and found.is_bundle(skill.code)
     digest = found.digest if found is not None and known and found.digest != UNREADABLE else ""
     return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
 
@@ -171,12 +171,12 @@ def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration
     if registration.found is None:
         detail = "not registered on this machine, and discovery does not register it"
         return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
-    if registration.found.digest == UNREADABLE and registration.found.is_bundle(Code(skill.source, skill.bundle_hash)):
+    if registration.found.digest == UNREADABLE and registration.found.is_bundle(skill.code):
         detail = "not host-approved, and it cannot be: its folder holds something that no copy can (see: omac approve)"
         look = f"find {shlex.quote(skill.source)} ! -type f ! -type d -ls"
         return _broken(skill, mount, detail, (look, reload_command(place.workdir)))
     detail = "not host-approved: its code is not approved on this machine"
-    if approved is not None and approved.is_bundle(Code(skill.source, skill.bundle_hash)):
+    if approved is not None and approved.is_bundle(skill.code):
         detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"
     elif approved is not None:
         detail = (
@@ -199,17 +199,7 @@ def _spec(judged: _Judged) -> SidecarSpec:
         value = given.config.get(config.name, config.default)
         variables.append(Variable(config.name, value, config.default_from_env))
     return SidecarSpec(
-        skill.name,
-        sidecar.mount,
-        judged.place.workdir,
-        skill.source,
-        skill.skills_dir,
-        skill.bundle_hash,
-        judged.code is not None,
-        sidecar.command,
-        sidecar.health,
-        sidecar.env_passthrough,
-        tuple(variables),
-        judged.code.digest if judged.code else "",
-        judged.code.interpreters if judged.code else None,
-    )
+        skill.name, sidecar.mount, judged.place.workdir, skill.source, skill.skills_dir, skill.bundle_hash,
+        judged.code is not None, sidecar.command, sidecar.health, sidecar.env_passthrough, tuple(variables),
+        judged.code.digest if judged.code else "", judged.code.interpreters if judged.code else None,
+    )  # fmt: skip

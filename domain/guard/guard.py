@@ -52,38 +52,36 @@ class Call(PlainData):
     paths: tuple[str, ...]
 
 
-class Denial:
+class Denial(PlainData):
     """A call that is denied. What is unknown is empty.
 
     `path` is where it would have written, `named` how the call said it; `checkout` is the wrong root, `sibling` whether
     that is another checkout of the same repository; `probable` is the path that was probably meant.
     """
 
-    def __init__(self, why: str, *, call: Call | None = None, named: str = "", path: str = "", root: str = "") -> None:
-        self.why = why
-        self.harness = call.harness if call else ""
-        self.tool = call.tool if call else ""
-        self.session = call.session if call else ""
-        self.named = named
-        self.path = path
-        self.root = root
-        self.checkout = ""
-        self.sibling = False
-        self.probable = ""
+    why: str
+    call: Call | None = None
+    named: str = ""
+    path: str = ""
+    root: str = ""
+    checkout: str = ""
+    sibling: bool = False
+    probable: str = ""
 
     def fields(self) -> dict[str, object]:
+        call = self.call
         return {
-            "harness": self.harness,
-            "tool": _recordable(self.tool),
+            "harness": call.harness if call else "",
+            "tool": _recordable(call.tool) if call else "",
             "path": _recordable(self.path or self.named),
             "root": _recordable(self.root),
             "probable": _recordable(self.probable),
-            "session": _recordable(self.session) or None,
+            "session": (_recordable(call.session) or None) if call else None,
         }
 
     def text(self) -> str:
         """What the agent is told, with lines ended."""
-        lines = [f"omac: {shown(self.tool) or 'this call'} is denied: {self.why}"]
+        lines = [f"omac: {shown(self.call.tool) if self.call else 'this call'} is denied: {self.why}"]
         if self.named and self.path and self.named != self.path:
             lines.append(f"  {shown(self.named)} leads to {shown(self.path)}")
         if self.checkout and self.sibling:

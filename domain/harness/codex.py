@@ -12,17 +12,8 @@ HARNESS = Harness(
     install="npm install -g @openai/codex",
     folders=(".codex/",),
     pinned=(
-        ".codex/.env",
-        ".codex/AGENTS.md",
-        ".codex/AGENTS.override.md",
-        ".codex/agents/",
-        ".codex/config.toml",
-        ".codex/hooks.json",
-        ".codex/hooks/",
-        ".codex/packages/",
-        ".codex/plugins/",
-        ".codex/prompts/",
-        ".codex/rules/",
+        ".codex/.env", ".codex/AGENTS.md", ".codex/AGENTS.override.md", ".codex/agents/", ".codex/config.toml",
+        ".codex/hooks.json", ".codex/hooks/", ".codex/packages/", ".codex/plugins/", ".codex/prompts/", ".codex/rules/",
     ),
     added_to=(".codex/skills/",),
     apart=(".codex/shell_snapshots/", ".codex/tmp/"),  # the latter is in the PATH of what it runs
@@ -43,4 +34,4 @@ HARNESS = Harness(
         notice="codex runs a hook only after you trust it: start codex, and open /hooks",
         begins_in_project=True,
     ),
-)
+)  # fmt: skip

@@ -6,6 +6,8 @@ taken apart as a shell would.
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,17 +27,11 @@ SCRIPTS = (
 _SHELL = str.maketrans(dict.fromkeys(";|&()<>`\n\t", " "))
 
 
-class Word:
+class Word(PlainData):
     """A word of a command: as it is written, and whether it is the program itself."""
 
-    __slots__ = ("is_program", "text")
-
-    def __init__(self, text: str, *, is_program: bool) -> None:
-        self.text = text
-        self.is_program = is_program
-
-    def __repr__(self) -> str:
-        return f"Word({self.text!r}, is_program={self.is_program})"
+    text: str
+    is_program: bool
 
 
 def command_words(settings: object) -> Iterator[Word]:

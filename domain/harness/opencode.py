@@ -16,13 +16,11 @@ HARNESS = Harness(
     pinned=(
         ".config/opencode/",
         ".config/opencode/.gitignore",  # it writes one on its way up, and fails where it cannot
-        ".local/share/opencode/bin/",
-        ".opencode/",
-        ".opencode/.gitignore",
+        ".local/share/opencode/bin/", ".opencode/", ".opencode/.gitignore",
     ),
     apart=(".local/share/opencode/snapshot/",),  # repositories, whose settings the host's git would obey
     settings=(".config/opencode/config.json", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
     autorun_files=(".opencode/", "AGENTS.md", "opencode.json", "opencode.jsonc"),
     credentials=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD"),  # the former may hold keys of providers
     variables=("OPENCODE_SERVER_USERNAME",),
-)
+)  # fmt: skip

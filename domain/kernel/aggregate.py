@@ -17,10 +17,6 @@ State = TypeVar("State")
 Command = TypeVar("Command")
 
 
-def _never(_: object) -> bool:
-    return False
-
-
 class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
     """The rules of one kind of stream.
 
@@ -36,15 +32,13 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
     evolve: Callable[[State, Event], State]
     events: tuple[type[Event], ...]
     versioned: bool = True
-    has_ended: Callable[[State], bool] = _never
+    has_ended: Callable[[State], bool] = lambda _: False
 
     def decided(
         self, command: Command, state: State, scrub: Callable[[Event], Event] = lambda event: event
     ) -> list[Event]:
-        """The events that `command` means in `state`, each passed through `scrub`, and proven to fold.
-
-        Raises what `decide` raises, and Refusal (unfoldable) when the fold would not take what was decided.
-        """
+        """The events that `command` means in `state`, each passed through `scrub`, and proven to fold. Raises what
+        `decide` raises, and Refusal (unfoldable) when the fold would not take what was decided."""
         events = [scrub(event) for event in self.decide(command, state)]
         for event in events:
             try:

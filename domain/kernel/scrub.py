@@ -24,12 +24,8 @@ _ENCODED = re.compile(r"%([0-9a-fA-F]{2})")
 
 def scrub(event: Event, living: Container[TokenDigest]) -> Event:
     """The event with every living token in its texts replaced; itself where there is none."""
-    changed = {
-        name: clean
-        for name in event.__struct_fields__
-        if (clean := _scrubbed(value := getattr(event, name), living)) is not value
-    }
-    return msgspec.structs.replace(event, **changed) if changed else event
+    clean: Event = _scrubbed(event, living)
+    return clean
 
 
 def scrub_text(text: str, living: Container[TokenDigest]) -> str:

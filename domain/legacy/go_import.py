@@ -20,14 +20,14 @@ from typing import Literal
 import msgspec
 
 from omac.domain.credentials import credential
-from omac.domain.credentials.credential import DEFAULTS, Credential, Default
+from omac.domain.credentials.credential import Credential, Default
 from omac.domain.directories.skill_plan import approve_command
 from omac.domain.kernel import ids
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.skills.bundle import TreeFile, considered
 from omac.domain.skills.meta import Config, FoundSkill, Secret
-from omac.domain.skills.registration import Code, Registration
+from omac.domain.skills.registration import Registration
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, check_config, check_secret
 
@@ -109,20 +109,14 @@ class FoundHere(msgspec.Struct, frozen=True):
     given: Credential = Credential()
 
     @property
-    def code(self) -> Code:
-        """Its code as it was found."""
-        return Code(self.skill.source, self.skill.bundle_hash)
-
-    @property
     def fields(self) -> dict[str, Secret | Config]:
         """The values that it declares, by name."""
-        sidecar = self.skill.meta.sidecar if self.skill.meta else None
-        return {field.name: field for field in sidecar.fields} if sidecar else {}
+        return {field.name: field for field in self.skill.sidecar.fields} if self.skill.sidecar else {}
 
     @property
     def is_approved(self) -> bool:
         """Whether this very code may run already."""
-        return self.registration.may_run(self.code, "") is not None
+        return self.registration.may_run(self.skill.code, "") is not None
 
 
 class KeychainSecret(msgspec.Struct, frozen=True):
@@ -187,10 +181,10 @@ def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
     """Rule 2, its first half."""
     if present.skill.problem is not None:
         return Step("registration", "skip", entry.file, why=present.skill.problem)
-    if not present.fields and (present.skill.meta is None or present.skill.meta.sidecar is None):
+    if present.skill.sidecar is None:
         return Step("registration", "skip", entry.file, why="it has no sidecar, so omac has nothing to register")
     found = present.registration.found
-    known = found is not None and found.is_bundle(present.code)
+    known = found is not None and found.is_bundle(present.skill.code)
     return Step("registration", "there" if known else "take", entry.file)
 
 
@@ -304,11 +298,6 @@ def judge_defaults(
             except ValueRefused as refused:
                 steps.append(Step("default", "skip", values.file, name, why=refused.problem))
     return steps
-
-
-def default_service(skill: str) -> str:
-    """Where the old omac kept the secrets that it remembered for a skill's name."""
-    return credential.service(DEFAULTS, skill)
 
 
 def judge_absent(old: Old, found: Collection[tuple[str, str]]) -> list[ImportGroup]:

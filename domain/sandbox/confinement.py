@@ -84,7 +84,7 @@ class Policy(PlainData):
 def ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """One entry a path, parents before what is below them; of two for the same path, the later one counts."""
     last = {entry.path: entry for entry in entries}
-    return tuple(last[path] for path in sorted(last, key=_parts))
+    return tuple(last[path] for path in sorted(last, key=lambda path: path.split("/")))
 
 
 def governing(entries: Iterable[Entry], path: str) -> Entry | None:
@@ -99,7 +99,3 @@ def governing(entries: Iterable[Entry], path: str) -> Entry | None:
         if path.startswith(folder) and len(folder) >= length and (folder == path or below(path, folder)):
             found, length = entry, len(folder)
     return found
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(path.split("/"))

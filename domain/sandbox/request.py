@@ -14,13 +14,6 @@ class SandboxRequest:
     that the sandbox is part of.
     """
 
-    __slots__ = (
-        *("allow", "allow_env_files", "backend", "command", "control_token", "deny", "deny_names", "env"),
-        *("ephemeral_cache", "explain", "facade_socket", "git_hooks", "git_refs", "guard_scratch", "harness", "help"),
-        *("json", "limits", "network", "open_ports", "profile", "read", "redirect_xdg", "roots", "run", "ssh_agent"),
-        *("warnings", "weaker_git", "workdir"),
-    )
-
     def __init__(self) -> None:
         self.command: list[str] = []
         self.workdir = self.harness = self.profile = self.run = self.control_token = self.facade_socket = ""
@@ -40,8 +33,8 @@ class SandboxRequest:
     def over(self, base: SandboxRequest) -> SandboxRequest:
         """Return this request with what `base` has where this one is empty; lists and limits hold those of both."""
         merged = SandboxRequest()
-        for name in SandboxRequest.__slots__:
-            own, beneath = getattr(self, name), getattr(base, name)
+        for name, own in vars(self).items():
+            beneath = getattr(base, name)
             if isinstance(own, list):
                 value: object = [*beneath, *own]
             else:
@@ -51,13 +44,14 @@ class SandboxRequest:
 
     def fields(self) -> dict[str, object]:
         """Return the fields that are not empty, by name: data that JSON can hold."""
-        return {name: value for name in SandboxRequest.__slots__ if (value := getattr(self, name))}
+        return {name: value for name, value in vars(self).items() if value}
 
 
 def request_of(fields: dict[str, object]) -> SandboxRequest:
     """Return the request with these `fields`. Raises AttributeError for a name that no field has."""
     request = SandboxRequest()
     for name, value in fields.items():
+        getattr(request, name)  # of a field that there is
         setattr(request, name, value)
     return request
 

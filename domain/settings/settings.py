@@ -105,9 +105,7 @@ def resolve(
     user: SettingsFile | None,
 ) -> dict[str, Resolved]:
     """The word that holds for each setting. `flags` are by a setting's name; None and empty variables say nothing.
-
-    Raises Refusal (misuse) for a flag or a variable with a word or a name that does not exist.
-    """
+    Raises Refusal (misuse) for a flag or a variable with a word or a name that does not exist."""
     for name in flags:
         setting_named(name)
     for variable, word in environment.items():

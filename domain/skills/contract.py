@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
-from omac.domain.skills.document import RULES, ConfigEntry, ScriptsSection, SecretEntry, SidecarSection, SkillDocument
-from omac.domain.skills.meta import MOUNT, Config, ConfigType, Health, Limits, Meta, MetaError, Secret, SidecarMeta
+from omac.domain.skills.document import RULES, ConfigEntry, ScriptsSection, SidecarSection, SkillDocument
+from omac.domain.skills.meta import MOUNT, Config, ConfigType, Health, Limits, Meta, MetaError, SidecarMeta
 from omac.domain.skills.patterns import PatternError, check_pattern
 from omac.domain.skills.unknown_keys import without_unknown_keys
 from omac.domain.skills.values import ValueRefused, check_config, shown
@@ -46,14 +46,16 @@ def _sidecar(written: SidecarSection, skill_name: str) -> SidecarMeta:
         rule = f"the name {shown(skill_name)} cannot serve as the mount: give a mount, which {RULES[MOUNT.pattern]}"
         raise MetaError("sidecar.mount", rule)
     _check_names(written)
+    for i, secret in enumerate(written.secrets or ()):
+        _check_pattern(f"sidecar.secrets[{i}]", secret.pattern)
     return SidecarMeta(
         command=written.command,
         mount=skill_name if written.mount is None else written.mount,
         env_passthrough=written.env_passthrough or (),
-        secrets=tuple(_secret(f"sidecar.secrets[{i}]", entry) for i, entry in enumerate(written.secrets or ())),
+        secrets=written.secrets or (),
         config=tuple(_config(f"sidecar.config[{i}]", entry) for i, entry in enumerate(written.config or ())),
         health=Health(**_given(written.health)),
-        limits=Limits(**_given(written.limits)),
+        limits=written.limits or Limits(),
         install_scripts=_install_scripts(written.install_scripts),
         protocols=written.protocols or (),
     )
@@ -77,11 +79,6 @@ def _declarations(written: SidecarSection) -> Iterator[tuple[str, str]]:
         yield f"sidecar.secrets[{index}].name", secret.name
     for index, config in enumerate(written.config or ()):
         yield f"sidecar.config[{index}].name", config.name
-
-
-def _secret(where: str, written: SecretEntry) -> Secret:
-    _check_pattern(where, written.pattern)
-    return Secret(**_given(written))
 
 
 def _config(where: str, written: ConfigEntry) -> Config:

@@ -9,16 +9,24 @@ from typing import Annotated
 
 import msgspec
 
-from omac.domain.skills.meta import HOST_VARIABLE, MOUNT, SKILL_NAME, VARIABLE
-from omac.domain.skills.patterns import PATTERN_CHARS_MAX
+from omac.domain.skills.meta import (
+    HOST_VARIABLE,
+    MOUNT,
+    SKILL_NAME,
+    TEXT,
+    VARIABLE,
+    HostVariable,
+    Limits,
+    Pattern,
+    Secret,
+    Text,
+    Variable,
+)
 from omac.domain.skills.values import INTEGER_MAX
 
 DELAY_MS_MAX = 600_000
-BODY_BYTES_MAX = 2**40
-IDLE_SECS_MAX = 2**31 - 1
 ENTRIES_MAX = 4_096  # of a list
 
-TEXT = r"\A[^\0\ud800-\udfff]*\Z"
 CONFIG_TYPE = r"\A(?:string|bool|int|enum)\Z"
 HEALTH_PATH = r"\A/[!-~]*\Z"
 VARIABLE_RULE = "must be 1 to 128 of {} and not begin with a digit"
@@ -32,27 +40,12 @@ RULES = {  # what an error says, after the text, of one that does not match the 
     HEALTH_PATH: 'must begin with "/" and hold only visible ASCII characters',
 }
 
-Text = Annotated[str, msgspec.Meta(pattern=TEXT)]
 Word = Annotated[str, msgspec.Meta(pattern=TEXT, min_length=1)]
-Pattern = Annotated[str, msgspec.Meta(pattern=TEXT, max_length=PATTERN_CHARS_MAX)]
-Variable = Annotated[str, msgspec.Meta(pattern=VARIABLE.pattern)]
-HostVariable = Annotated[str, msgspec.Meta(pattern=HOST_VARIABLE.pattern)]
 # Text, or a YAML number or truth value that someone wrote without quotes where its text is meant.
 Scalar = bool | Annotated[int, msgspec.Meta(ge=-INTEGER_MAX - 1, le=INTEGER_MAX)] | Text
 Delay = Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]
 Pause = Annotated[int, msgspec.Meta(ge=1, le=DELAY_MS_MAX)]
 List = msgspec.Meta(max_length=ENTRIES_MAX)
-
-
-class SecretEntry(msgspec.Struct):
-    """An entry of `sidecar.secrets`."""
-
-    name: Variable
-    description: Text | None = None
-    required: bool | None = None
-    pattern: Pattern | None = None
-    default_from_env: HostVariable | None = None
-    multiline: bool | None = None
 
 
 class ConfigEntry(msgspec.Struct):
@@ -77,13 +70,6 @@ class HealthSection(msgspec.Struct):
     interval_ms: Pause | None = None
 
 
-class LimitsSection(msgspec.Struct):
-    """The section `sidecar.limits`."""
-
-    max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=BODY_BYTES_MAX)] | None = None
-    idle_timeout_secs: Annotated[int, msgspec.Meta(ge=0, le=IDLE_SECS_MAX)] | None = None
-
-
 class ScriptsSection(msgspec.Struct):
     """The section `sidecar.install_scripts`: a path for each platform."""
 
@@ -98,10 +84,10 @@ class SidecarSection(msgspec.Struct):
     command: Annotated[tuple[Word, ...], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
     mount: Annotated[str, msgspec.Meta(pattern=MOUNT.pattern)] | None = None
     env_passthrough: Annotated[tuple[HostVariable, ...], List] | None = None
-    secrets: Annotated[tuple[SecretEntry, ...], List] | None = None
+    secrets: Annotated[tuple[Secret, ...], List] | None = None
     config: Annotated[tuple[ConfigEntry, ...], List] | None = None
     health: HealthSection | None = None
-    limits: LimitsSection | None = None
+    limits: Limits | None = None
     install_scripts: ScriptsSection | None = None
     protocols: Annotated[tuple[Word, ...], List] | None = None
 
@@ -118,10 +104,10 @@ class SkillDocument(msgspec.Struct):
 SECTIONS: dict[str, type[msgspec.Struct]] = {  # by the dotted path, without indices
     "": SkillDocument,
     "sidecar": SidecarSection,
-    "sidecar.secrets": SecretEntry,
+    "sidecar.secrets": Secret,
     "sidecar.config": ConfigEntry,
     "sidecar.health": HealthSection,
-    "sidecar.limits": LimitsSection,
+    "sidecar.limits": Limits,
     "sidecar.install_scripts": ScriptsSection,
 }
 UNREAD = ("type", "author", "dependencies")  # keys of the top level that skills have and omac does not use

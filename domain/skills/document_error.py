@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from omac.domain.skills.document import ENTRIES_MAX, REQUIRED, RULES, SECTIONS, TEXT, below, without_indices
-from omac.domain.skills.meta import MetaError
+from omac.domain.skills.document import ENTRIES_MAX, REQUIRED, RULES, SECTIONS, below, without_indices
+from omac.domain.skills.meta import TEXT, MetaError
 from omac.domain.skills.values import INTEGER_MAX, is_text, shown
 
 LOCATED = re.compile(r"(?P<message>.*?)(?: - at `\$\.?(?P<where>[^`]*)`)?")

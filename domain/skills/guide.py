@@ -6,6 +6,7 @@ It is read by many programs and harms none: what breaks the contract is told, an
 from collections.abc import Callable
 
 from omac.domain.skills.meta import Guide
+from omac.domain.skills.values import is_text, shown
 
 DESCRIPTION_CHARS_MAX = 1024
 
@@ -21,7 +22,7 @@ def parse_guide(document: object, skill: str, where: Callable[[str], str]) -> Gu
 
     def text(field: str) -> str:
         value = document.get(field)
-        if isinstance(value, str) and value.strip() and _is_plain(value):
+        if isinstance(value, str) and value.strip() and is_text(value):
             return value.strip()
         quotes = ": put it in quotes" * isinstance(value, (bool, int, float))
         fault = "is missing" if value is None else f"must be text{quotes}"
@@ -30,18 +31,9 @@ def parse_guide(document: object, skill: str, where: Callable[[str], str]) -> Gu
 
     name, description = text("name"), text("description")
     if name and name != skill:
-        problems.append(f"{where('name')}: name: {_shown(name)} must be {_shown(skill)}, as the skill is called")
+        problems.append(f"{where('name')}: name: {shown(name)} must be {shown(skill)}, as the skill is called")
     if len(description) > DESCRIPTION_CHARS_MAX:
         excess = f"is {len(description)} characters long, at most {DESCRIPTION_CHARS_MAX} may be"
         problems.append(f"{where('description')}: description: {excess}")
         description = description[:DESCRIPTION_CHARS_MAX]
     return Guide(name, description, problems[0] if problems else None)
-
-
-def _is_plain(text: str) -> bool:
-    """Whether it can be written as UTF-8 and passed on: no NUL, no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:77] + "...")

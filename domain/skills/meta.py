@@ -4,15 +4,26 @@
 """
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+from omac.domain.skills.patterns import PATTERN_CHARS_MAX
+from omac.domain.skills.registration import Code
 
 MOUNT = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 VARIABLE = re.compile(r"\A[A-Z_][A-Z0-9_]{0,127}\Z")  # that omac sets
 HOST_VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")  # that it finds, as in http_proxy
 SKILL_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
+TEXT = r"\A[^\0\ud800-\udfff]*\Z"
+BODY_BYTES_MAX = 2**40
+IDLE_SECS_MAX = 2**31 - 1
+
+Text = Annotated[str, msgspec.Meta(pattern=TEXT)]
+Pattern = Annotated[str, msgspec.Meta(pattern=TEXT, max_length=PATTERN_CHARS_MAX)]
+Variable = Annotated[str, msgspec.Meta(pattern=VARIABLE.pattern)]
+HostVariable = Annotated[str, msgspec.Meta(pattern=HOST_VARIABLE.pattern)]
 ConfigType = Literal["string", "bool", "int", "enum"]
 ScopeKind = Literal["workdir", "global"]
 
@@ -41,18 +52,18 @@ class Health(msgspec.Struct, frozen=True, array_like=True):
 class Limits(msgspec.Struct, frozen=True):
     """What one access may cost. None means omac's own default."""
 
-    max_body_bytes: int | None = None
-    idle_timeout_secs: int | None = None
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=BODY_BYTES_MAX)] | None = None
+    idle_timeout_secs: Annotated[int, msgspec.Meta(ge=0, le=IDLE_SECS_MAX)] | None = None
 
 
 class Secret(msgspec.Struct, frozen=True):
     """A credential the sidecar wants in its environment, by name."""
 
-    name: str
-    description: str = ""
+    name: Variable
+    description: Text = ""
     required: bool = True
-    pattern: str | None = None
-    default_from_env: str | None = None
+    pattern: Pattern | None = None
+    default_from_env: HostVariable | None = None
     multiline: bool = False
 
 
@@ -130,3 +141,13 @@ class FoundSkill(msgspec.Struct, frozen=True):
     problem: str | None = None
     scope: ScopeKind = "workdir"
     guide: Guide | None = None
+
+    @property
+    def sidecar(self) -> SidecarMeta | None:
+        """Its sidecar, if it has one."""
+        return self.meta.sidecar if self.meta else None
+
+    @property
+    def code(self) -> Code:
+        """Its code as it was found; no digest is taken."""
+        return Code(self.source, self.bundle_hash)

@@ -181,7 +181,8 @@ def decide(command: Command, state: Registration) -> list[Event]:
         case Discover(code, workdir):
             if state.found == code or (state.found and not code.digest and code.is_bundle(state.found)):
                 return []
-            if state.approved is not None and not _same(state.approved, code):
+            approved = state.approved
+            if approved is not None and not (approved.is_bundle(code) and code.digest in ("", approved.digest)):
                 return [Drifted(code.source, code.bundle_hash, code.digest)]
             return [AutoRegistered(code.source, code.bundle_hash, workdir, code.digest)]
         case Accept(code, run):
@@ -207,10 +208,6 @@ def decide(command: Command, state: Registration) -> list[Event]:
 
 def _registered(code: Code, workdir: str) -> list[Event]:
     return [Registered(code.source, code.bundle_hash, workdir, code.digest)]
-
-
-def _same(approved: Code, found: Code) -> bool:
-    return approved.is_bundle(found) and found.digest in ("", approved.digest)
 
 
 def evolve(state: Registration, event: Event) -> Registration:

@@ -6,7 +6,7 @@ from omac.domain.skills.values import shown
 
 
 def without_unknown_keys(document: object) -> tuple[object, tuple[UnknownKey, ...]]:
-    """Return a decoded omac.yaml with the known keys of each section only, and the other keys."""
+    """Return a decoded omac.yaml with the known keys that have a value in each section, and the unknown keys."""
     unknown: list[UnknownKey] = []
     return _known(document, "", "", unknown), tuple(unknown)
 
@@ -31,7 +31,8 @@ def _known(value: object, where: str, section: str, unknown: list[UnknownKey]) -
         if not isinstance(key, str):
             unknown.append(UnknownKey(where, None))
         elif key in form.__struct_fields__:
-            known[key] = _below(item, below(where, key), below(section, key), unknown)
+            if item is not None:  # then it is absent
+                known[key] = _below(item, below(where, key), below(section, key), unknown)
         elif section or key not in UNREAD:
             unknown.append(UnknownKey(where, key))
     return known

@@ -30,10 +30,8 @@ class AccessRecorder(Protocol):
     """What the facade asks before it forwards a byte, and what it must say afterwards."""
 
     def resolve(self, token: str, mount: str) -> ResolvedRoute:
-        """Where `/<token>/<mount>/` leads right now.
-
-        Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, stopping.
-        """
+        """Where `/<token>/<mount>/` leads right now. Raises Refusal: unknown-mount, pending-credentials, skill-broken,
+        sidecar-down, stopping."""
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import trio
 
@@ -21,12 +22,12 @@ PATH_MAX = 1_024  # characters of a path that are recorded
 RECORD_S = 5.0  # for the record of a request to become durable
 
 
+@dataclass(eq=False, repr=False)
 class _Watched:
     """A route in use, and what cuts it; compared by identity."""
 
-    def __init__(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
-        self.route = route
-        self.cut = cut
+    route: ResolvedRoute
+    cut: Callable[[Refusal], None]
 
 
 class JournalAccessRecorder:

@@ -9,6 +9,7 @@ is what was recorded in the end.
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -57,18 +58,17 @@ class Given(NamedTuple):
 Changing = Callable[[], AbstractAsyncContextManager[None]]
 
 
+@dataclass(eq=False, repr=False)
 class Credentials:
     """The use cases. `key` is this host's key of fingerprints.
 
     `changing` is entered for every change, and lets one in at a time on this host. Raises Refusal (contention).
     """
 
-    def __init__(self, execution: Execution, secrets: Secrets, key: bytes, changing: Changing = nullcontext) -> None:
-        self._execution = execution
-        self._host = execution.host
-        self._secrets = secrets
-        self._key = key
-        self._changing = changing
+    _execution: Execution
+    _secrets: Secrets
+    _key: bytes
+    _changing: Changing = nullcontext
 
     def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -91,10 +91,8 @@ class Credentials:
         adopted: Mapping[str, str] | None = None,
     ) -> Given:
         """Keep values given to the code `code` of the skill in `base`, and remember them as defaults (not of shared
-        skills). `adopted` maps names to the code that their default was given to.
-
-        Raises Refusal; then nothing counts as given.
-        """
+        skills). `adopted` maps names to the code that their default was given to. Raises Refusal; then nothing counts
+        as given."""
         async with self._changing():
             store = await self._give(scope, skill, values, cause, base, adopted or {})
             problems: list[Refusal] = []
@@ -106,10 +104,8 @@ class Credentials:
             return Given(store, (*problems, *await self._tidy(scope, skill, values, cause)))
 
     async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
-        """Keep values as the defaults of a skill's name, and give them to none.
-
-        Raises Refusal; then nothing is remembered. Returns what failed once all of it was.
-        """
+        """Keep values as the defaults of a skill's name, and give them to none. Raises Refusal; then nothing is
+        remembered. Returns what failed once all of it was."""
         async with self._changing():
             store = await self._secrets.chosen() if values.secrets else ""
             await self._mirror(store, skill, code, values, cause)
@@ -117,10 +113,8 @@ class Credentials:
 
     async def take(self, scope: str, skill: str, names: Collection[str], cause: Cause, base: str | None = None) -> None:
         """Forget values of the skill in `base` (None: whichever): at once for whatever starts from now on, then in the
-        stores, also what is left there of earlier values.
-
-        Raises Refusal: when a store failed, what it could not forget is left for the next time.
-        """
+        stores, also what is left there of earlier values. Raises Refusal: when a store failed, what it could not forget
+        is left for the next time."""
         async with self._changing():
             await self._execute(self._stream(scope, skill), credential.TakeValues(tuple(names), base), cause)
             await self._erase(scope, skill, names, cause)
@@ -132,10 +126,8 @@ class Credentials:
             await self._erase(DEFAULTS, skill, list(self.given(DEFAULTS, skill).left), cause)
 
     async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
-        """The defaults of these names, as far as there are any; only those given to `code`, if one is given.
-
-        Raises Refusal when a store cannot be read. A secret that is no longer what was recorded counts as forgotten.
-        """
+        """The defaults of these names, as far as there are any; only those given to `code`, if one is given. Raises
+        Refusal when a store cannot be read. A secret that is no longer what was recorded counts as forgotten."""
         wanted = {
             name: default
             for name, default in self.defaults(skill).items()
@@ -252,7 +244,7 @@ class Credentials:
         await self._execution.execute(credential.AGGREGATE, stream, command, cause)
 
     def _stream(self, scope: str, skill: str) -> StreamId:
-        return ids.credential_stream(self._host, scope, skill)
+        return ids.credential_stream(self._execution.host, scope, skill)
 
 
 def _by_store(stores: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

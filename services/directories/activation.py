@@ -26,18 +26,9 @@ from omac.services.skills.registrar import Registrar
 DISCOVER_S = 60.0  # for discovering and hashing the skills of one directory
 SHARED_S = 1.0  # that a directory waits for the discovery of what all share
 RETRY_S = 0.5  # between two tries while the journal is away
-# What a person changes from another terminal, after which a directory is looked at again.
-CHANGES = (
-    Registered,
-    Approved,
-    ApprovalRevoked,
-    Deregistered,
-    SecretWritten,
-    SecretRemoved,
-    ConfigWritten,
-    ConfigRemoved,
-)
 REVOCATIONS = (ApprovalRevoked, Deregistered, SecretRemoved)
+# What a person changes from another terminal, after which a directory is looked at again.
+CHANGES = (Registered, Approved, SecretWritten, ConfigWritten, ConfigRemoved, *REVOCATIONS)
 
 _log = logging.getLogger("omac.activation")
 
@@ -99,15 +90,13 @@ class Activation:
                 target = self._target(stream, skill)
                 await self._engine.execute(sidecar.AGGREGATE, target, command, self._cause(stream))
             case reaction.SettleRoutes():
-                settle = partial(self._settling, stream)
-                await self._engine.execute_latest(directory.AGGREGATE, stream, settle)
+                await self._engine.execute_latest(
+                    directory.AGGREGATE, stream, lambda: directory.Settle(self._sidecars(stream))
+                )
             case reaction.FinishDeactivating():
                 await self._execute(stream, directory.FinishDeactivation())
             case _:
                 assert_never(effect)
-
-    def _settling(self, stream: StreamId) -> directory.Command:
-        return directory.Settle(self._sidecars(stream))
 
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
         """A person changed something about this directory: look at it again, once `generation` has settled."""

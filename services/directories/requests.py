@@ -6,6 +6,7 @@ Routing tokens are minted here and live in memory only; the journal and the proj
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -57,29 +58,20 @@ class Caller(msgspec.Struct, frozen=True):
     correlation: str
 
 
+@dataclass(eq=False, repr=False)
 class Directories:
     """Use cases of one server. `mint` gives a fresh routing token: 128 random bits in hex."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        folders: SkillFolders,
-        harness: str,
-        roots: Sequence[str],
-        reach: Reach,
-        mint: Callable[[], str],
-        refusals: Refusals,
-    ) -> None:
-        self._engine = engine
-        self._refusals = refusals
-        self._folders = folders
-        self._harness = harness
-        self._roots = tuple(roots)
-        self._reach = reach
-        self._mint = mint
-        self._minted: dict[TokenDigest, str] = {}  # on their way to the journal
-        self._tokens: dict[TokenDigest, str] = {}  # living
-        self._stopping = False
+    _engine: Engine
+    _folders: SkillFolders
+    _harness: str
+    _roots: Sequence[str]
+    _reach: Reach
+    _mint: Callable[[], str]
+    _refusals: Refusals
+    _minted: dict[TokenDigest, str] = field(default_factory=dict, init=False)  # on their way to the journal
+    _tokens: dict[TokenDigest, str] = field(default_factory=dict, init=False)  # living
+    _stopping: bool = field(default=False, init=False)
 
     async def activate(self, path: str, caller: Caller, session: str | None = None) -> Manifest:
         """Bring a directory online, or find it online, and return its manifest.
@@ -88,8 +80,8 @@ class Directories:
         not-a-directory, outside-roots, activation-failed, directory-offline (taken offline meanwhile).
         """
         async with _Call(self, "activate", path, caller) as call:
-            _check_session(session)
-            self._require_no_token(session or "")
+            if session is not None:
+                self._check_session(session)
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             while (status := self._state(stream).status) in ("offline", "deactivating"):
@@ -114,7 +106,9 @@ class Directories:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
 
-    def _require_no_token(self, session: str) -> None:
+    def _check_session(self, session: str) -> None:
+        if not (0 < len(session) <= SESSION_MAX and session.isprintable()):
+            raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")
         if self._engine.scrubbed(session) != session:
             raise Refusal("bad-request", "a session's name holds a routing token; choose another name")
 
@@ -149,9 +143,7 @@ class Directories:
 
     async def unlock(self, caller: Caller, open_store: Callable[[], None]) -> list[str]:
         """Record that a store of secrets is unlocked, unlock it, and inspect every directory again that waits for one.
-
-        Returns their paths. Raises Refusal, and then nothing was unlocked.
-        """
+        Returns their paths. Raises Refusal, and then nothing was unlocked."""
         async with _Call(self, "unlock", "", caller) as call:
             await self._engine.record(call.granted(""), call.cause())
             open_store()
@@ -299,45 +291,41 @@ class Directories:
         return manifest_of(self._engine.system, self._engine.namespace, state, self._tokens[digest], reach)
 
 
+@dataclass(eq=False, repr=False)
 class _Call:
     """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
 
-    def __init__(self, directories: Directories, action: Action, path: str, caller: Caller) -> None:
-        self._directories = directories
-        self._engine = directories._engine
-        self._refusals = directories._refusals
-        self._action: Action = action
-        self._path = path
-        self._caller = caller
+    _directories: Directories
+    _action: Action
+    _path: str
+    _caller: Caller
 
     def cause(self) -> Cause:
         return Cause("bridge" if self._caller.listener == "tcp" else "person", self._caller.correlation)
 
     def granted(self, canonical: str) -> tuple[Addressed[None, Event], ...]:
         event = ControlCalled(self._action, canonical, self._caller.listener)
-        return (Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event),)
+        return (self._fact(event),)
 
     async def __aenter__(self) -> "_Call":
         return self
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, Refusal):
-            offline = error.reason == "directory-offline" and self._directories._stopping
+            directories = self._directories
+            offline = error.reason == "directory-offline" and directories._stopping
             reason = "stopping" if offline else error.reason  # it is not the caller's fault that the directory is gone
-            path = self._engine.scrubbed(self._path)[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
+            path = directories._engine.scrubbed(self._path)[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
             event = ControlRefused(self._action, path, self._caller.listener, reason)
-            fact = Addressed(control.AGGREGATE, ids.control_stream(self._engine.host), event)
             kind = self._action, self._caller.listener, reason
-            await self._refusals.note(fact, self.cause(), kind, stranger=False)
+            await directories._refusals.note(self._fact(event), self.cause(), kind, stranger=False)
             if offline:
                 raise stopping() from None
+
+    def _fact(self, event: Event) -> Addressed[None, Event]:
+        return Addressed(control.AGGREGATE, ids.control_stream(self._directories._engine.host), event)
 
 
 def _still_going(path: str) -> Refusal:
     message = f"{path} is being taken offline, and that is not recorded yet; try again"
     return Refusal("directory-offline", message, fix=["omac status", "omac journal path  # is its disk slow, or full?"])
-
-
-def _check_session(session: str | None) -> None:
-    if session is not None and not (0 < len(session) <= SESSION_MAX and session.isprintable()):
-        raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")

@@ -160,7 +160,6 @@ class Engine(Execution):
                 return
 
     async def catch_up(self) -> None:
-        """Return once everything committed before the call is folded, by whichever process. Raises Refusal."""
         await self._writer.catch_up()
 
     def record_soon(self, facts: Sequence[Addressed[Any, Any]], cause: Cause) -> None:
@@ -175,9 +174,6 @@ class Engine(Execution):
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
         return await self._writer.submit(drafts, cause, spooled, late)
-
-    async def _catch_up(self) -> None:
-        await self._writer.catch_up()
 
     def _turn(self, aggregate: Aggregate[Any, Any], stream: StreamId) -> AbstractAsyncContextManager[object]:
         return self._locks.setdefault(stream, trio.Lock()) if aggregate.versioned else nullcontext()
@@ -204,14 +200,11 @@ class Engine(Execution):
             try:
                 await event.wait()
             finally:
-                self._forget(streams, event)
-
-    def _forget(self, streams: Iterable[StreamId], event: trio.Event) -> None:
-        for stream in streams:
-            waiting = self._moved.get(stream, set())
-            waiting.discard(event)
-            if not waiting:
-                self._moved.pop(stream, None)
+                for stream in streams:
+                    waiting = self._moved.get(stream, set())
+                    waiting.discard(event)
+                    if not waiting:
+                        self._moved.pop(stream, None)
 
     def _position(self, stream: StreamId) -> int:
         """Of the last event of an aggregate; 0 when it has none."""

@@ -93,16 +93,14 @@ class Execution(ABC):
                 except Conflict as conflict:
                     if conflict.known:
                         raise AlreadyRecorded(str(conflict)) from conflict
-                await self._catch_up()
+                await self.catch_up()
         raise Refusal("contention", f"other processes keep changing {stream}; nothing was changed", fix=["try again"])
 
     async def record(
         self, facts: Sequence[Addressed[Any, Any]], cause: Cause, late: Late | None = None
     ) -> Sequence[Recorded]:
-        """Append facts to logs, all or nothing; return once they are durable. `late` is as in `execute`.
-
-        Raises Refusal when the journal cannot be written.
-        """
+        """Append facts to logs, all or nothing; return once they are durable. `late` is as in `execute`. Raises Refusal
+        when the journal cannot be written."""
         return await self._append(self._facts(facts), cause, None, late)
 
     def scrubbed(self, text: str) -> str:
@@ -136,14 +134,12 @@ class Execution(ABC):
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
-        """Append all or nothing; return once durable and, where there is a live state, folded.
-
-        Raises Conflict when others were first, Refusal when the journal cannot be written.
-        """
+        """Append all or nothing; return once durable and, where there is a live state, folded. Raises Conflict when
+        others were first, Refusal when the journal cannot be written."""
 
     @abstractmethod
-    async def _catch_up(self) -> None:
-        """Return when `entry` shows what others appended before the call."""
+    async def catch_up(self) -> None:
+        """Return when `entry` shows what others appended before the call, whichever process. Raises Refusal."""
 
     @abstractmethod
     def _turn(self, aggregate: Aggregate[Any, Any], stream: StreamId) -> AbstractAsyncContextManager[object]:

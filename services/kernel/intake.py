@@ -78,10 +78,8 @@ class Intake:
 async def settle_lost(
     engine: Engine, living: Callable[[int, int], bool], boot_id: str, take_in: Callable[[], Awaitable[None]]
 ) -> list[StreamId]:
-    """Record the end of launches of this host whose omac is gone; `living` tells of a pid and its start_ticks.
-
-    Returns their streams. What such an omac still reported about its end counts: it is taken in first.
-    """
+    """Record the end of launches of this host whose omac is gone; `living` tells of a pid and its start_ticks. Returns
+    their streams. What such an omac still reported about its end counts: it is taken in first."""
 
     def is_reported(state: Sandbox) -> bool:
         request = state.launch

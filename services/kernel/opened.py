@@ -58,7 +58,7 @@ class OpenedJournal(Execution):
                     slot.result = outcome.Error(error)
             slot.done.set()
 
-    async def _catch_up(self) -> None:
+    async def catch_up(self) -> None:
         await trio.lowlevel.checkpoint()  # every look reads the journal
 
     def _turn(self, aggregate: Aggregate[Any, Any], stream: StreamId) -> AbstractAsyncContextManager[object]:

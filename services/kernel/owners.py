@@ -9,6 +9,7 @@ No error of the system ends an owner: it is logged once, and after a pause the o
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,7 @@ class Retries:
             self._failing = False
 
 
-async def retried(name: str, call: Callable[[], Awaitable[None]]) -> None:
+async def retried(name: str, call: Callable[[], Awaitable[object]]) -> None:
     """Call it until it returns without an OSError."""
     retries, done = Retries(name), False
     while not done:
@@ -54,21 +55,16 @@ async def retried(name: str, call: Callable[[], Awaitable[None]]) -> None:
             done = True
 
 
+@dataclass(eq=False, repr=False)
 class Owners:
     """The owner tasks of one kind of aggregate: each calls `act`, which does the one thing that is called for, while
     `is_live`; `end`, if any, is called when it ends."""
 
-    def __init__(
-        self,
-        act: Callable[[StreamId], Awaitable[None]],
-        is_live: Callable[[StreamId], bool],
-        end: Callable[[StreamId], Awaitable[None]] | None = None,
-    ) -> None:
-        self._act = act
-        self._is_live = is_live
-        self._end = end
-        self._owned: set[StreamId] = set()
-        self._nursery: trio.Nursery | None = None
+    _act: Callable[[StreamId], Awaitable[None]]
+    _is_live: Callable[[StreamId], bool]
+    _end: Callable[[StreamId], Awaitable[None]] | None = None
+    _owned: set[StreamId] = field(default_factory=set, init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
 
     def __contains__(self, stream: StreamId) -> bool:
         return stream in self._owned
@@ -88,7 +84,7 @@ class Owners:
             self._owned.add(stream)
             self._nursery.start_soon(self._own, stream)
 
-    def also(self, call: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    def also(self, call: Callable[..., Awaitable[object]], *arguments: Any) -> None:
         """Start a task beside the owners, with their lifetime. It is called again after an OSError."""
         if self._nursery is not None:
             self._nursery.start_soon(retried, "an owner", partial(call, *arguments))

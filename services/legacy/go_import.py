@@ -5,6 +5,7 @@ Looking changes nothing. Values of secrets are read for approved code only, and 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -59,12 +60,12 @@ class Moved(msgspec.Struct, frozen=True):
         return any(job.takes() for job in self.jobs)
 
 
+@dataclass(eq=False, repr=False)
 class RecordedState:
     """What is recorded of skills, read only. `journal` or `host` None: nothing is yet."""
 
-    def __init__(self, journal: Records | None, host: HostId | None) -> None:
-        self._journal = journal
-        self._host = host
+    _journal: Records | None
+    _host: HostId | None
 
     def registration(self, candidate: Candidate) -> Registration:
         if self._journal is None or self._host is None:
@@ -80,6 +81,7 @@ class RecordedState:
         return self._journal.load(stream, Credential(), credential.evolve).state
 
 
+@dataclass(eq=False, repr=False)
 class Moving:
     """The use case. `old` is what was read, `literal` the workdir as it was typed, links and all.
 
@@ -87,25 +89,15 @@ class Moving:
     `plain` undoes how the old omac's keychain spells a value.
     """
 
-    def __init__(
-        self,
-        old: Old,
-        literal: str,
-        recorded: RecordedState,
-        secrets: Secrets,
-        see: See,
-        kept: Callable[[str, str], Seen],
-        plain: Callable[[Hidden], Hidden],
-    ) -> None:
-        self._old = old
-        self._literal = literal
-        self._recorded = recorded
-        self._secrets = secrets
-        self._see = see
-        self._kept = kept
-        self._plain = plain
-        self._refusals: dict[str, Refusal] = {}
-        self._local: set[str] = set()  # names of skills of the project
+    _old: Old
+    _literal: str
+    _recorded: RecordedState
+    _secrets: Secrets
+    _see: See
+    _kept: Callable[[str, str], Seen]
+    _plain: Callable[[Hidden], Hidden]
+    _refusals: dict[str, Refusal] = field(default_factory=dict, init=False)
+    _local: set[str] = field(default_factory=set, init=False)  # names of skills of the project
 
     async def look(self, folders: SkillFolders, search: SkillSearch) -> Moved:
         """What is to be taken over, where only skills of `search` count. Raises OSError."""
@@ -173,7 +165,7 @@ class Moving:
         present = FoundHere(candidate.place, skill)
         remembered = self._recorded.credential(DEFAULTS, skill.name).defaults
         names = [name for name in present.fields if name not in remembered]
-        held = await self._held([go_import.default_service(skill.name)], names)
+        held = await self._held([credential.service(DEFAULTS, skill.name)], names)  # where the old omac kept them
         steps = go_import.judge_defaults(present, remembered, self._old.user, held)
         codes = {code for code, _ in usable if code}
         group = ImportGroup(skill.name, "defaults", "", tuple(steps))

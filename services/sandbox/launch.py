@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 def launch(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | None) -> int:
     """Run the program of a request in its sandbox to its end, and return its exit status; `listing` as of `plan`.
-
-    Raises Refusal, OSError, and Interrupted for a signal before the program began.
-    """
+    Raises Refusal, OSError, and Interrupted for a signal before the program began."""
     while True:
         planned, listing = plan(typed, ports, listing), None
         launched = SandboxLaunch(planned)
@@ -85,9 +83,7 @@ class SandboxLaunch:
 
     def begin(self) -> bool:
         """Choose the backend, and have an inspection wait for its end; False where another one had to be done first.
-
-        Raises Refusal.
-        """
+        Raises Refusal."""
         from omac.services.sandbox.inspection import LaunchInspection
 
         self._records = LaunchRecords(self._ports, self._plan.request.run)
@@ -244,16 +240,9 @@ class LaunchRecords:
         """Record an event and return what `flush` takes. Raises Refusal (journal-unavailable, state-unusable)."""
         self._version += 1
         return self.spool.append(
-            kind,
-            fields,
-            stream=f"sandbox/{self.id}",
-            version=self._version,
-            at=self._ports.now_ns(),
-            run=self.part_of or self.id,
-            actor="person" if not self.part_of else "omac",
-            id=self.id,
-            durable=durable,
-        )
+            kind, fields, stream=f"sandbox/{self.id}", version=self._version, at=self._ports.now_ns(),
+            run=self.part_of or self.id, actor="person" if not self.part_of else "omac", id=self.id, durable=durable,
+        )  # fmt: skip
 
     @property
     def spool(self) -> Spool:

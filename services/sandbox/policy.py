@@ -43,10 +43,6 @@ class SandboxPlan:
     """Everything that is needed to launch, or to explain. `request` is settled; `layouts` are by the folder they were
     found in; `exposed`: the program can write omac's own files; `enforcement` None: nothing is limited."""
 
-    __slots__ = (
-        *("argv", "cache", "enforcement", "exposed", "layouts", "placeholders", "policy", "ports", "request", "search"),
-    )
-
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
         self.request = request
         self.ports = ports
@@ -296,7 +292,7 @@ class _Composition:
         for one in kept:
             if one not in layouts and not _within(one, [*kept, *trees]) and is_folder(one):
                 users = None if exists(f"{one}/.git") else next(iter(self._listings.values()), None)
-                layouts[one] = git.lay_out_agents(one, self._request, self._home, users, obeyed)
+                layouts[one] = git.lay_out(one, self._request, self._home, None, users, obeyed)
         warnings: list[str] = []
         for one, seen in layouts.items():
             for repository in seen.repositories:

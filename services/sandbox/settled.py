@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 def settled(typed: SandboxRequest, ports: SandboxPorts, trees: list[str]) -> SandboxRequest:
     """Return what holds, with canonical paths, where the program may change `trees` and works in the first of them.
-
-    Raises Refusal: misuse, settings-invalid, unsafe-link.
-    """
+    Raises Refusal: misuse, settings-invalid, unsafe-link."""
     base = ports.settings(trees[0]).over(defaults())
     if typed.profile:
         base = ports.profile(typed.profile, trees[0]).over(base)

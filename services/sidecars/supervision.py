@@ -4,6 +4,7 @@ it, until the sidecar is idle or has given up."""
 import logging
 import shlex
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
@@ -55,31 +56,23 @@ class _Running:
         self.started_at = trio.current_time()
 
 
+@dataclass(eq=False, repr=False)
 class Supervision:
     """Owns every sidecar process of this run."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        host: SidecarHost,
-        folders: SkillFolders,
-        frozen: FrozenSkills,
-        credentials: Credentials,
-        harness: str,
-        is_approved: Callable[[SidecarSpec], bool],
-        policy: RestartPolicy = RestartPolicy(),  # noqa: B008  # frozen
-    ) -> None:
-        self._engine = engine
-        self._host = host
-        self._folders = folders
-        self._frozen = frozen
-        self._credentials = credentials
-        self._harness = harness
-        self._is_approved = is_approved
-        self._policy = policy
-        self._grace_ms = STOP_GRACE_MS
-        self._ending: set[SidecarProcess] = set()
-        self._running: dict[StreamId, _Running] = {}
+    _engine: Engine
+    _host: SidecarHost
+    _folders: SkillFolders
+    _frozen: FrozenSkills
+    _credentials: Credentials
+    _harness: str
+    _is_approved: Callable[[SidecarSpec], bool]
+    _policy: RestartPolicy = RestartPolicy()  # noqa: RUF009  # frozen
+    _grace_ms: int = field(default=STOP_GRACE_MS, init=False)
+    _ending: set[SidecarProcess] = field(default_factory=set, init=False)
+    _running: dict[StreamId, _Running] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._owners = Owners(self._act, lambda stream: self._state(stream).live, self._end)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -90,7 +83,7 @@ class Supervision:
         """Whatever is being stopped is killed now; what is stopped from now on has no grace."""
         self._grace_ms = 0
         for process in self._ending:
-            self._owners.also(_kill, process)
+            self._owners.also(process.stop, 0)
 
     def notice(self, recorded: Recorded) -> None:
         """Own a sidecar that shall run here."""
@@ -259,10 +252,6 @@ class Supervision:
 
     def _state(self, stream: StreamId) -> Sidecar:
         return self._engine.system.sidecars[stream].state
-
-
-async def _kill(process: SidecarProcess) -> None:
-    await process.stop(0)
 
 
 async def _deaf(process: SidecarProcess) -> str:

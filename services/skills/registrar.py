@@ -6,6 +6,7 @@ here is adopted before it could be missed.
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from omac.domain.directories import skill_plan
@@ -28,26 +29,17 @@ from omac.services.ports import FrozenSkills, Policies, SkillFolders
 _log = logging.getLogger("omac.registrar")
 
 
+@dataclass(eq=False, repr=False)
 class Registrar:
     """For one server: `harness` is that of its run, `environment` omac's own."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        folders: SkillFolders,
-        frozen: FrozenSkills,
-        credentials: Credentials,
-        harness: Harness,
-        policies: Policies,
-        environment: Mapping[str, str],
-    ) -> None:
-        self._engine = engine
-        self._folders = folders
-        self._frozen = frozen
-        self._credentials = credentials
-        self._harness = harness
-        self._policies = policies
-        self._environment = environment
+    _engine: Engine
+    _folders: SkillFolders
+    _frozen: FrozenSkills
+    _credentials: Credentials
+    _harness: Harness
+    _policies: Policies
+    _environment: Mapping[str, str]
 
     async def plan(self, workdir: str) -> ActivationPlan:
         """Return what shall run in a directory, or, for the empty path, of what all share. Raises Refusal, OSError."""
@@ -111,9 +103,8 @@ class Registrar:
     async def _adopt(self, place: SkillScope, skill: FoundSkill) -> None:
         """Rule 4 of credentials: remembered values, where the very code they were given to is approved here."""
         code = self._registration(self._stream(place, skill)).approved
-        sidecar = skill.meta.sidecar if skill.meta else None
-        found = Code(skill.source, skill.bundle_hash)
-        if not place.workdir or sidecar is None or code is None or not code.is_bundle(found):
+        sidecar = skill.sidecar
+        if not place.workdir or sidecar is None or code is None or not code.is_bundle(skill.code):
             return
         given = self._credentials.given(place.scope, skill.name, skill.base)
         has = {*given.secrets, *given.config, *given.taken}

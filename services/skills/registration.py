@@ -5,6 +5,7 @@ A server that runs sees what a command recorded, and reacts.
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
@@ -20,18 +21,15 @@ from omac.services.skills.resolution import Candidate
 PERSON = Cause("person")
 
 
+@dataclass(eq=False, repr=False)
 class Registering:
     """Records what a person decides about a skill; `frozen` takes the copies that approvals are for, `interpreters`
     resolves by what they run."""
 
-    def __init__(
-        self, execution: Execution, frozen: FrozenSkills, interpreters: Interpreters, credentials: Credentials
-    ) -> None:
-        self._execution = execution
-        self._host = execution.host
-        self._frozen = frozen
-        self._interpreters = interpreters
-        self._credentials = credentials
+    _execution: Execution
+    _frozen: FrozenSkills
+    _interpreters: Interpreters
+    _credentials: Credentials
 
     def known(self, candidate: Candidate) -> Registration:
         """What is recorded of a skill."""
@@ -48,7 +46,7 @@ class Registering:
 
     async def note(self, candidate: Candidate) -> bool:
         """Register a skill without approving it. False: it was registered."""
-        return await self._decide(candidate, registration.Register(candidate.code, candidate.place.workdir))
+        return await self._decide(candidate, registration.Register(candidate.skill.code, candidate.place.workdir))
 
     async def revoke(self, candidate: Candidate) -> bool:
         """Revoke the approval of a skill. False: it had none."""
@@ -57,10 +55,8 @@ class Registering:
     async def register(
         self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
     ) -> tuple[Refusal, ...]:
-        """Give a skill values, then approve it; `adopted` names those that come from defaults.
-
-        Raises Refusal; then it is not approved. Returns what failed once the values counted.
-        """
+        """Give a skill values, then approve it; `adopted` names those that come from defaults. Raises Refusal; then it
+        is not approved. Returns what failed once the values counted."""
         code = await self._freeze(candidate, digest)
         given = await self.give(candidate, values, adopted, code=code.digest) if values else None
         await self._approve(candidate, code)
@@ -76,9 +72,7 @@ class Registering:
         code: str | None = None,
     ) -> Given:
         """Give a skill values; they are remembered for `code`, else for the code that it has, unless `mirror` is false.
-
-        Raises Refusal; then nothing counts as given.
-        """
+        Raises Refusal; then nothing counts as given."""
         skill, scope = candidate.skill, candidate.place.scope
         remembered = self._credentials.defaults(skill.name)
         origins = {name: remembered[name].code for name in adopted if name in remembered}
@@ -90,7 +84,7 @@ class Registering:
     def code(self, candidate: Candidate) -> str:
         """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""
         approved = self.known(candidate).approved
-        return approved.digest if candidate.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
+        return approved.digest if candidate.skill.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
 
     async def deregister(self, stream: StreamId) -> bool:
         """Forget a registration, and with it the approval. False: there was none."""
@@ -104,7 +98,7 @@ class Registering:
             message = f"{skill.name} in {skill.source} changed while omac read it; nothing was approved"
             fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
             raise Refusal("skill-changed", message, fix=fix)
-        sidecar = skill.meta.sidecar if skill.meta else None
+        sidecar = skill.sidecar
         if sidecar is None:
             return Code(skill.source, frozen.bundle_hash, frozen.digest)
         copy = await self._frozen.checked(frozen.digest, skill.source)
@@ -119,4 +113,4 @@ class Registering:
 
     def _stream(self, candidate: Candidate) -> StreamId:
         skill = candidate.skill
-        return ids.registration_stream(self._host, candidate.place.scope, skill.base, skill.name)
+        return ids.registration_stream(self._execution.host, candidate.place.scope, skill.base, skill.name)

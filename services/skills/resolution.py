@@ -10,7 +10,6 @@ from omac.domain.harness.harness import SHARED_BASE, Harness
 from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import FoundSkill, ScopeKind
-from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
 
@@ -22,11 +21,6 @@ class Candidate(msgspec.Struct, frozen=True):
 
     place: SkillScope
     skill: FoundSkill
-
-    @property
-    def code(self) -> Code:
-        """Its code as it was found; no digest is taken."""
-        return Code(self.skill.source, self.skill.bundle_hash)
 
 
 class SkillSearch(msgspec.Struct, frozen=True):
@@ -81,7 +75,8 @@ async def find(
         raise _not_found(there, search, name, command, words)
     (candidate,) = meant
     if candidate.skill.problem is not None:
-        raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=_edit(candidate.skill))
+        fix = [f"${{EDITOR:-vi}} {shlex.quote(candidate.skill.source)}/omac.yaml"]
+        raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=fix)
     if not _runs(candidate.skill):
         message = f"{name} has only a SKILL.md and no sidecar, so omac has nothing to run or register"
         raise Refusal("skill-without-sidecar", message)
@@ -98,11 +93,7 @@ def ambiguous(name: str, places: Sequence[tuple[SkillScope, str]], command: str,
 
 
 def _runs(skill: FoundSkill) -> bool:
-    return skill.problem is not None or (skill.meta is not None and skill.meta.sidecar is not None)
-
-
-def _edit(skill: FoundSkill) -> list[str]:
-    return [f"${{EDITOR:-vi}} {shlex.quote(skill.source)}/omac.yaml"]
+    return skill.problem is not None or skill.sidecar is not None
 
 
 def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, command: str, words: str) -> Refusal:

@@ -1,15 +1,14 @@
 """omac approve: look at a skill as it is now, and record or revoke its approval."""
 
 import shlex
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import trio
 
-from omac.domain.credentials.credential import Credential
 from omac.domain.directories.skill_plan import unmet
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
+from omac.domain.skills.meta import FoundSkill, SidecarMeta
 from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
@@ -51,8 +50,10 @@ def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[
         approved = everything.registering.known(candidate).approved
         given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
     assert approved is not None, "it has just been approved"
-    gets = [one.name for one in sidecar_of(candidate).fields if one.name in _given(one, given)]
-    missing = unmet(sidecar_of(candidate), given, environment)
+    sidecar = sidecar_of(candidate)
+    gets = [one.name for one in sidecar.secrets if one.name in given.secrets]
+    gets += [one.name for one in sidecar.config if one.name in given.config]
+    missing = unmet(sidecar, given, environment)
     _tell(asked, Told(candidate, approved, before if changed else None, changed, gets, list(missing)))
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
@@ -61,9 +62,7 @@ def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[
 
 def require_meant(folders: SkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
     """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
-
-    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill.
-    """
+    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
     skill = candidate.skill
     if meant in (None, skill.bundle_hash):
         return None
@@ -96,9 +95,8 @@ def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]
 
 def sidecar_of(candidate: Candidate) -> SidecarMeta:
     """The sidecar of a skill that was found to have one."""
-    assert candidate.skill.meta is not None
-    assert candidate.skill.meta.sidecar is not None
-    return candidate.skill.meta.sidecar
+    assert candidate.skill.sidecar is not None
+    return candidate.skill.sidecar
 
 
 def granted(sidecar: SidecarMeta) -> list[str]:
@@ -134,10 +132,6 @@ def _revoke(asked: ApproveRequest, environment: Mapping[str, str], clock: Callab
     else:
         say(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {status.source}")
     return 0
-
-
-def _given(field: Secret | Config, given: Credential) -> Collection[str]:
-    return given.secrets if isinstance(field, Secret) else given.config
 
 
 class Told(NamedTuple):

@@ -227,16 +227,9 @@ def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[Def
 def _again(asked: DeregisterRequest, targets: list[Target]) -> str:
     """The same command, for the same place."""
     places = {one.place.flags for one in targets}
-    flags = places.pop() if len(places) == 1 else _flags(asked.where)
+    flags = places.pop() if len(places) == 1 else asked.where.flags
     words = [COMMAND, *map(shlex.quote, asked.skills), flags, asked.words()]
     return " ".join(word for word in words if word)
-
-
-def _flags(where: Where) -> str:
-    flags = ["--global"] if where.shared else []
-    flags += [f"--workdir {shlex.quote(where.workdir)}"] if where.workdir is not None else []
-    flags += [f"--harness {shlex.quote(where.harness)}"] if where.harness is not None else []
-    return " ".join(flags)
 
 
 def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:

@@ -1,20 +1,13 @@
-"""omac journal: where it is, and what is in it."""
+"""omac journal stats: what is in the journal."""
 
 import os
 from collections.abc import Mapping
 from contextlib import closing
 
 from omac.tools.compose.journals import spooled, to_read
-from omac.tools.compose.state import StateDir
-from omac.tools.terminal.invocation import print_data, print_json
+from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import show_stats
 from omac.tools.terminal.timestamps import rfc3339
-
-
-def path(journal_path: str | None, environment: Mapping[str, str]) -> int:
-    """Print where the journal is, whether or not there is one yet."""
-    print_data(StateDir.of(environment).journal_in_use(environment, journal_path))
-    return 0
 
 
 def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:

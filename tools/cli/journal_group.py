@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
-from omac.tools.terminal.invocation import current
+from omac.tools.terminal.invocation import current, print_data
 
 journal_app = Commands(help="Show, check, repair, copy and restore the journal.")
 
@@ -16,9 +16,10 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 @journal_app.command("path")
 def journal_path(journal: JournalPath = None) -> int:
     """Print where the journal is."""
-    from omac.tools.cli.journal import path
+    from omac.tools.compose.state import StateDir
 
-    return path(journal, current().environment)
+    print_data(StateDir.of(current().environment).journal_in_use(current().environment, journal))
+    return 0
 
 
 @journal_app.command("stats")

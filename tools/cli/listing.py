@@ -59,10 +59,8 @@ class ApprovalRow(msgspec.Struct, frozen=True):
 
 
 def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environment: Mapping[str, str]) -> int:
-    """Show the skills of a project and those all share; with `whole` all registrations and guidance too.
-
-    Raises Refusal.
-    """
+    """Show the skills of a project and those all share; with `whole` all registrations and guidance too. Raises
+    Refusal."""
     folders = DiskSkillFolders(environment)
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
@@ -111,25 +109,16 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
 
 def _row(one: Candidate, registry: Registry) -> SkillRow:
     skill, place = one.skill, one.place
-    sidecar = skill.meta.sidecar if skill.meta else None
+    sidecar = skill.sidecar
     known = registry.find(place.scope, skill.base, skill.name)
     state, detail = _state(one, known.state if known else Registration())
     declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
     given = registry.credential(place.scope, skill.name, skill.base).secrets
     return SkillRow(
-        skill.name,
-        skill.scope,
-        place.workdir,
-        skill.base,
-        sidecar.mount if sidecar else "",
-        skill.source,
-        skill.bundle_hash,
-        state,
-        declared,
-        tuple(name for name in declared if name in given),
-        rfc3339(known.at) if known and known.at else None,
-        detail=detail,
-    )
+        skill.name, skill.scope, place.workdir, skill.base, sidecar.mount if sidecar else "", skill.source,
+        skill.bundle_hash, state, declared, tuple(name for name in declared if name in given),
+        rfc3339(known.at) if known and known.at else None, detail=detail,
+    )  # fmt: skip
 
 
 def _state(one: Candidate, registration: Registration) -> tuple[str, str]:
@@ -137,13 +126,13 @@ def _state(one: Candidate, registration: Registration) -> tuple[str, str]:
     skill, approved = one.skill, registration.approved
     if skill.problem is not None:
         return "broken", skill.problem
-    if skill.meta is None or skill.meta.sidecar is None:
+    if skill.sidecar is None:
         return "guidance", ""
     if registration.found is None:
         return "not registered", ""
     if approved is None:
         return "not approved", ""
-    if not approved.is_bundle(one.code):
+    if not approved.is_bundle(skill.code):
         return "changed", f"approved is {approved.bundle_hash} in {approved.source}"
     return ("approved", "") if approved.digest else ("not approved", "the approved copy is missing")
 
@@ -183,15 +172,9 @@ def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) 
         found = now[approved.source]
         code = found if found == "gone" else "ok" if found == approved.bundle_hash else "changed"
     return ApprovalRow(
-        registry.place(one).shown,
-        one.status.skill,
-        one.status.harness,
-        approved.bundle_hash,
-        approved.digest,
-        approved.source,
-        rfc3339(one.approved_at),
-        code,
-    )
+        registry.place(one).shown, one.status.skill, one.status.harness, approved.bundle_hash, approved.digest,
+        approved.source, rfc3339(one.approved_at), code,
+    )  # fmt: skip
 
 
 async def _codes(registrations: Iterable[Registration], folders: SkillFolders) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Which directory, scopes and harness the flags of a command mean, also where nothing is on disk any more."""
 
 import os
+import shlex
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -24,6 +25,14 @@ class Where(NamedTuple):
     workdir: str | None = None
     shared: bool = False
     harness: str | None = None
+
+    @property
+    def flags(self) -> str:
+        """What the command line said of it, ready to be pasted."""
+        words = ["--global"] if self.shared else []
+        words += ["--workdir", self.workdir] if self.workdir is not None else []
+        words += ["--harness", self.harness] if self.harness is not None else []
+        return shlex.join(words)
 
     @property
     def scope(self) -> ScopeKind | None:

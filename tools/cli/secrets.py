@@ -14,7 +14,6 @@ from omac.domain.skills.meta import Secret
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
-from omac.tools.cli.scope_options import Where
 from omac.tools.cli.skill_argument import OneSkill, SkillArgument, at_terminal, one_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import print_json
@@ -47,8 +46,8 @@ def set_(asked: SkillArgument, name: str, rest: Sequence[str], as_json: bool) ->
             "the command line holds more than a skill and a name. Never put a secret there, where other programs can "
             "read it: type it when prompted, or pass it by stdin"
         )
-        words = [asked.skill, name, *_repeated(asked.where)]
-        raise Refusal("misuse", message, fix=[f"omac secrets set {shlex.join(words)}"])
+        words = " ".join(filter(None, (shlex.join((asked.skill, name)), asked.where.flags)))
+        raise Refusal("misuse", message, fix=[f"omac secrets set {words}"])
     with one_skill(asked, "omac secrets set", [name]) as one:
         secret = one.secret(name)
         _open_store(one)
@@ -137,12 +136,6 @@ def rows_of(one: OneSkill) -> list[SecretRow]:
             )
         )
     return rows
-
-
-def _repeated(where: Where) -> list[str]:
-    words = ["--global"] if where.shared else []
-    words += ["--workdir", where.workdir] if where.workdir is not None else []
-    return words + (["--harness", where.harness] if where.harness is not None else [])
 
 
 def _value(one: OneSkill, secret: Secret) -> Hidden:

@@ -42,27 +42,24 @@ class OneSkill(NamedTuple):
     where: Where
 
     @property
+    def skill(self) -> FoundSkill:
+        return self.candidate.skill
+
+    @property
     def name(self) -> str:
-        return self.candidate.skill.name
+        return self.skill.name
 
     @property
     def place(self) -> SkillScope:
-        """Where it was found."""
         return self.candidate.place
-
-    @property
-    def skill(self) -> FoundSkill:
-        return self.candidate.skill
 
     def given(self) -> Credential:
         """What was given to it here."""
         return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
 
     def give(self, values: Values) -> str:
-        """Give it values, report what failed besides, and return the store that has the secrets ("" for none).
-
-        Raises Refusal; then nothing counts as given.
-        """
+        """Give it values, report what failed besides, and return the store that has the secrets ("" for none). Raises
+        Refusal; then nothing counts as given."""
         before = self.opened.credentials.given(self.place.scope, self.name)
         given = trio.run(self.opened.registering.give, self.candidate, values)
         tell_besides(self.candidate, values, before, given.problems)
@@ -75,7 +72,7 @@ class OneSkill(NamedTuple):
     def approve_command(self) -> str | None:
         """The command that approves its code, if it is not approved."""
         known = self.opened.registering.known(self.candidate)
-        approved = known.may_run(self.candidate.code, "")
+        approved = known.may_run(self.candidate.skill.code, "")
         return None if approved else skill_plan.approve_command(self.skill, self.place, known.found)
 
     def secret(self, name: str) -> Secret:
@@ -122,10 +119,8 @@ def one_skill(asked: SkillArgument, command: str, words: Collection[str]) -> Ite
             forget = f"omac deregister {shlex.quote(asked.skill)} {place.where} --purge-secrets --purge-fields"
             fix = (*refusal.fix, f"{forget}  # needs no folder")
             raise Refusal(refusal.reason, refusal.message, fix=fix, skill=asked.skill) from None
-        meta = candidate.skill.meta
-        assert meta is not None
-        assert meta.sidecar is not None, "find returns no other"
-        yield OneSkill(everything, candidate, meta.sidecar, asked.where)
+        assert candidate.skill.sidecar is not None, "find returns no other"
+        yield OneSkill(everything, candidate, candidate.skill.sidecar, asked.where)
 
 
 def tell_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:

@@ -13,9 +13,7 @@ from omac.tools.terminal.render import report
 
 def read_values(source: str, *, secret: bool) -> dict[str, str]:
     """The values in `source` ("-" is the standard input) by name; a file of secrets that others can read is told.
-
-    Raises Refusal: misuse (it cannot be read), value-refused, which shows nothing of what is in it.
-    """
+    Raises Refusal: misuse (it cannot be read), value-refused, which shows nothing of what is in it."""
     content = read_stdin() if source == "-" else _content(source, secret=secret)
     text = decoded(content)
     if text is None:

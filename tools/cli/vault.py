@@ -23,10 +23,8 @@ KEY_FILE = "~/.omac-vault.key"  # in what a person may paste
 
 
 def make_usable(stores: SecretStores, needed: Collection[str]) -> None:
-    """Have the vault opened, if it is among the stores that are needed, locked, and its person at a terminal.
-
-    Raises Refusal (vault-*).
-    """
+    """Have the vault opened, if it is among the stores that are needed, locked, and its person at a terminal. Raises
+    Refusal (vault-*)."""
     from omac.tools.terminal.prompts import can_ask
 
     if VAULT not in needed:

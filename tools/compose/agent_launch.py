@@ -32,16 +32,10 @@ from omac.tools.terminal.render import report
 
 # Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs.
 SANDBOX = (
-    sys.executable,
-    "-I",
-    "-S",
-    "-c",
+    sys.executable, "-I", "-S", "-c",
     "import sys; sys.path.append(sys.argv.pop(1)); from omac.tools.entry import main; main()",
-    os.path.dirname(os.path.dirname(omac.__file__)),
-    "sandbox",
-    "run",
-    REQUEST_DESCRIPTOR,
-)
+    os.path.dirname(os.path.dirname(omac.__file__)), "sandbox", "run", REQUEST_DESCRIPTOR,
+)  # fmt: skip
 
 
 class AgentLaunch(msgspec.Struct, frozen=True):
@@ -62,10 +56,8 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         return told.inside(shown=self.shown) if self.request is not None else told
 
     def start(self, told: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
-        """Start it in a Trio task. `handed_on` are the names of variables that its `environment` gives it.
-
-        Raises Refusal (prerequisite-missing).
-        """
+        """Start it in a Trio task. `handed_on` are the names of variables that its `environment` gives it. Raises
+        Refusal (prerequisite-missing)."""
         if self.request is None:
             return Inner(self.argv, environment, self.workdir)
         own: dict[str, object] = {"run": told.run, "env": list(handed_on), "command": list(self.argv)}
@@ -91,10 +83,7 @@ def launch_of(
     sandboxed: bool = True,
 ) -> AgentLaunch:
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
-    what the options of the sandbox ask.
-
-    Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link.
-    """
+    what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
     argv = (*command, *(words or ())) if agent or words is None else tuple(words)
     if not argv:
         raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])

@@ -29,14 +29,10 @@ class Listening:
     def endpoints(self, journal: str, run: str) -> Ready:
         """Return where the run can be reached."""
         return Ready(
-            listen.http_base(self._control_tcp),
-            self._control_unix.getsockname(),
-            os.path.join(self._folder, "control.token"),
-            listen.http_base(self._facade_tcp),
-            self._facade_unix.getsockname(),
-            journal,
-            run,
-        )
+            listen.http_base(self._control_tcp), self._control_unix.getsockname(),
+            os.path.join(self._folder, "control.token"), listen.http_base(self._facade_tcp),
+            self._facade_unix.getsockname(), journal, run,
+        )  # fmt: skip
 
     def data_plane(self) -> list[DataListener]:
         """Return the facade's listeners, each with the connections that it may have."""

@@ -14,16 +14,10 @@ from omac.domain.kernel.paths import below
 
 OF_A_CALL = ("omac.adapters.control.app", "encodings.idna")
 OF_ALL = (
-    "cryptography.exceptions",
-    "cryptography.hazmat.backends.openssl",
-    "cryptography.hazmat.primitives.ciphers.aead",
-    "difflib",
-    "omac.adapters.credentials.library_keychain",
-    "omac.adapters.credentials.secret_service",
-    "re2",
-    "ruamel.yaml",
-    "tomlkit",
-)
+    "cryptography.exceptions", "cryptography.hazmat.backends.openssl", "cryptography.hazmat.primitives.ciphers.aead",
+    "difflib", "omac.adapters.credentials.library_keychain", "omac.adapters.credentials.secret_service", "re2",
+    "ruamel.yaml", "tomlkit",
+)  # fmt: skip
 
 
 def load(writable: Iterable[str]) -> None:

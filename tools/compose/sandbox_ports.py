@@ -70,16 +70,13 @@ class _Git:
 
     @staticmethod
     def lay_out(
-        folder: str, request: SandboxRequest, home: str, found: Found, listing: ConfigList | None
-    ) -> layout.Layout:
-        return layout.lay_out(folder, _git_choices(request), home, found, config_list=listing)
-
-    @staticmethod
-    def lay_out_agents(
-        folder: str, request: SandboxRequest, home: str, listing: ConfigList | None, obeyed: Sequence[str]
-    ) -> layout.Layout:
-        choices = _git_choices(request)
-        return layout.lay_out(folder, choices, home, config_list=listing, is_agents=True, obeyed=obeyed)
+        folder: str, request: SandboxRequest, home: str, found: Found | None, listing: ConfigList | None,
+        obeyed: Sequence[str] | None = None,
+    ) -> layout.Layout:  # fmt: skip
+        choices, is_agents = layout.GitChoices(request.git_hooks, request.git_refs), obeyed is not None
+        return layout.lay_out(
+            folder, choices, home, found, config_list=listing, is_agents=is_agents, obeyed=obeyed or ()
+        )
 
     @staticmethod
     def unshare(objects: str) -> list[str]:
@@ -190,7 +187,3 @@ class SandboxAdapters:
 
         pid = os.getpid()
         return {"pid": pid, "start_ticks": process_identity.start_ticks(pid), "boot_id": process_identity.boot_id()}
-
-
-def _git_choices(request: SandboxRequest) -> layout.GitChoices:
-    return layout.GitChoices(request.git_hooks, request.git_refs)

@@ -138,10 +138,8 @@ class Server:
         return status
 
     def stop(self, why: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask the server to end in order, its agent by this signal; asked twice, it waits for nobody.
-
-        Then agent and sidecars are killed, and what ends is still recorded.
-        """
+        """Ask the server to end in order, its agent by this signal; asked twice, it waits for nobody. Then agent and
+        sidecars are killed, and what ends is still recorded."""
         if self._inner is not None:
             self._inner.end(number)
         if self._stop.is_set():
@@ -353,15 +351,9 @@ class Server:
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
         event = RunStarted(
-            options.harness.name,
-            VERSION,
-            pid,
-            process_identity.start_ticks(pid) or 0,
-            process_identity.boot_id(),
-            options.roots,
-            msgspec.to_builtins(self._policies.asked),
-            "start" if options.beside else "serve",
-        )
+            options.harness.name, VERSION, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(),
+            options.roots, msgspec.to_builtins(self._policies.asked), "start" if options.beside else "serve",
+        )  # fmt: skip
         await self._record(runs.Start(event))
 
     async def _record(self, command: runs.Command) -> None:

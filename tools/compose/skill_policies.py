@@ -32,17 +32,14 @@ class ServePolicies(Policies):
         project = await trio.to_thread.run_sync(read_project, workdir, abandon_on_cancel=True)
         resolved = self._resolve(project)
         for warning in (*project.warnings, *(text for one in resolved.values() for text in one.ignored)):
-            if warning.startswith("project") or warning in project.warnings:
-                self._warn(warning)
+            is_of_project = warning.startswith("project") or warning in project.warnings
+            if is_of_project and warning not in self._warned:
+                self._warned.add(warning)
+                _log.warning("%s", warning)
         return _policy(resolved)
 
     def _resolve(self, project: SettingsFile | None) -> dict[str, Resolved]:
         return resolve(self._flags, self._environment, project, self._user)
-
-    def _warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            _log.warning("%s", text)
 
 
 def _policy(resolved: Mapping[str, Resolved]) -> SkillPolicy:

@@ -61,10 +61,8 @@ def main(argv: list[str]) -> int:
 
 
 def decide(document: bytes, environment: Environment) -> Denial | None:
-    """Whether the call that a PreToolUse payload announces is denied, and why; None lets it pass.
-
-    Raises Unclear, and whatever else can go wrong with a payload: all of that denies.
-    """
+    """Whether the call that a PreToolUse payload announces is denied, and why; None lets it pass. Raises Unclear, and
+    whatever else can go wrong with a payload: all of that denies."""
     call = call_of(_decoded(document))
     if call is None:
         return None
@@ -317,15 +315,9 @@ def _recorded(denial: Denial) -> str:
 
         state = os.fsdecode(_state(os.environb))
         Spool(spool_of(state, journal_in_use(state, os.environ))).append(
-            "guard.denied",
-            denial.fields(),
-            stream="guard",
-            version=None,
-            at=time.time_ns(),
-            run="",
-            actor="agent",
+            "guard.denied", denial.fields(), stream="guard", version=None, at=time.time_ns(), run="", actor="agent",
             id=os.urandom(12).hex(),
-        )
+        )  # fmt: skip
     except BaseException as problem:
         return f"  This denial could not be recorded: {_failure(problem)}\n"
     return ""

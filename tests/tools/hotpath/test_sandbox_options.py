@@ -72,7 +72,7 @@ def test_every_option_fills_a_field() -> None:
     of_profiles = {"git_hooks", "git_refs", "redirect_xdg", "guard_scratch", "warnings"}
     of_servers = {"control_token", "facade_socket", "run"}
     of_options = {option.field for option in OPTIONS} | {"command", "help"}
-    assert of_options | of_profiles | of_servers == set(SandboxRequest.__slots__)
+    assert of_options | of_profiles | of_servers == set(vars(SandboxRequest()))
 
 
 def test_start_and_serve_take_every_shared_option() -> None:
