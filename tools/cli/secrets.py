@@ -36,10 +36,8 @@ class SecretRow(msgspec.Struct):
 
 
 def set_(asked: SkillArgument, name: str, rest: Sequence[str], as_json: bool) -> int:
-    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal.
-
-    `rest` is what else was on the command line: perhaps a secret, so that no error may repeat it.
-    """
+    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal. `rest` is what else was on the command
+    line: perhaps a secret, so that no error may repeat it."""
     name, equals, _ = name.partition("=")
     if equals or rest:
         message = (
