@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from functools import partial
+from typing import cast
 
 import msgspec
 import trio
@@ -98,7 +99,9 @@ class Server:
         self.engine = Engine(self.journal, host, beside=options.beside)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
-        self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
+        self.secrets = SecretStores(
+            self.state.path, environment, cast("Choice", self._policies.resolved["secrets.store"].value)
+        )
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
@@ -368,8 +371,3 @@ class Server:
 def _present(run: str) -> Present:
     pid = os.getpid()
     return Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
-
-
-def _choice(policies: ServePolicies) -> Choice:
-    value = policies.resolved["secrets.store"].value
-    return "vault" if value == "vault" else "keychain" if value == "keychain" else "auto"
