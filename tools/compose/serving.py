@@ -99,9 +99,8 @@ class Server:
         self.engine = Engine(self.journal, host, beside=options.beside)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
-        self.secrets = SecretStores(
-            self.state.path, environment, cast("Choice", self._policies.resolved["secrets.store"].value)
-        )
+        choice = cast("Choice", self._policies.resolved["secrets.store"].value)
+        self.secrets = SecretStores(self.state.path, environment, choice)
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
