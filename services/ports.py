@@ -48,10 +48,8 @@ class SidecarHost(Protocol):
     """Starts sidecars, and ends those that an earlier run left behind."""
 
     async def spawn(self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]) -> SidecarProcess:
-        """Start it in `folder` on a free loopback port, with `secrets` in its environment and nobody else's.
-
-        `label` names its log file. Raises SpawnFailed, InterpreterChanged.
-        """
+        """Start it in `folder` on a free loopback port, with `secrets` in its environment and nobody else's. `label`
+        names its log file. Raises SpawnFailed, InterpreterChanged."""
 
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""

@@ -59,9 +59,7 @@ def main(
     has_terminal: bool = False,
 ) -> int:
     """Run a command line, without the program's name, and return its exit code; every refusal ends here, as text.
-
-    `has_terminal`: questions may be asked at the terminal of this process.
-    """
+    `has_terminal`: questions may be asked at the terminal of this process."""
     with working_for(Invocation(environment, stdin, stdout, stderr, has_terminal)):
         _warn_on_stderr()
         try:

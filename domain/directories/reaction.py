@@ -45,9 +45,7 @@ Effect = FindSkills | CommandSidecar | SettleRoutes | FinishDeactivating
 
 def react(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:
     """The effects that a directory calls for; none: there is nothing to do until it, or a sidecar of it, gets an event.
-
-    `sidecars` are those of its plan and all others of it that are live, by skill.
-    """
+    `sidecars` are those of its plan and all others of it that are live, by skill."""
     match state.status:
         case "activating" | "active" | "active_partial":
             if not state.has_plan:

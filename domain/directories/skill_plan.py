@@ -92,9 +92,7 @@ def plan(
 
 def approve_command(skill: FoundSkill, place: SkillScope, found: Code | None = None) -> str:
     """The command that approves this skill and this code: not one of another harness, nor what becomes of it later.
-
-    `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out.
-    """
+    `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out."""
     known = found is not None and found.is_bundle(skill.code)
     digest = found.digest if found is not None and known and found.digest != UNREADABLE else ""
     return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
@@ -137,9 +135,8 @@ def _add(result: ActivationPlan, judged: _Judged) -> None:
     missing = unmet(sidecar, judged.given, host)
     if missing:
         detail = ", ".join(f"{name} ({problem})" for name, problem in missing.items())
-        fix = (
-            [] if judged.code else [approve_command(skill, judged.place, judged.found)]
-        )  # without it nothing given would be used
+        # Without an approval nothing given would be used.
+        fix = [] if judged.code else [approve_command(skill, judged.place, judged.found)]
         for field in sidecar.fields if judged.code else ():
             if field.name in missing:
                 kind = "secrets" if isinstance(field, Secret) else "config"

@@ -24,10 +24,8 @@ _TO_SPACES = dict.fromkeys(map(ord, "(){}'\"!=<>"), " ")
 
 
 def patch_bases(text: str, base: str, tools: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the folders that the patches' relative paths may start from; none: that cannot be said.
-
-    `tools` are the programs that apply a patch, in lower case.
-    """
+    """Return the folders that the patches' relative paths may start from; none: that cannot be said. `tools` are the
+    programs that apply a patch, in lower case."""
     found: dict[str, None] = {}
     bases: tuple[str, ...] = (base,)
     for stretch in _between(text, tools):

@@ -189,10 +189,8 @@ def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
 
 
 def judge_approval(present: FoundHere, old: Old, seen: Seen | str | None, kept: Mapping[str, bytes]) -> Step:
-    """Rule 2, its second half. `kept` is what the old copy has of all that the hash leaves out.
-
-    `seen` is the folder read as a whole, or why it could not be read; None where nobody vouched for it.
-    """
+    """Rule 2, its second half. `kept` is what the old copy has of all that the hash leaves out. `seen` is the folder
+    read as a whole, or why it could not be read; None where nobody vouched for it."""
     skill = present.skill
     fix = (approve_command(skill, present.place, present.registration.found),)
     approval = vouched(old, present)

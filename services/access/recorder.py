@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import trio
+from msgspec.structs import astuple
 
 from omac.domain.access import access
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
@@ -116,14 +117,10 @@ class JournalAccessRecorder:
 
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
-        self._soon(
-            access, AccessCompleted(access, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us)
-        )
+        self._soon(access, AccessCompleted(access, *astuple(answer)))
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        self._soon(
-            access, AccessAborted(access, reason, answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us)
-        )
+        self._soon(access, AccessAborted(access, reason, *astuple(answer)))
 
     async def _admitted(self, event: AccessRequested) -> Recorded:
         """The record, once durable. A journal that stalls refuses in time, and what it records later is aborted."""

@@ -183,9 +183,7 @@ class Engine(Execution):
 
     async def moved(self, streams: Iterable[StreamId], seen: int) -> None:
         """Return when one of these aggregates gets an event after position `seen`, at once if it has one already.
-
-        `seen` is the position of the system that the caller looked at: no event since then is missed.
-        """
+        `seen` is the position of the system that the caller looked at: no event since then is missed."""
         streams = tuple(streams)
         await self.until(streams, lambda: any(self._position(stream) > seen for stream in streams))
 

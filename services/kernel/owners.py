@@ -22,6 +22,13 @@ RETRY_S = 0.5  # after an error of the system
 _log = logging.getLogger("omac.owners")
 
 
+def innermost(problem: BaseException) -> BaseException:
+    """Return the first exception in a group of groups, or the one that is no group."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
+
+
 class Retries:
     """The tries of one task; `name` is what it works for."""
 
@@ -36,10 +43,7 @@ class Retries:
             yield
         except* OSError as problems:
             if not self._failing:
-                first: BaseException = problems
-                while isinstance(first, BaseExceptionGroup):
-                    first = first.exceptions[0]
-                _log.error("%s: %s; omac goes on trying", self._name, first)
+                _log.error("%s: %s; omac goes on trying", self._name, innermost(problems))
             self._failing = True
             await trio.sleep(RETRY_S)
         else:

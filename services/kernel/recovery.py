@@ -35,11 +35,8 @@ Alive = Callable[[RunId, Run], bool]  # whether the process of a run lives, give
 async def recover(
     engine: Engine, host: SidecarHost, alive: Alive, turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 ) -> list[RunId]:
-    """Settle what dead runs of this host left open.
-
-    `turn` makes the processes that recover wait for each other. Returns the runs that were found dead, for which
-    `run.recovered` is recorded. Raises Refusal.
-    """
+    """Settle what dead runs of this host left open. `turn` makes the processes that recover wait for each other.
+    Returns the runs that were found dead, for which `run.recovered` is recorded. Raises Refusal."""
     async with turn():
         await engine.catch_up()
         return await _settle(engine, host, alive)

@@ -26,10 +26,8 @@ def settled(typed: SandboxRequest, ports: SandboxPorts, trees: list[str]) -> San
 
 
 def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> None:
-    """A link in a folder that an agent may change could lead anywhere by now: it is not followed.
-
-    `path` is as typed, `links` as of `trail`. Raises Refusal (unsafe-link).
-    """
+    """A link in a folder that an agent may change could lead anywhere by now: it is not followed. `path` is as typed,
+    `links` as of `trail`. Raises Refusal (unsafe-link)."""
     for link, target in links:
         if any(below(link, tree) for tree in trees):
             raise Refusal(

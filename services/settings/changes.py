@@ -28,10 +28,8 @@ Changing = Callable[[Setting, str | None], AbstractContextManager[Change | None]
 
 
 async def change_setting(execution: Execution, changing: Changing, asked: Setting, value: str | None) -> bool:
-    """Have the user's file say `value`, or nothing (None); False if it does already.
-
-    `changing` locks the file and gives the change, None where there is none to make. Raises Refusal.
-    """
+    """Have the user's file say `value`, or nothing (None); False if it does already. `changing` locks the file and
+    gives the change, None where there is none to make. Raises Refusal."""
     with changing(asked, value) as change:
         if change is None:
             return False

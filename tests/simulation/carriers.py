@@ -41,7 +41,6 @@ from omac.services.kernel.recovery import recover, unended_runs
 from omac.services.settings.changes import change_setting
 from omac.services.skills.registration import Registering
 from omac.services.skills.resolution import Candidate
-from omac.tools.compose.serving import leaves
 
 LIVES = 2  # servers, one after the other
 COMMANDERS = 2  # people who type commands, side by side
@@ -159,9 +158,8 @@ async def live(simulation: Simulation, name: str, steps: int, *, beside: bool = 
                     process.killed = True
                     raise Killed
         except* Refusal as refusals:  # it could not start, or not say how it ended
-            for refusal in leaves(refusals):
-                assert isinstance(refusal, Refusal)
-                assert refusal.reason not in BUGS, refusal
+            bugs = refusals.subgroup(lambda one: isinstance(one, Refusal) and one.reason in BUGS)
+            assert bugs is None, bugs
 
 
 async def intake(simulation: Simulation, engine: Live) -> None:

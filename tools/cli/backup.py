@@ -10,7 +10,7 @@ from omac.journal.format import require_unused
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.state import StateDir, is_living, without_server
 from omac.tools.terminal.invocation import expanded, print_json
-from omac.tools.terminal.prompts import can_ask, confirm
+from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import report, say
 
 
@@ -66,8 +66,5 @@ def _loss(path: str, copy: Copy) -> str:
 
 def _confirmed(loss: str, source: str, yes: bool) -> bool:
     report(f"{loss}; the present one is kept beside it")
-    if yes:
-        return True
-    if not can_ask():
-        raise Refusal("misuse", f"{loss}; nothing was changed", fix=[f"omac journal restore {quoted(source)} --yes"])
-    return confirm("Put the backup in its place?")
+    again = f"omac journal restore {quoted(source)} --yes"
+    return yes or confirm("Put the backup in its place?", f"{loss}; nothing was changed", [again])

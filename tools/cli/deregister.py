@@ -22,7 +22,7 @@ from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
-from omac.tools.terminal.prompts import can_ask, confirm
+from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import report, say
 
 COMMAND = "omac deregister"
@@ -191,14 +191,11 @@ def _purge(asked: DeregisterRequest, target: Target, credentials: Credentials) -
     given = credentials.given(scope, skill, target.base)
     secrets = {*given.secrets, *given.writing} if asked.purge_secrets else set()
     return DefaultsToPurge(
-        scope,
-        skill,
-        target.base,
-        tuple(sorted(secrets)),
+        scope, skill, target.base, tuple(sorted(secrets)),
         tuple(sorted(given.left.keys() - secrets)) if asked.purge_secrets else (),
         tuple(sorted(given.config)) if asked.purge_fields else (),
         tuple(_remembered(credentials.given(DEFAULTS, skill))) if asked.purge_defaults else (),
-    )
+    )  # fmt: skip
 
 
 def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[DefaultsToPurge]) -> bool:
@@ -218,10 +215,8 @@ def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[Def
         ):
             if names:
                 report(f"  this deletes {what} of {one.skill}: {', '.join(names)}")
-    if not can_ask():
-        fix = [_again(asked._replace(yes=True), targets)]
-        raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
-    return confirm("go on?")
+    again = _again(asked._replace(yes=True), targets)
+    return confirm("go on?", "no terminal to prompt on; nothing was changed", [again])
 
 
 def _again(asked: DeregisterRequest, targets: list[Target]) -> str:

@@ -149,9 +149,8 @@ def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
         report(f"omac: {note}")
     for refusal in moved.refusals:
         report(f"omac: the keychain could not be read for secrets to import: {refusal.message}")
-        for command in refusal.fix:
-            if command != "omac vault init":  # what is in the keychain is not in a vault
-                report(f"  try: {command}")
+        # What is in the keychain is not in a vault.
+        report_fix(command for command in refusal.fix if command != "omac vault init")
         report("  try: omac import  # again, where the keychain can be read")
     for refusal in refused:
         report(f"omac: {refusal.message}")

@@ -28,7 +28,7 @@ class InstallScript(msgspec.Struct, frozen=True):
 
 def install_script(skill: FoundSkill, environment: Mapping[str, str]) -> InstallScript | None:
     """The script for this machine; None if the skill has none."""
-    scripts = skill.meta.sidecar.install_scripts if skill.meta and skill.meta.sidecar else {}
+    scripts = skill.sidecar.install_scripts if skill.sidecar else {}
     name = next((name for name in _platforms(environment) if name in scripts), None)
     if name is None:
         return None

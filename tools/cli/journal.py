@@ -4,7 +4,9 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 
-from omac.tools.compose.journals import spooled, to_read
+from omac.domain.kernel.ids import HostId
+from omac.tools.compose.journals import inbox_of, to_read
+from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import show_stats
 from omac.tools.terminal.timestamps import rfc3339
@@ -14,7 +16,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     """Show size, span and kinds. Raises Refusal."""
     with closing(to_read(environment, journal_path)) as journal:
         head = journal.store.head()
-        inbox = spooled(environment, journal.store.path)
+        inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)  # to look into
         found = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),

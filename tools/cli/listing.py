@@ -209,12 +209,10 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
 
 
 def _tell_stale(known: Iterable[RegisteredSkill]) -> None:
-    commands: dict[str, None] = {}
-    for one in known:
-        if one.gone:
-            report(f"stale: {one.status.skill}: its folder {one.status.source} is gone")
-            commands[f"omac deregister --prune {SkillScope(one.status.dir).where}"] = None
-    report_fix(commands)
+    gone = [one.status for one in known if one.gone]
+    for status in gone:
+        report(f"stale: {status.skill}: its folder {status.source} is gone")
+    report_fix(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))
 
 
 def _local(at: str) -> str:

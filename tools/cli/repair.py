@@ -15,7 +15,7 @@ from omac.projections.system import System
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.state import StateDir, host_id, is_living, without_server
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.prompts import can_ask, confirm
+from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import report, say
 
 DAMAGED = 10
@@ -97,12 +97,8 @@ def _repair(asked: RepairRequest, path: str, host: HostId, clock: Callable[[], i
 
 
 def _confirmed(asked: RepairRequest, count: str) -> bool:
-    if asked.yes:
-        return True
-    if not can_ask():
-        again = ["omac journal repair", *(f"--position {position}" for position in asked.positions), "--yes"]
-        raise Refusal("misuse", "no terminal to prompt on", fix=[" ".join(again)])
-    return confirm(f"Do this for {count}?")
+    again = ["omac journal repair", *(f"--position {position}" for position in asked.positions), "--yes"]
+    return asked.yes or confirm(f"Do this for {count}?", fix=[" ".join(again)])
 
 
 def _counted(findings: Sequence[Damage]) -> str:

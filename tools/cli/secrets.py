@@ -36,10 +36,8 @@ class SecretRow(msgspec.Struct):
 
 
 def set_(asked: SkillArgument, name: str, rest: Sequence[str], as_json: bool) -> int:
-    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal.
-
-    `rest` is what else was on the command line: perhaps a secret, so that no error may repeat it.
-    """
+    """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal. `rest` is what else was on the command
+    line: perhaps a secret, so that no error may repeat it."""
     name, equals, _ = name.partition("=")
     if equals or rest:
         message = (
@@ -145,7 +143,11 @@ def _value(one: OneSkill, secret: Secret) -> Hidden:
         found = ask_secret(secret)
         assert found is not None, "no question without an answer was asked"
         return found
-    return _checked(one, secret, _as_text(one, secret.name, read_stdin(INPUT_BYTES_MAX)))
+    text = text_of(read_stdin(INPUT_BYTES_MAX))
+    if text is None:
+        message, again = f"{secret.name}: is not UTF-8; nothing was stored", one.command("secrets", "set", "NAME")
+        raise Refusal("value-refused", message, fix=[again], skill=one.name)
+    return _checked(one, secret, text)
 
 
 def _imported(one: OneSkill, source: str) -> dict[str, Hidden]:
@@ -164,14 +166,6 @@ def _checked(one: OneSkill, secret: Secret, text: str) -> Hidden:
         return check_secret(secret, text)
     except ValueRefused as error:
         raise one.refused(error, one.command("secrets", "set", secret.name)) from None
-
-
-def _as_text(one: OneSkill, what: str, content: bytes) -> str:
-    text = text_of(content)
-    if text is None:
-        again = one.command("secrets", "set", "NAME")
-        raise Refusal("value-refused", f"{what}: is not UTF-8; nothing was stored", fix=[again], skill=one.name)
-    return text
 
 
 def _open_store(one: OneSkill) -> None:

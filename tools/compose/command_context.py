@@ -4,9 +4,9 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from omac.adapters.credentials.stores import SecretStores
+from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.turns import OneAtATime
 from omac.adapters.linux.home import home_of
@@ -65,5 +65,5 @@ def changing_of(state: StateDir) -> OneAtATime:
 
 def secret_stores(environment: Mapping[str, str]) -> SecretStores:
     """The stores of secrets, as the settings choose. Raises Refusal (misuse, settings-invalid)."""
-    choice = resolve({}, environment, None, read_user(environment))["secrets.store"].value
-    return SecretStores(StateDir.of(environment).path, environment, choice, choose_once=True)  # type: ignore[arg-type]  # its words
+    choice = cast("Choice", resolve({}, environment, None, read_user(environment))["secrets.store"].value)
+    return SecretStores(StateDir.of(environment).path, environment, choice, choose_once=True)

@@ -32,10 +32,8 @@ class Ready(msgspec.Struct, frozen=True):
     run: str
 
     def inside(self, *, shown: bool = True) -> "Ready":
-        """The same as seen from a sandbox, where the private socket is not to be had.
-
-        `shown`: whether the sandbox can show files at other places; where not, there are only ports.
-        """
+        """The same as seen from a sandbox, where the private socket is not to be had. `shown`: whether the sandbox can
+        show files at other places; where not, there are only ports."""
         token_file, socket = (f"{INSIDE}/control.token", f"{INSIDE}/facade.sock") if shown else ("", "")
         return msgspec.structs.replace(self, control_socket="", control_token_file=token_file, facade_socket=socket)
 

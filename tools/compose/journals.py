@@ -31,11 +31,6 @@ def inbox_of(state: StateDir, host: HostId, journal: str) -> Inbox:
     return Inbox(state.spool(journal), host)
 
 
-def spooled(environment: Mapping[str, str], journal: str) -> Inbox:
-    """The spool of a journal, to look into."""
-    return inbox_of(StateDir.of(environment), HostId(""), journal)
-
-
 def to_write(
     state: StateDir, host: HostId, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
 ) -> "Journal":

@@ -90,9 +90,8 @@ class Registry:
         """The registration that a name means; None if there is none. Raises Refusal (skill-ambiguous)."""
         found = [one for one in self.within(where) if one.status.skill == name]
         if where.harness and len({one.status.scope for one in found}) == 1:
-            found = sorted(found, key=lambda one: harness_named(where.harness or "").bases.index(one.status.harness))[
-                :1
-            ]
+            bases = harness_named(where.harness).bases
+            found = [min(found, key=lambda one: bases.index(one.status.harness))]
         if len(found) > 1:
             raise ambiguous(name, [(self.place(one), one.status.source) for one in found], command, words)
         return found[0] if found else None

@@ -12,9 +12,10 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from functools import partial
+from typing import cast
 
 import msgspec
 import trio
@@ -51,7 +52,7 @@ from omac.services.directories.manifest import Manifest, Reach
 from omac.services.directories.requests import Caller, Directories
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.intake import Intake, settle_lost
-from omac.services.kernel.owners import retried
+from omac.services.kernel.owners import innermost, retried
 from omac.services.kernel.recovery import recover, require_only_server, unended_runs
 from omac.services.kernel.refusals import Refusals
 from omac.services.sidecars.supervision import Supervision
@@ -98,7 +99,8 @@ class Server:
         self.engine = Engine(self.journal, host, beside=options.beside)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
-        self.secrets = SecretStores(self.state.path, environment, _choice(self._policies))
+        choice = cast("Choice", self._policies.resolved["secrets.store"].value)
+        self.secrets = SecretStores(self.state.path, environment, choice)
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
@@ -115,10 +117,8 @@ class Server:
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
     async def run(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None] = lambda _: None) -> int:
-        """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal.
-
-        `activated` is told of the one directory that was to be activated at once, before `ready`.
-        """
+        """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal. `activated` is
+        told of the one directory that was to be activated at once, before `ready`."""
         self._descriptors_max = raise_descriptor_limit(DESCRIPTORS_MAX)
         try:
             async with trio.open_nursery() as signals:
@@ -201,7 +201,7 @@ class Server:
                 reactors.cancel_scope.cancel()
         except BaseExceptionGroup as problems:
             if refusals := problems.subgroup(Refusal):  # a port is taken, say: this run ends before it served
-                self._why = str(next(leaves(refusals)))
+                self._why = str(innermost(refusals))
                 with contextlib.suppress(Refusal):  # the journal itself may be what failed
                     await self._record(runs.Stop(self._why))
             raise
@@ -370,17 +370,3 @@ class Server:
 def _present(run: str) -> Present:
     pid = os.getpid()
     return Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
-
-
-def _choice(policies: ServePolicies) -> Choice:
-    value = policies.resolved["secrets.store"].value
-    return "vault" if value == "vault" else "keychain" if value == "keychain" else "auto"
-
-
-def leaves(problems: BaseException) -> Iterator[BaseException]:
-    """The exceptions in a group of groups."""
-    if isinstance(problems, BaseExceptionGroup):
-        for problem in problems.exceptions:
-            yield from leaves(problem)
-    else:
-        yield problems

@@ -7,7 +7,7 @@ before a question, or after its answer, is thrown away: the rest of a paste is n
 import os
 import signal
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
@@ -67,8 +67,13 @@ def ask_config(field: Config, *, instead: str | None = None) -> str | None:
     return _asked(field, field.type, instead, answer)
 
 
-def confirm(question: str) -> bool:
-    """Whether a person says yes; an empty or an unclear answer is a no. Raises Refusal (misuse) without a terminal."""
+def confirm(question: str, message: str = "no terminal to prompt on", fix: Sequence[str] = ()) -> bool:
+    """Whether a person says yes; an empty or an unclear answer is a no.
+
+    Raises Refusal (misuse), with `message` and `fix`, without a terminal.
+    """
+    if not can_ask():
+        raise Refusal("misuse", message, fix=fix)
     with _terminal() as terminal:
         try:
             return terminal.line(f"{printable(question)} [y/N] ").strip().lower() in (b"y", b"yes")
