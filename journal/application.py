@@ -17,7 +17,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.codec import Versioned
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
-from omac.journal.reader import StoredRow, load, recorded, records
+from omac.journal.reader import load, records
 from omac.journal.recorder import SqlRecorder
 
 State = TypeVar("State")
@@ -62,10 +62,6 @@ class Journal(Application[str]):
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
         return records(self.store.reader, self.codec, after, until)
-
-    def recorded(self, row: StoredRow) -> Recorded:
-        """A stored row as the rest of omac sees it."""
-        return recorded(self.store.path, self.codec, row)
 
     def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Latest[State]:
         """The state of an aggregate and its version; the initial state and 0 when it has no events."""

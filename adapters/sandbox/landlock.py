@@ -74,8 +74,8 @@ def confine_network_and_scope(
         scope = 0
     if network or scope:
         rules = ruleset(0, network, scope, known)
-        for port in dict.fromkeys((0, *bind_ports)) if network and bind_ports is not None else ():
-            allow_port(rules, port)
+        if network:
+            allow_ports(rules, bind_ports or ())
         restrict(rules)
     return tuple(missing)
 
@@ -98,8 +98,8 @@ def fence(folders: tuple[str, ...], bind_ports: tuple[int, ...] | None = None) -
     network = BIND_TCP if bind_ports is not None and known >= NETWORK_ABI else 0
     scope = ABSTRACT | SIGNALS if known >= SCOPE_ABI else 0
     rules = ruleset(special | REFER, network, scope, known)
-    for port in dict.fromkeys((0, *bind_ports)) if network and bind_ports is not None else ():
-        allow_port(rules, port)
+    if network:
+        allow_ports(rules, bind_ports or ())
     allowbelow(rules, "/", REFER)  # else nothing could be renamed into another folder
     for folder in _beside(folders):
         try:
@@ -129,9 +129,10 @@ def allow(rules: int, descriptor: int, accesses: int) -> None:
     syscall.call(ADD, rules, _BENEATH, syscall.words(accesses) + descriptor.to_bytes(4, "little"), 0)
 
 
-def allow_port(rules: int, port: int) -> None:
-    """Allow binding a TCP socket to this port; 0 stands for those that the system deals out. Raises OSError."""
-    syscall.call(ADD, rules, _PORT, syscall.words(BIND_TCP, port), 0)
+def allow_ports(rules: int, ports: Iterable[int]) -> None:
+    """Allow binding TCP sockets to these ports, and to those that the system deals out. Raises OSError."""
+    for port in dict.fromkeys((0, *ports)):
+        syscall.call(ADD, rules, _PORT, syscall.words(BIND_TCP, port), 0)
 
 
 def restrict(rules: int) -> None:

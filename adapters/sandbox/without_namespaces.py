@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.sandbox.landlock_only import enter
-from omac.adapters.sandbox.launch import HeldProgram, wait_for
+from omac.adapters.sandbox.launch import HeldProgram
 from omac.adapters.sandbox.terminal import default
 
 TYPE_CHECKING = False
@@ -45,10 +45,7 @@ class WithoutNamespaces(HeldProgram):
         """Return its exit status, as HeldProgram."""
         from omac.adapters.sandbox.orphans import end_orphans
 
-        child, self._child = self._child, 0
-        status = wait_for(child)
-        self._forwarding.__exit__()
-        self._is_forwarding = False
+        status = self._wait()
         end_orphans(self._streams.pumps)
         self._streams.finish()
         return status
