@@ -5,7 +5,6 @@ Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what
 
 import contextlib
 import itertools
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from omac.journal.format import IsLiving, Present, assume_living, leave, next_to
 from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember
 from omac.journal.mark import Mark
 from omac.journal.reader import COLUMNS, Reader
-from omac.journal.schema import EVENT, HEAD, NAME, checkpoint, refusal_of
+from omac.journal.schema import EVENT, HEAD, NAME, checkpoint, pragma, refusal_of
 from omac.journal.watch import JournalWatch
 
 
@@ -136,13 +135,7 @@ class SqlRecorder(ApplicationRecorder):
         SQLite counts the commits of others for each connection (PRAGMA data_version), which costs no transaction.
         """
         self._require_same_file()
-        with self._writer.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            try:
-                (version,) = raw.execute("PRAGMA data_version").fetchone()
-            except sqlite3.Error as error:
-                raise refusal_of(sa.exc.DBAPIError("data_version", None, error), self.path) from error
+        (version,) = pragma(self._writer, self.path, "data_version")
         changed = bool(version != self._data_version)
         self._data_version = version
         return changed

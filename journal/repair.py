@@ -94,9 +94,7 @@ class Repair:
             pass
         except sqlite3.IntegrityError as error:
             raise damaged(self._path, f"its indexes cannot be rebuilt: {error}") from error
-        except sqlite3.Error as error:
-            raise refusal_of(sa.exc.DBAPIError("repair", None, error), self._path) from error
-        except sa.exc.DBAPIError as error:
+        except (sqlite3.Error, sa.exc.DBAPIError) as error:
             raise refusal_of(error, self._path) from error
         finally:
             engine.dispose()

@@ -14,7 +14,7 @@ import errno
 import os
 import shlex
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -154,19 +154,25 @@ def checkpoint(engine: sa.Engine, path: str) -> bool:
     The log is never cut (PASSIVE): a log that shrinks is one that somebody else cut. Raises Refusal when it cannot be
     moved (the disk is full, say); it stays in the log, where it is safe.
     """
-    with engine.connect() as connection:
-        raw = connection.connection.driver_connection
-        assert raw is not None
-        try:
-            busy, frames, moved = raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except sqlite3.Error as error:
-            raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), path) from error
+    busy, frames, moved = pragma(engine, path, "wal_checkpoint(PASSIVE)")
     return not busy and frames == moved
 
 
-def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
+def pragma(engine: sa.Engine, path: str, text: str) -> Sequence[Any]:
+    """Return what a pragma answers, without a transaction. Raises Refusal."""
+    with engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        try:
+            return tuple(raw.execute(f"PRAGMA {text}").fetchone())
+        except sqlite3.Error as error:
+            raise refusal_of(error, path) from error
+
+
+def refusal_of(error: sqlite3.Error | sa.exc.DBAPIError, path: str) -> Refusal:
     """What a database error means for the person who runs omac."""
-    return file.refusal_of(error.orig or error, path)
+    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else None
+    return file.refusal_of(cause or error, path)
 
 
 def _create_file(path: str) -> None:

@@ -71,7 +71,8 @@ def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
     status = 126
     try:
         streams.take()
-        _close_all_but([gate])
+        os.closerange(3, gate)  # nobody inside shall hold what whoever started omac had open
+        os.closerange(gate + 1, 1 << 20)
         if not run.terminal.there:
             os.setpgid(0, 0)
         default()
@@ -86,12 +87,3 @@ def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
         status = 127 if isinstance(problem, FileNotFoundError) else 126
     finally:
         os._exit(status)
-
-
-def _close_all_but(kept: list[int]) -> None:
-    """Nobody inside shall hold what whoever started omac had open."""
-    at = 3
-    for descriptor in sorted(kept):
-        os.closerange(at, descriptor)
-        at = descriptor + 1
-    os.closerange(at, 1 << 20)

@@ -9,12 +9,11 @@ OPENERS = {"open", "connect", "create_engine", "read_bytes", "read_text", "write
 ALLOWED = {
     ("file.py", "_connect"): "sqlite3 alone, to read",
     ("schema.py", "open_for_writing"): "SQLAlchemy, to write; and pooled connections of it",
-    ("schema.py", "checkpoint"): "a pooled connection",
+    ("schema.py", "pragma"): "a pooled connection",
     ("schema.py", "_create_file"): "O_EXCL: a file that nobody has open",
     ("backup.py", "back_up"): "O_EXCL: a file that nobody has open",
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
     ("backup.py", "_sync"): "a folder",
-    ("recorder.py", "changed_by_others"): "a pooled connection",
     ("mark.py", "read"): "a mark",
     ("mark.py", "write"): "a mark",
     ("spool.py", "_write"): "a record of the spool",
