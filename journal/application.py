@@ -7,18 +7,17 @@ command that opened the journal itself; only the execution path (`omac.services.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from eventsourcing.application import AggregateNotFoundError, Application
+from eventsourcing.application import Application
 from eventsourcing.persistence import AggregateRecorder, ApplicationRecorder, InfrastructureFactory, Mapper
 from eventsourcing.utils import Environment
 
 from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Versioned
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
-from omac.journal.reader import PAGE, StoredRow, recorded, records
+from omac.journal.reader import load, records
 from omac.journal.sql_recorder import SqlRecorder
 
 State = TypeVar("State")
@@ -37,8 +36,6 @@ class CommitGroup(NamedTuple):
 
 class Journal(Application[str]):
     """A journal that is open. `run` names the process that appends; `clock` gives nanoseconds since 1970 UTC."""
-
-    log_section_size = PAGE
 
     def __init__(self, recorder: SqlRecorder, run: str, clock: Callable[[], int]) -> None:
         self.store = recorder
@@ -64,28 +61,11 @@ class Journal(Application[str]):
 
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
-        return records(self.notification_log, self.store.path, self.codec, after, until)
-
-    def recorded(self, row: StoredRow) -> Recorded:
-        """A stored row as the rest of omac sees it."""
-        return recorded(self.store.path, self.codec, row)
+        return records(self.store.reader, self.codec, after, until)
 
     def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Latest[State]:
         """The state of an aggregate and its version; the initial state and 0 when it has no events."""
-
-        def project(_: Any, events: Iterator[Versioned]) -> Latest[State] | None:
-            loaded: Latest[State] | None = None
-            for versioned in events:
-                state = initial if loaded is None else loaded.state
-                emptied = type(versioned.data) is PositionEmptied  # it counts as a version, and changes nothing
-                loaded = Latest(state if emptied else evolve(state, versioned.data), versioned.originator_version)
-            return loaded
-
-        try:
-            found: Latest[State] = self.repository.get(stream, projector_func=project)  # type: ignore[arg-type]  # our states are plain
-        except AggregateNotFoundError:
-            return Latest(initial)
-        return found
+        return load(self.store.reader, self.codec, stream, initial, evolve)
 
     def envelope(self, cause: Cause, spooled: Spooled | None = None) -> Envelope:
         """What is recorded beside events that are appended now; `spooled` is the file that they come from."""

@@ -107,17 +107,13 @@ def _copy(path: str, target: str) -> None:
         try:
             source.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, that can be copied as it lies
-            copy.execute("DELETE FROM opened" if _has_opened(copy) else "SELECT 1")  # no process has the copy open
+            copy.execute("DELETE FROM opened")  # no process has the copy open
         finally:
             copy.close()
     except sqlite3.Error as error:
         raise refusal_of(error, target) from error
     finally:
         source.close()
-
-
-def _has_opened(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'opened'").fetchone() is not None
 
 
 def _holds_anything(path: str) -> bool:

@@ -9,8 +9,6 @@ Rules
    only follows from an earlier one is found all the same, and nothing is found twice.
 4. A row that is missing may have held the version that a stream lacks: an emptied position takes it over.
 5. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
-
-Records of short-lived programs were once recorded at the time they happened; such rows are no finding.
 """
 
 import sqlite3
@@ -236,10 +234,10 @@ class _Contents:
             kept = self._empty(row.position, (stream or "", row.version) if sound else None)
             version = row.version if isinstance(row.version, int) else None
             yield Damage(row.position, stream or "", version, kind or "", event, "empty", kept, after)
-        elif row.at < self._top_at and not _told_later(kind or "", row.happened):
+        elif row.at < self._top_at:
             problem = f"its recorded time lies {(self._top_at - row.at) / 1e9:.3f} s before that of an earlier position"
             yield Damage(row.position, stream or "", row.version, kind or "", problem, "retime", None, after)
-        elif not _told_later(kind or "", row.happened):
+        else:
             self._top_at = row.at
 
     def _event(self, row: _Row, stream: str | None, kind: str | None) -> Event | str:
@@ -273,10 +271,6 @@ class _Contents:
                 return keeps
         self._fold(_emptied(position, "", None))
         return keeps
-
-
-def _told_later(kind: str, happened: int | None) -> bool:
-    return happened is None and kind.startswith(("sandbox.", "guard."))
 
 
 def _recorded(row: _Row, names: dict[str, str | None], event: Event) -> Recorded:

@@ -7,8 +7,6 @@ import os
 import shlex
 import sqlite3
 import stat
-from collections.abc import Iterable, Sequence
-from typing import Any
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.event_kinds import SCHEMA
@@ -106,11 +104,6 @@ def none_yet(path: str, mark: Mark | None = None) -> Refusal:
     return Refusal("journal-unavailable", f"no journal exists at {path} yet", fix=fix)
 
 
-def columns(table_info: Iterable[Sequence[Any]]) -> set[str]:
-    """Return the names of a table's columns, from the rows of PRAGMA table_info."""
-    return {row[1] for row in table_info}
-
-
 def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> sqlite3.Connection:
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     known = mark.read() if mark is not None else None
@@ -118,10 +111,6 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> sqlit
         f"file:{escaped}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
     )
     try:
-        present = columns(connection.execute("PRAGMA table_info(event)").fetchall())
-        if present and "happened" not in present:  # a journal of an older layout is read as if it had the present one
-            connection.execute("PRAGMA temp_store=MEMORY")
-            connection.execute("CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event")
         connection.execute("PRAGMA query_only=ON")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
             raise none_yet(path, mark)  # another process is about to create them

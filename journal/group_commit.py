@@ -73,7 +73,6 @@ class Writer:
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
         self._retry_at = 0.0
-        self._behind = False  # others committed, and that could not be read yet
         self._since_checkpoint = 0
         self._active_at = 0.0
         self._behind = False  # the thread's: others have appended, and that is not read yet
@@ -114,7 +113,7 @@ class Writer:
         Raises Conflict (others were first) or Refusal (the journal cannot be written, or omac is stopping).
         """
         group = self._journal.group(drafts, self._journal.envelope(cause, spooled))
-        return await self._wait_for(_Item(group, trio.lowlevel.current_task(), late=late))
+        return await self._wait_for(group, late)
 
     def submit_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
         """Append to logs without versions, without waiting; kept until it is written, or until omac ends."""
@@ -131,32 +130,27 @@ class Writer:
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
         group = CommitGroup((), self._journal.envelope(Cause("omac")))
-        await self._wait_for(_Item(group, trio.lowlevel.current_task()))
+        await self._wait_for(group)
 
-    async def _wait_for(self, item: _Item) -> Sequence[Recorded]:
+    async def _wait_for(self, group: CommitGroup, late: Late | None = None) -> Sequence[Recorded]:
         if self._closed:
             raise Refusal("stopping", "omac is stopping; this run records nothing more")
         if self._under_way >= QUEUE_MAX:
             message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
             raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
-        assert item.task is not None
-        self._unanswered[item.task] = item
+        task = trio.lowlevel.current_task()
+        item = self._unanswered[task] = _Item(group, task, late=late)
         self._put(item)
 
         def abandon(_: object) -> trio.lowlevel.Abort:
-            if item.late is None:
+            if late is None:
                 return trio.lowlevel.Abort.FAILED
-            del self._unanswered[self._task_of(item)]
+            del self._unanswered[task]
             item.task = None
             return trio.lowlevel.Abort.SUCCEEDED
 
         recorded: Sequence[Recorded] = await trio.lowlevel.wait_task_rescheduled(abandon)
         return recorded
-
-    @staticmethod
-    def _task_of(item: _Item) -> trio.lowlevel.Task:
-        assert item.task is not None
-        return item.task
 
     def refuse_waiting(self, seconds: float) -> None:
         """Refuse callers that have waited longer than this: omac ends, and the journal stalls. Their events may still

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from omac.journal.application import Journal
 from omac.journal.format import IsLiving, Present, arrive, assume_living
 from omac.journal.mark import Mark
-from omac.journal.schema import open_for_reading, open_for_writing
+from omac.journal.schema import open_for_writing
 from omac.journal.sql_recorder import SqlRecorder
 
 
@@ -32,5 +32,5 @@ def open_journal(
             arrive(connection, present, is_living)
 
     writer = open_for_writing(path, secrets.token_hex(16), list_present, mark=mark)
-    recorder = SqlRecorder(path, open_for_reading(path), writer, is_living, present, mark)
+    recorder = SqlRecorder(path, writer, is_living, present, mark)
     return Journal(recorder, run, clock)

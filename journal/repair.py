@@ -83,7 +83,8 @@ class Repair:
         mended: list[Damage] = []
         try:
             with engine.begin() as connection:
-                self._require_unused(connection)
+                for present in living(connection, self._is_living):
+                    raise in_use(self._path, present)
                 mended = self._rounds(connection, positions)
                 if any(finding.remedy not in ("head", "reindex") for finding in mended):
                     raise_schema(connection, [_EMPTIED])
@@ -93,17 +94,11 @@ class Repair:
             pass
         except sqlite3.IntegrityError as error:
             raise damaged(self._path, f"its indexes cannot be rebuilt: {error}") from error
-        except sqlite3.Error as error:
-            raise refusal_of(sa.exc.DBAPIError("repair", None, error), self._path) from error
-        except sa.exc.DBAPIError as error:
+        except (sqlite3.Error, sa.exc.DBAPIError) as error:
             raise refusal_of(error, self._path) from error
         finally:
             engine.dispose()
         return mended
-
-    def _require_unused(self, connection: sa.Connection) -> None:
-        for present in living(connection, self._is_living):
-            raise in_use(self._path, present)
 
     def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Damage]:
         raw = connection.connection.driver_connection
@@ -122,7 +117,7 @@ class Repair:
                 self._mend(raw, finding)
             if indexes:
                 raw.execute("REINDEX")
-                _index().create(connection)
+                next(index for index in EVENT.indexes if index.name == VERSION_INDEX).create(connection)
             mended += chosen
         return mended
 
@@ -201,7 +196,8 @@ def _chosen(
     if not positions:
         return list(findings)
     if first and (sound := sorted(set(positions) - {finding.position for finding in findings})):
-        raise Refusal("misuse", f"position {sound[0]} is sound; only damaged positions can be set aside", fix=[_CHECK])
+        message = f"position {sound[0]} is sound; only damaged positions can be set aside"
+        raise Refusal("misuse", message, fix=["omac journal check"])
     named = [finding for finding in (*mended, *findings) if finding.position in positions]
     since: dict[str, int] = {}
     for finding in named:
@@ -221,13 +217,6 @@ def _last_that_stays(raw: sqlite3.Connection, findings: Sequence[Damage]) -> int
     rows = raw.execute("SELECT position FROM event ORDER BY position DESC")
     last = next((int(position) for (position,) in rows if position not in removed), 0)
     return max(last, *(finding.position for finding in findings if finding.remedy == "fill"), 0)
-
-
-_CHECK = "omac journal check"
-
-
-def _index() -> sa.Index:
-    return next(index for index in EVENT.indexes if index.name == VERSION_INDEX)
 
 
 def _name(raw: sqlite3.Connection, text: str) -> int:

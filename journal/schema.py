@@ -6,8 +6,7 @@ recorded at `at`; `sealed` and `leaf` are there for encrypted fields and for pro
 `spooled` remembers which files of a spool (by its host) are in the journal already, for as long as they are still
 there. `opened` lists the runs that have the journal open, `set_aside` keeps the rows that a repair replaced.
 
-`journal.schema` is the lowest format that understands every event of the journal (`journal/format.py`). Tables and
-columns of a later layout are added when an older journal is opened for writing: an older omac does not mind them.
+`journal.schema` is the lowest format that understands every event of the journal (`journal/format.py`).
 """
 
 import contextlib
@@ -15,11 +14,11 @@ import errno
 import os
 import shlex
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import StaticPool
 
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.journal import file
@@ -132,7 +131,6 @@ def open_for_writing(
         checkpoint(engine, path)  # fails where a log was cut that others still have open: nothing is written over it
         with engine.begin() as connection:
             METADATA.create_all(connection)
-            _add_columns(connection)
             if connection.execute(sa.select(JOURNAL.c.schema)).first() is None:
                 connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
@@ -150,35 +148,31 @@ def open_for_writing(
     return engine
 
 
-def open_for_reading(path: str) -> sa.Engine:
-    """An engine that cannot write, for as many readers as there are; works on read-only media too.
-
-    Raises Refusal: journal-unavailable (there is none), journal-newer, journal-damaged, state-unusable.
-    """
-    engine = sa.create_engine("sqlite://", creator=lambda: connect_for_reading(path), poolclass=QueuePool)
-    engine.connect().close()
-    return engine
-
-
 def checkpoint(engine: sa.Engine, path: str) -> bool:
     """Move what is in the write-ahead log to the journal file, as far as no reader is in the way; return whether all.
 
     The log is never cut (PASSIVE): a log that shrinks is one that somebody else cut. Raises Refusal when it cannot be
     moved (the disk is full, say); it stays in the log, where it is safe.
     """
-    with engine.connect() as connection:
-        raw = connection.connection.driver_connection
-        assert raw is not None
-        try:
-            busy, frames, moved = raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except sqlite3.Error as error:
-            raise refusal_of(sa.exc.DBAPIError("wal_checkpoint", None, error), path) from error
+    busy, frames, moved = pragma(engine, path, "wal_checkpoint(PASSIVE)")
     return not busy and frames == moved
 
 
-def refusal_of(error: sa.exc.DBAPIError, path: str) -> Refusal:
+def pragma(engine: sa.Engine, path: str, text: str) -> Sequence[Any]:
+    """Return what a pragma answers, without a transaction. Raises Refusal."""
+    with engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        try:
+            return tuple(raw.execute(f"PRAGMA {text}").fetchone())
+        except sqlite3.Error as error:
+            raise refusal_of(error, path) from error
+
+
+def refusal_of(error: sqlite3.Error | sa.exc.DBAPIError, path: str) -> Refusal:
     """What a database error means for the person who runs omac."""
-    return file.refusal_of(error.orig or error, path)
+    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else None
+    return file.refusal_of(cause or error, path)
 
 
 def _create_file(path: str) -> None:
@@ -238,9 +232,3 @@ def _prepare_writer(connection: sqlite3.Connection, _record: Any) -> None:
 
 def _begin_immediate(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _add_columns(connection: sa.Connection) -> None:
-    """Bring the table of an older layout to the present one."""
-    if "happened" not in file.columns(connection.exec_driver_sql("PRAGMA table_info(event)").all()):
-        connection.exec_driver_sql("ALTER TABLE event ADD COLUMN happened BIGINT")

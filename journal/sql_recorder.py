@@ -5,25 +5,23 @@ Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what
 
 import contextlib
 import itertools
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.file import damaged
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember
 from omac.journal.mark import Mark
-from omac.journal.reader import COLUMNS, StoredRow
-from omac.journal.schema import EVENT, HEAD, JOURNAL, NAME, SPOOLED, checkpoint, refusal_of
+from omac.journal.reader import COLUMNS, Reader
+from omac.journal.schema import EVENT, HEAD, NAME, checkpoint, pragma, refusal_of
 from omac.journal.watch import JournalWatch
 
 
 class SqlRecorder(ApplicationRecorder):
-    """Records into, and reads from, one journal. `writer` None: read-only.
+    """Records into one journal, which `reader` reads.
 
     Methods that write must be called by one thread at a time. Raises Refusal when the store cannot be used.
     """
@@ -31,35 +29,30 @@ class SqlRecorder(ApplicationRecorder):
     def __init__(
         self,
         path: str,
-        reader: sa.Engine,
-        writer: sa.Engine | None = None,
+        writer: sa.Engine,
         is_living: IsLiving = assume_living,
         present: Present | None = None,
         mark: Mark | None = None,
     ) -> None:
         self.path = path
-        self._reader = reader
+        self.reader = Reader(path)
         self._writer = writer
         self._is_living = is_living
         self._present = present  # the run that is listed until it closes the store
-        self._statement = _insert_statement(writer) if writer else ""
-        self._watch = JournalWatch(path, log=writer is not None)
+        self._statement = _insert_statement(writer)
+        self._watch = JournalWatch(path)
         self._mark = mark
         self._ids: dict[str, int] = {}  # interned names, as committed
-        self._texts: dict[int, str] = {}
         self._data_version: int | None = None
 
     def close(self) -> None:
-        if self._writer:
-            with contextlib.suppress(Refusal):
-                self._leave()
-        self._reader.dispose()
-        if self._writer:  # the last to close: it takes the log away
-            self._writer.dispose()
+        with contextlib.suppress(Refusal):
+            self._leave()
+        self.reader.close()
+        self._writer.dispose()  # the last to close: it takes the log away
 
     def _leave(self) -> None:
         """Say how far the journal goes; a run that stays listed is dead, and counts for nothing."""
-        assert self._writer is not None
         self._require_same_file()
         if self._present:
             with contextlib.suppress(sa.exc.DBAPIError), self._writer.begin() as connection:
@@ -73,7 +66,6 @@ class SqlRecorder(ApplicationRecorder):
         is not the next of its stream, or its spooled file is in the journal already; Refusal when the store fails.
         """
         groups: Groups = kwargs["groups"]
-        assert self._writer is not None, "opened for reading"
         self._require_same_file()
         new: dict[str, int] = {}
         try:
@@ -142,15 +134,8 @@ class SqlRecorder(ApplicationRecorder):
 
         SQLite counts the commits of others for each connection (PRAGMA data_version), which costs no transaction.
         """
-        assert self._writer is not None, "opened for reading"
         self._require_same_file()
-        with self._writer.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            try:
-                (version,) = raw.execute("PRAGMA data_version").fetchone()
-            except sqlite3.Error as error:
-                raise refusal_of(sa.exc.DBAPIError("data_version", None, error), self.path) from error
+        (version,) = pragma(self._writer, self.path, "data_version")
         changed = bool(version != self._data_version)
         self._data_version = version
         return changed
@@ -160,7 +145,6 @@ class SqlRecorder(ApplicationRecorder):
 
         Raises Refusal when it cannot be moved (the disk is full, say); it stays in the log, where it is safe.
         """
-        assert self._writer is not None, "opened for reading"
         self._require_same_file()
         checkpoint(self._writer, self.path)
         self._write_mark()
@@ -175,8 +159,6 @@ class SqlRecorder(ApplicationRecorder):
 
     def _rescue(self) -> bool:
         """Move the content of an unlinked log to the journal, while no other process has that log or a new one."""
-        if self._writer is None:
-            return False
         try:
             return checkpoint(self._writer, self.path)
         except Refusal:
@@ -185,18 +167,15 @@ class SqlRecorder(ApplicationRecorder):
     def head(self) -> int:
         """The last position; 0 for an empty journal."""
         self._require_same_file()
-        with self._read() as connection:
-            return int(connection.execute(sa.select(HEAD.c.position)).scalar_one())
+        return self.reader.head()
 
     def spooled(self, host: str) -> frozenset[str]:
         """Return the names of files in the spool of `host` that are remembered as recorded."""
-        with self._read() as connection:
-            return frozenset(connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars())
+        return self.reader.spooled(host)
 
     def journal_id(self) -> str:
         """The random name the journal got when it was created."""
-        with self._read() as connection:
-            return str(connection.execute(sa.select(JOURNAL.c.id)).scalar_one())
+        return self.reader.journal_id()
 
     def select_events(
         self,
@@ -207,14 +186,12 @@ class SqlRecorder(ApplicationRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        query = _NAMED.where(_STREAM.c.text == str(originator_id), EVENT.c.version.is_not(None)).limit(limit)
-        if gt is not None:
-            query = query.where(EVENT.c.version > gt)
-        if lte is not None:
-            query = query.where(EVENT.c.version <= lte)
-        query = query.order_by(EVENT.c.version.desc() if desc else EVENT.c.version)
-        with self._read() as connection:
-            return [StoredEvent(s, v, k, b) for s, v, k, b in connection.execute(query)]
+        versions = [
+            StoredEvent(row.originator_id, row.originator_version or 0, row.topic, row.state)
+            for row in self.reader.versions(str(originator_id))
+        ]
+        within = [one for one in versions if _is_within(one.originator_version, gt, lte)]
+        return (within[::-1] if desc else within)[:limit]
 
     def select_notifications(
         self,
@@ -225,21 +202,8 @@ class SqlRecorder(ApplicationRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Any]:
-        """See eventsourcing.persistence.ApplicationRecorder; gives Rows."""
-        query = sa.select(*_COLUMNS).order_by(EVENT.c.position).limit(limit)
-        if start is not None:
-            query = query.where(EVENT.c.position >= start if inclusive_of_start else EVENT.c.position > start)
-        if stop is not None:
-            query = query.where(EVENT.c.position <= stop)
-        if topics:
-            query = query.where(EVENT.c.kind.in_(sa.select(NAME.c.id).where(NAME.c.text.in_(topics))))
-        with self._read() as connection:
-            found = connection.execute(query).all()
-            name = self._name_lookup(connection, found)
-            return [
-                StoredRow(p, name(s), v, name(k), at, name(r), name(a), c, z, b, h)
-                for p, s, v, k, at, r, a, c, z, b, h in found
-            ]
+        """See eventsourcing.persistence.ApplicationRecorder; gives StoredRows."""
+        return self.reader.select(start, limit, stop, topics, inclusive_of_start=inclusive_of_start)
 
     def max_notification_id(self) -> int | None:
         return self.head() or None
@@ -248,31 +212,9 @@ class SqlRecorder(ApplicationRecorder):
         """Not offered: the feed delivers, in the order of commits, without a thread per subscriber."""
         raise NotImplementedError("use the feed")
 
-    @contextlib.contextmanager
-    def _read(self) -> Iterator[sa.Connection]:
-        """A connection for reading whose errors are refusals."""
-        try:
-            with self._reader.connect() as connection:
-                yield connection
-        except sa.exc.DBAPIError as error:
-            raise refusal_of(error, self.path) from error
-        except (sa.exc.NoResultFound, KeyError) as error:
-            raise damaged(self.path, f"something it refers to is missing ({error})") from error
 
-    def _name_lookup(self, connection: sa.Connection, found: Sequence[Any]) -> Any:
-        needed = {row[i] for row in found for i in (1, 3, 5, 6)} - self._texts.keys()
-        if needed:
-            names = connection.execute(sa.select(NAME.c.id, NAME.c.text).where(NAME.c.id.in_(needed)))
-            self._texts.update((id_, text) for id_, text in names)
-        return self._texts.__getitem__
-
-
-_COLUMNS = [EVENT.c[name] for name in COLUMNS]  # sealed and leaf stay empty
-_STREAM = NAME.alias("stream")
-_KIND = NAME.alias("kind")
-_NAMED = sa.select(_STREAM.c.text, EVENT.c.version, _KIND.c.text, EVENT.c.body).select_from(
-    EVENT.join(_STREAM, _STREAM.c.id == EVENT.c.stream).join(_KIND, _KIND.c.id == EVENT.c.kind)
-)
+def _is_within(version: int, above: int | None, up_to: int | None) -> bool:
+    return (above is None or version > above) and (up_to is None or version <= up_to)
 
 
 def _insert_statement(engine: sa.Engine) -> str:

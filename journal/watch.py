@@ -22,11 +22,11 @@ class _File(NamedTuple):
 
 
 class JournalWatch:
-    """Watches the journal at `path`, and its log where it is written (`log`), from now on."""
+    """Watches the journal at `path`, and its log, from now on."""
 
-    def __init__(self, path: str, *, log: bool) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._seen = {name: _file(name) for name in (path, *([path + LOG] if log else []))}
+        self._seen = {name: _file(name) for name in (path, path + LOG)}
 
     def require_same(self, rescue: Callable[[], bool] = lambda: False) -> None:
         """Raise Refusal (journal-unavailable) when a file is not the one that was opened.

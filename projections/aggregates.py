@@ -50,9 +50,3 @@ class Aggregates(Generic[State]):
             self._ended.append(recorded.stream)
             if len(self._ended) > ENDED_KEPT:
                 del self.entries[self._ended.popleft()]
-
-    def absorb(self, stream: StreamId, recorded: Recorded) -> None:
-        """Fold an event that an older omac kept in a log; the stream it would be in today keeps its version."""
-        entry = self[stream]
-        state = self._evolve(entry.state, recorded.event)
-        self.entries[stream] = Latest(state, entry.version, recorded.run, recorded.position, recorded.correlation)

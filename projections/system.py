@@ -105,13 +105,6 @@ class System:
             self.apply(recorded)
         return self
 
-    def _fold_setting(self, recorded: Recorded) -> None:
-        if recorded.version is None:  # an older omac kept one log of all settings
-            host, name = ids.key_of(recorded.stream).host, recorded.event.name
-            self.settings.absorb(ids.setting_stream(host, name), recorded)
-        else:
-            self.settings.apply(recorded)
-
     def _skip(self, recorded: Recorded) -> None:
         """Pass over an event that was set aside; its stream counts it."""
         if recorded.version is not None:
@@ -122,7 +115,6 @@ class System:
         for aggregate in AGGREGATES:  # a log without a read model changes nothing
             apply = [self.aggregates[aggregate.name].apply] if aggregate.versioned else []
             folds |= {event: [*apply] for event in aggregate.events}
-        folds |= {event: [self._fold_setting] for event in setting.AGGREGATE.events}
         folds[PositionEmptied] = [self._skip]
         kinds: list[tuple[Callable[[Recorded], None], Iterable[type[Event]]]] = [
             (self.guarded.apply, denial.AGGREGATE.events),

@@ -19,7 +19,7 @@ import os
 import stat
 import time
 
-from omac.adapters.files import lock
+from omac.adapters.files import atomic, lock
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, look_at, quoted
@@ -39,7 +39,7 @@ PAUSE_S = 0.005
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PATH_BYTES_MAX = 4096
-_DRAFT = "workdir.new"
+_DRAFT = "workdir.new"  # a draft's name begins with it
 _OTHERS_WRITE = 0o022
 _OTHERS = 0o077
 _WITHOUT = "omac sandbox run --ephemeral-cache -- COMMAND  # with a temporary cache"
@@ -262,7 +262,7 @@ def _make(root: CacheRoot, identity: str, workdir: str) -> None:
             return
         try:
             for name in os.listdir(folder):
-                if name == _DRAFT:
+                if name.startswith(_DRAFT):
                     os.unlink(name, dir_fd=folder)
                 else:
                     os.rmdir(name, dir_fd=folder)
@@ -270,13 +270,7 @@ def _make(root: CacheRoot, identity: str, workdir: str) -> None:
             message = f"{path} has no marker that names its workdir, so omac did not make it"
             raise _refusal(message, workdir) from None
         os.mkdir(TOOLS, 0o700, dir_fd=folder)
-        draft = os.open(_DRAFT, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE_FLAGS, 0o600, dir_fd=folder)
-        try:
-            os.write(draft, os.fsencode(workdir) + b"\n")
-            os.fsync(draft)
-        finally:
-            os.close(draft)
-        os.rename(_DRAFT, MARKER, src_dir_fd=folder, dst_dir_fd=folder)
+        atomic.replace_in(folder, MARKER, os.fsencode(workdir) + b"\n", prefix=_DRAFT)
     finally:
         os.close(folder)
 

@@ -27,8 +27,6 @@ from omac.domain.kernel.refusal import Refusal, stopping
 Message = dict[str, Any]  # the ASGI message types
 App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
 
-LINGER_BYTES_MAX = 1_048_576
-LINGER_S = 1.0
 FAREWELL_S = 1.0  # that an answer may take once omac stops
 _OURS = frozenset((b"connection", b"content-length", b"transfer-encoding"))  # fields of an answer that we write
 
@@ -105,7 +103,7 @@ class ControlConnection:
         with trio.move_on_after(self._limits.record_timeout_s, shield=True):
             await self._surface.refused(unquote(target.partition("?")[0]), refusal.reason)
         await self._send(_refusal_answer(refusal, method))
-        await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
+        await self._client.linger()
 
     async def _call(self, head: RequestHead, body: bytes) -> bytes | None:
         """The answer of the application; None when the caller has gone, or got one because omac stops."""

@@ -1,14 +1,13 @@
 """How long the control plane waits and how much it takes in before it says no."""
 
-import msgspec
+from omac.adapters.http.accepting import HeadLimits
 
 
-class ControlLimits(msgspec.Struct, frozen=True):
+class ControlLimits(HeadLimits, frozen=True):
     """Bounds of one listener of the control plane: times in seconds, sizes in bytes.
 
-    `head_timeout_s` runs from the first byte of a request (from the accept, for the first request of a connection);
-    `idle_timeout_s` between two requests; `body_timeout_s` and `send_timeout_s` for a whole body and a whole answer;
-    `call_timeout_s` for what was asked, such as an activation; `record_timeout_s` for the record of a refusal.
+    `body_timeout_s` and `send_timeout_s` are for a whole body and a whole answer; `call_timeout_s` for what was asked,
+    such as an activation; `record_timeout_s` for the record of a refusal.
     """
 
     head_timeout_s: float = 10

@@ -39,12 +39,9 @@ async def serve_control(
     async with trio.open_nursery() as nursery:
         for name, listener in listeners.items():
             surface = Surface(as_app(app), name, listener.token, partial(refused, name), limits)
-            nursery.start_soon(accept_connections, listener.socket, listener.slots, _serving(surface), _LOG)
+            nursery.start_soon(accept_connections, listener.socket, listener.slots, partial(_serve, surface), _LOG)
         task_status.started()
 
 
-def _serving(surface: Surface) -> Callable[[Wire, Slot], Awaitable[None]]:
-    async def serve(wire: Wire, slot: Slot) -> None:
-        await ControlConnection(surface, wire, slot).run()
-
-    return serve
+async def _serve(surface: Surface, wire: Wire, slot: Slot) -> None:
+    await ControlConnection(surface, wire, slot).run()

@@ -7,10 +7,10 @@ the wrong one, no other is tried. A file holds 64 hexadecimal digits and perhaps
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from omac.adapters.credentials.private_file import read_credential, read_private
+from omac.adapters.credentials.private_file import read_private
 from omac.adapters.credentials.vault_format import KEY_BYTES, HiddenBytes, VaultKey
 from omac.adapters.files import atomic
 from omac.domain.kernel.refusal import Refusal
@@ -32,9 +32,10 @@ class KeyAtHand(NamedTuple):
 def key_at_hand(environment: Mapping[str, str], given: VaultKey | None) -> KeyAtHand:
     """The key of the vault, whether it is the right one or not. Raises Refusal (vault-locked, vault-unusable)."""
     folder, named = environment.get("CREDENTIALS_DIRECTORY"), environment.get(FILE_VARIABLE)
-    if folder and (key := _from_file(read_credential, os.path.join(folder, CREDENTIAL), "the systemd credential")):
+    credential = os.path.join(folder, CREDENTIAL) if folder else ""
+    if credential and (key := _from_file(credential, "the systemd credential", handed_over=True)):
         return key
-    if named and (key := _from_file(read_private, os.path.abspath(named), "the key file")):
+    if named and (key := _from_file(os.path.abspath(named), "the key file")):
         return key
     if given is not None:
         return KeyAtHand(given, "the key from omac unlock")
@@ -65,9 +66,9 @@ def make_key_file(path: str) -> VaultKey:
     return key
 
 
-def _from_file(read: Callable[[str, str, int], HiddenBytes], path: str, what: str) -> KeyAtHand | None:
+def _from_file(path: str, what: str, *, handed_over: bool = False) -> KeyAtHand | None:
     try:
-        content = read(path, what, FILE_BYTES_MAX)
+        content = read_private(path, what, FILE_BYTES_MAX, handed_over=handed_over)
     except FileNotFoundError:
         return None
     key = _parsed(content)

@@ -1,7 +1,8 @@
 """The keychains of macOS and Windows, through keyring's backends for them."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from keyring import errors
 from keyring.backend import KeyringBackend
@@ -42,19 +43,14 @@ class LibraryKeychain:
 
     def write(self, service: str, values: Mapping[str, Hidden]) -> None:
         for name, value in values.items():
-            try:
+            with _in_our_words(service, name):
                 self._backend.set_password(service, name, value.reveal())
-            except Exception as error:  # a backend may raise anything, and quote the value in it
-                raise _in_our_words(error, service, name) from None
 
     def remove(self, service: str, names: Sequence[str]) -> None:
         for name in names:
-            try:
+            # Backends raise this one of what is not there, too; who wants to know looks whether it is gone.
+            with _in_our_words(service, name), suppress(errors.PasswordDeleteError):
                 self._backend.delete_password(service, name)
-            except errors.PasswordDeleteError:
-                continue  # backends say so of what is not there; who wants to know looks whether it is gone
-            except Exception as error:  # as above
-                raise _in_our_words(error, service, name) from None
 
     def unlock(self) -> None:
         """As in Keychain: whoever asks for an entry, even for one that is not there, is let prompt by the system."""
@@ -66,16 +62,19 @@ class LibraryKeychain:
             raise
 
     def _get(self, service: str, name: str) -> Hidden | None:
-        try:
+        with _in_our_words(service, name):
             value = self._backend.get_password(service, name)
-        except Exception as error:  # as above
-            raise _in_our_words(error, service, name) from None
         return None if value is None else Hidden(value)
 
 
-def _in_our_words(error: Exception, service: str, name: str) -> Refusal:
-    if isinstance(error, errors.KeyringLocked):
-        return refusals.locked()
-    if isinstance(error, errors.InitError | errors.NoKeyringError):
-        return refusals.unavailable(f"its library says {type(error).__name__}")
-    return refusals.failed(f"{type(error).__name__} for {name} of {service}")
+@contextmanager
+def _in_our_words(service: str, name: str) -> Iterator[None]:
+    """Turn every error into a Refusal: a backend may raise anything, and quote the value in it."""
+    try:
+        yield
+    except errors.KeyringLocked:
+        raise refusals.locked() from None
+    except (errors.InitError, errors.NoKeyringError) as error:
+        raise refusals.unavailable(f"its library says {type(error).__name__}") from None
+    except Exception as error:
+        raise refusals.failed(f"{type(error).__name__} for {name} of {service}") from None

@@ -10,20 +10,28 @@ from omac.adapters.files import bounded
 from omac.domain.kernel.refusal import Refusal, look_at
 
 
-def read_private(path: str, what: str, bytes_max: int) -> HiddenBytes:
+def read_private(path: str, what: str, bytes_max: int, *, handed_over: bool = False) -> HiddenBytes:
     """What is in a file that only this user can read; errors call it `what`.
 
-    Follows no link, and waits for no FIFO or device. Raises FileNotFoundError, Refusal (vault-unusable).
+    A credential that systemd has `handed_over` (systemd.exec(5)) may be root's, readable through an access list, whose
+    mask then shows as rights of the group. Follows no link, and waits for no FIFO or device. Raises FileNotFoundError,
+    Refusal (vault-unusable).
     """
-    return _read(path, what, bytes_max, handed_over=False)
-
-
-def read_credential(path: str, what: str, bytes_max: int) -> HiddenBytes:
-    """The same for a credential that systemd hands over (systemd.exec(5)).
-
-    It may be root's, readable through an access list, whose mask then shows as rights of the group.
-    """
-    return _read(path, what, bytes_max, handed_over=True)
+    try:
+        _require_regular(path, what, os.lstat(path))
+        content, found = bounded.read_with_status(path, bytes_max)  # it may have become something else since
+        hidden = HiddenBytes(content)
+        del content
+    except FileNotFoundError:
+        raise
+    except bounded.TooLarge:
+        message = f"{what} {path} is larger than {bytes_max} bytes"
+        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
+    except OSError as error:
+        message = f"{what} {path} cannot be read: {error.strerror}"
+        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
+    _require_private(path, what, found, handed_over)
+    return hidden
 
 
 def require_private_folder(path: str) -> None:
@@ -42,24 +50,6 @@ def sweep(folder: str, draft_prefix: str) -> None:
         if name.startswith(draft_prefix):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
-
-
-def _read(path: str, what: str, bytes_max: int, handed_over: bool) -> HiddenBytes:
-    try:
-        _require_regular(path, what, os.lstat(path))
-        content, found = bounded.read_with_status(path, bytes_max)  # it may have become something else since
-        hidden = HiddenBytes(content)
-        del content
-    except FileNotFoundError:
-        raise
-    except bounded.TooLarge:
-        message = f"{what} {path} is larger than {bytes_max} bytes"
-        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
-    except OSError as error:
-        message = f"{what} {path} cannot be read: {error.strerror}"
-        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
-    _require_private(path, what, found, handed_over)
-    return hidden
 
 
 def _require_regular(path: str, what: str, found: os.stat_result) -> None:

@@ -66,16 +66,12 @@ class SecretStores:
         """As in the port. Raises Refusal (keychain-unavailable, keychain-timeout) when there is neither."""
         if self._choice != "auto":
             return self._choice
-        found = await self._found()
+        found: Choice = "vault" if await self._run(VAULT, self.vault.exists) else "keychain"
+        if found == "keychain":
+            await self._run(KEYCHAIN, lambda: self._system_keychain().check())
         if self._choose_once:
             self._choice = found
         return found
-
-    async def _found(self) -> Literal["vault", "keychain"]:
-        if await self._run(VAULT, self.vault.exists):
-            return "vault"
-        await self._run(KEYCHAIN, lambda: self._system_keychain().check())
-        return "keychain"
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         if not names:

@@ -19,8 +19,6 @@ from omac.services.access.port import AccessRecorder, Request
 
 PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128
-LINGER_BYTES_MAX = 1_048_576
-LINGER_S = 1.0
 OF_STRANGERS = frozenset(("bad-request", "unknown-mount"))  # refusals that show no knowledge of a token
 
 Result = TypeVar("Result")
@@ -100,7 +98,7 @@ class FacadeConnection:
                 if progress.status == "broken_off":
                     self._client.cut()
         if progress.status in ("refused", "completed_early"):
-            await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
+            await self._client.linger()
         return exchange.keeps_connection
 
     async def _refuse(self, refusal: Refusal, line: tuple[str, str] | None, *, method: str, close: bool) -> None:
@@ -122,7 +120,7 @@ class FacadeConnection:
     async def _answer(self, refusal: Refusal, *, method: str, close: bool, skill: str | None = None) -> None:
         await self._send(refusal_answer(refusal, close=close, skill=skill, method=method))
         if close:
-            await self._client.linger(LINGER_BYTES_MAX, LINGER_S)
+            await self._client.linger()
 
     async def _send(self, answer: bytes) -> None:
         with trio.move_on_after(self._limits.head_timeout_s):

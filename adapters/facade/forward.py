@@ -16,18 +16,8 @@ from omac.domain.kernel.refusal import Refusal
 Delivery = Literal["none", "length", "chunked", "close"]
 
 _HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"http2-settings",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    )
+    b"connection http2-settings keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
 )
 # written by us, or a claim of the client about the way here
 _OURS_UPSTREAM = frozenset((b"content-length", b"expect", b"forwarded", b"host"))

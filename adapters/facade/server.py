@@ -12,8 +12,6 @@ from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
 from omac.services.access.port import AccessRecorder
 
-__all__ = ["Facade", "FacadeLimits"]
-
 _LOG = logging.getLogger("omac.facade")
 
 

@@ -89,15 +89,11 @@ class StateDir:
         with self._usable():
             os.makedirs(self.path, mode=0o700, exist_ok=True)
             self._require_private()
-            if not os.path.exists(path):
-                self._mint(path, mint())
+            if not os.path.exists(path):  # on the disk before anything is recorded that depends on it
+                with contextlib.suppress(FileExistsError):  # another process was first
+                    atomic.publish(path, mint().encode("ascii"), prefix=f"{name}.")
             with open(path, encoding="ascii", errors="replace") as file:
                 return file.read().strip()
-
-    def _mint(self, path: str, minted: str) -> None:
-        """Whole or not at all, and on the disk before anything is recorded that depends on it."""
-        with contextlib.suppress(FileExistsError):  # another process was first
-            atomic.publish(path, minted.encode("ascii"), prefix=f"{os.path.basename(path)}.")
 
     def begin_run(self, run: RunId) -> str:
         """Make and lock the folder of a run that begins; returns its path."""

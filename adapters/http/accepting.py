@@ -5,8 +5,8 @@ import errno
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol
 
+import msgspec
 import trio
 
 from omac.adapters.http.slots import Slot, SlotLimits, Slots
@@ -57,20 +57,16 @@ async def accept_connections(
             nursery.start_soon(run, stream, slot)
 
 
-class HeadLimits(Protocol):
-    """How long a connection waits for the head of a request, and how many bytes it may have."""
+class HeadLimits(msgspec.Struct, frozen=True):
+    """How long a connection waits for the head of a request, and how many bytes it may have.
 
-    @property
-    def head_timeout_s(self) -> float:
-        """From the first byte of a head, and from the accept to the first one."""
+    `head_timeout_s` runs from the first byte of a request (from the accept, for the first request of a connection);
+    `idle_timeout_s` between two requests.
+    """
 
-    @property
-    def idle_timeout_s(self) -> float:
-        """Between two requests."""
-
-    @property
-    def head_bytes_max(self) -> int:
-        """Of one head."""
+    head_timeout_s: float = 15
+    idle_timeout_s: float = 300
+    head_bytes_max: int = 65536
 
 
 async def serve_heads(wire: Wire, slot: Slot, limits: HeadLimits, serve: Callable[[bytes], Awaitable[bool]]) -> None:

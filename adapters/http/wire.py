@@ -12,6 +12,8 @@ from omac.adapters.http.http1 import head_end
 HEAD_READ_BYTES = 65536
 BODY_READ_BYTES = 262144
 AHEAD_BYTES_MAX = 65536
+LINGER_BYTES_MAX = 1_048_576
+LINGER_S = 1.0
 
 _CR = 0x0D
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -88,13 +90,13 @@ class Wire:
         except OSError as error:
             raise self._gone("the connection was lost") from error
 
-    async def linger(self, bytes_max: int, seconds: float) -> None:
+    async def linger(self) -> None:
         """Finish sending and drain what still comes, so that a reset does not overtake the answer on its way."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
         drained = 0
-        with trio.move_on_after(seconds), contextlib.suppress(ClientGone, UpstreamError):
-            while drained < bytes_max and (data := await self._receive(HEAD_READ_BYTES)):
+        with trio.move_on_after(LINGER_S), contextlib.suppress(ClientGone, UpstreamError):
+            while drained < LINGER_BYTES_MAX and (data := await self._receive(HEAD_READ_BYTES)):
                 drained += len(data)
 
     def cut(self) -> None:

@@ -181,7 +181,8 @@ def _listed(file: _File, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
     try:
         document = msgspec.json.decode(file.content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        file.note(f"is not valid JSON ({_one_line(error)})")
+        problem = shown(str(error).partition("\n")[0])[1:-1]
+        file.note(f"is not valid JSON ({problem})")
         return
     try:
         entries = _of_version(document).get(key)
@@ -191,8 +192,8 @@ def _listed(file: _File, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
             raise _Unusable(f"{key} must be a list")
         if len(entries) > ENTRIES_MAX:
             raise _Unusable(f"{key} has {len(entries)} entries; at most {ENTRIES_MAX} are read, and none of these was")
-    except _Unusable as problem:
-        file.note(str(problem))
+    except _Unusable as unusable:
+        file.note(str(unusable))
         return
     for index, entry in enumerate(entries):
         where = f"{key}[{index}]"
@@ -304,7 +305,3 @@ def _shown(value: object) -> str:
 
 def _problem(error: Exception) -> str:
     return f"cannot be read ({error.strerror or type(error).__name__})" if isinstance(error, OSError) else str(error)
-
-
-def _one_line(error: BaseException) -> str:
-    return shown(str(error).partition("\n")[0])[1:-1]

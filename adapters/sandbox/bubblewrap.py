@@ -21,16 +21,9 @@ if TYPE_CHECKING:
 
 ARGUMENTS_MAX = 9_000 - 200  # bubblewrap takes 9,000
 NAMESPACES = (
-    "--unshare-user",
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--unshare-cgroup-try",
-    "--disable-userns",
-    "--die-with-parent",
-    "--cap-drop",
-    "ALL",
-)
+    "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns",
+    "--die-with-parent", "--cap-drop", "ALL",
+)  # fmt: skip
 # Settings of the kernel, which root may change by writing here, capabilities or not.
 KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 SHARED_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # folders of the sandbox's own, of the usual mode

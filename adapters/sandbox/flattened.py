@@ -80,7 +80,8 @@ def _environment(policy: Policy, temporary: str) -> dict[str, str]:
             content = entry.content
             for before, after in moved.items():  # copies of settings name each other
                 content = content.replace(os.fsencode(before), os.fsencode(after))
-            _write(moved[entry.path], content)
+            os.makedirs(os.path.dirname(moved[entry.path]), 0o700, exist_ok=True)
+            atomic.create(moved[entry.path], content)
     shown_elsewhere = {entry.path for entry in policy.entries if entry.source != entry.path}
     environment = {}
     for name, value in policy.environment.items():
@@ -96,11 +97,6 @@ def _environment(policy: Policy, temporary: str) -> dict[str, str]:
     environment["TMPDIR"] = temporary
     environment["HOME"] = home if needs_home else temporary
     return environment
-
-
-def _write(path: str, content: bytes) -> None:
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    atomic.create(path, content)
 
 
 def _around(entry: Entry, denied: Iterable[str], depth: int = 0) -> list[Entry]:

@@ -50,34 +50,16 @@ def abi() -> int:
         return 0
 
 
-def confine_network_and_scope(
-    *, bind_ports: tuple[int, ...] | None, abstract: bool = True, signals: bool = True
-) -> tuple[str, ...]:
+def confine_network_and_scope(*, bind_ports: tuple[int, ...] | None) -> None:
     """Before bubblewrap: no way to abstract sockets and no signals to processes that are not below this one.
 
     With `bind_ports`, TCP sockets may be bound to these ports, and to those the system deals out; connections go
-    anywhere. UDP is not bounded. Answers with what this kernel cannot do of that, in words for a person; the rest
+    anywhere. UDP is not bounded. What this kernel cannot do of that is left out (`backends.py` warns of it); the rest
     holds. Raises OSError.
     """
     known = abi()
-    missing = []
-    network = BIND_TCP if bind_ports is not None else 0
-    scope = (ABSTRACT if abstract else 0) | (SIGNALS if signals else 0)
-    if network and known < NETWORK_ABI:
-        missing.append(f"TCP ports it listens on are not bounded: {_needed(NETWORK_ABI, known)}")
-        network = 0
-    if scope and known < SCOPE_ABI:
-        if abstract:
-            missing.append(f"abstract sockets of the host are in reach: {_needed(SCOPE_ABI, known)}")
-        if signals:
-            missing.append(f"signals are bounded by the process namespace alone: {_needed(SCOPE_ABI, known)}")
-        scope = 0
-    if network or scope:
-        rules = ruleset(0, network, scope, known)
-        for port in dict.fromkeys((0, *bind_ports)) if network and bind_ports is not None else ():
-            allow_port(rules, port)
-        restrict(rules)
-    return tuple(missing)
+    if known >= SCOPE_ABI or (bind_ports is not None and known >= NETWORK_ABI):
+        restrict(_bounded_ruleset(0, bind_ports, known))
 
 
 def fence(folders: tuple[str, ...], bind_ports: tuple[int, ...] | None = None) -> None:
@@ -93,13 +75,11 @@ def fence(folders: tuple[str, ...], bind_ports: tuple[int, ...] | None = None) -
         return
     known = abi()
     if known < FENCE_ABI:
-        raise OSError(errno.EOPNOTSUPP, _needed(FENCE_ABI, known))
+        have = f"Landlock ABI {known}" if known else "no Landlock"
+        needed = f"Linux {KERNELS[FENCE_ABI]} is needed (Landlock ABI {FENCE_ABI}), this kernel has {have}"
+        raise OSError(errno.EOPNOTSUPP, needed)
     special = MAKE_SYM | MAKE_FIFO | MAKE_SOCK
-    network = BIND_TCP if bind_ports is not None and known >= NETWORK_ABI else 0
-    scope = ABSTRACT | SIGNALS if known >= SCOPE_ABI else 0
-    rules = ruleset(special | REFER, network, scope, known)
-    for port in dict.fromkeys((0, *bind_ports)) if network and bind_ports is not None else ():
-        allow_port(rules, port)
+    rules = _bounded_ruleset(special | REFER, bind_ports, known)
     allowbelow(rules, "/", REFER)  # else nothing could be renamed into another folder
     for folder in _beside(folders):
         try:
@@ -129,9 +109,10 @@ def allow(rules: int, descriptor: int, accesses: int) -> None:
     syscall.call(ADD, rules, _BENEATH, syscall.words(accesses) + descriptor.to_bytes(4, "little"), 0)
 
 
-def allow_port(rules: int, port: int) -> None:
-    """Allow binding a TCP socket to this port; 0 stands for those that the system deals out. Raises OSError."""
-    syscall.call(ADD, rules, _PORT, syscall.words(BIND_TCP, port), 0)
+def allow_ports(rules: int, ports: Iterable[int]) -> None:
+    """Allow binding TCP sockets to these ports, and to those that the system deals out. Raises OSError."""
+    for port in dict.fromkeys((0, *ports)):
+        syscall.call(ADD, rules, _PORT, syscall.words(BIND_TCP, port), 0)
 
 
 def restrict(rules: int) -> None:
@@ -139,6 +120,15 @@ def restrict(rules: int) -> None:
     syscall.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     syscall.call(RESTRICT, rules, 0)
     os.close(rules)
+
+
+def _bounded_ruleset(files: int, bind_ports: tuple[int, ...] | None, known: int) -> int:
+    """A ruleset for files, and for network and scope as far as this kernel can bound them."""
+    network = BIND_TCP if bind_ports is not None and known >= NETWORK_ABI else 0
+    rules = ruleset(files, network, ABSTRACT | SIGNALS if known >= SCOPE_ABI else 0, known)
+    if network:
+        allow_ports(rules, bind_ports or ())
+    return rules
 
 
 def _beside(folders: Iterable[str]) -> list[str]:
@@ -172,8 +162,3 @@ def _mounts() -> list[str]:
     for escaped, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         paths = [path.replace(escaped, byte) for path in paths]
     return [path for path in map(os.fsdecode, paths) if os.path.isdir(path)]
-
-
-def _needed(wanted: int, known: int) -> str:
-    have = f"Landlock ABI {known}" if known else "no Landlock"
-    return f"Linux {KERNELS[wanted]} is needed (Landlock ABI {wanted}), this kernel has {have}"

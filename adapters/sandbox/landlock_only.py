@@ -109,8 +109,7 @@ def enter(policy: Policy) -> None:
         if os.path.exists(device):
             _allow(rules, device, OF_DEVICES)
     if policy.network != "none":
-        for port in dict.fromkeys((0, *policy.ports)):
-            landlock.allow_port(rules, port)
+        landlock.allow_ports(rules, policy.ports)
     landlock.restrict(rules)
     _drop_capabilities()
     seccomp.load(filter_)

@@ -109,6 +109,14 @@ class HeldProgram:
     def _kill_begun(self, child: int) -> None:
         kill(child)
 
+    def _wait(self) -> int:
+        """Return the child's exit status; from then on no signal is passed on."""
+        child, self._child = self._child, 0
+        status = wait_for(child)
+        self._forwarding.__exit__()
+        self._is_forwarding = False
+        return status
+
 
 class UnderBubblewrap(HeldProgram):
     """A program in namespaces that bubblewrap builds. Raises Failed where it does not."""
@@ -150,12 +158,9 @@ class UnderBubblewrap(HeldProgram):
     def ended(self) -> int:
         """Return its exit status, as HeldProgram."""
         os.write(self._alive, b"\n")
-        child, self._child = self._child, 0
         os.close(self._alive)
         self._alive = -1
-        status = wait_for(child)
-        self._forwarding.__exit__()
-        self._is_forwarding = False
+        status = self._wait()
         _gone(self.init)
         os.waitpid(self._watcher, 0)
         self._streams.finish()

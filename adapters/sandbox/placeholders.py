@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.files import atomic, lock
+from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, look_at
 
@@ -90,9 +90,10 @@ def _line(entry: Entry, node: tuple[int, int]) -> str:
 def _make(entry: Entry) -> tuple[int, int]:
     """Make one; its device and inode. Raises OSError."""
     if entry.made == "file":
-        return _write(entry.path, entry.content)
-    os.mkdir(entry.path, 0o700)
-    made = os.lstat(entry.path)
+        made = atomic.create(entry.path, entry.content)
+    else:
+        os.mkdir(entry.path, 0o700)
+        made = os.lstat(entry.path)
     return (made.st_dev, made.st_ino)
 
 
@@ -115,7 +116,7 @@ def _remove_listed(path: str) -> None:
             try:
                 _remove(root, os.fsdecode(bytes.fromhex(name)), kept, node)
             except (OSError, ValueError):
-                continue  # somebody has put something there, or taken it away
+                continue  # somebody has put something there, written to it, or taken it away
     finally:
         os.close(root)
     os.unlink(path)
@@ -133,22 +134,7 @@ def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:
             os.rmdir(name, dir_fd=parent)
             return
         content = bytes.fromhex(kept.strip("."))
-        if _content(parent, name, len(content) + 1) == content:
+        if bounded.read(name, len(content), dir_fd=parent) == content:
             os.unlink(name, dir_fd=parent)
     finally:
         os.close(parent)
-
-
-def _write(path: str, content: bytes) -> tuple[int, int]:
-    """Make a file; its device and inode. Raises OSError."""
-    made = atomic.create(path, content)
-    return (made.st_dev, made.st_ino)
-
-
-def _content(parent: int, name: str, bytes_max: int) -> bytes:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(name, flags, dir_fd=parent)
-    try:
-        return os.read(descriptor, bytes_max)
-    finally:
-        os.close(descriptor)

@@ -18,15 +18,8 @@ from omac.domain.sandbox.doctor import SYSCTLS, LimitFact, Machine, diagnose_bub
 TRY_S_MAX = 10.0
 SETTING = "/proc/sys/kernel/core_pattern"  # whoever writes it runs programs as root (core(5))
 OPTIONS = (
-    "--seccomp",
-    "--info-fd",
-    "--block-fd",
-    "--perms",
-    "--size",
-    "--ro-bind-data",
-    "--remount-ro",
-    "--ro-bind-try",
-)
+    "--seccomp", "--info-fd", "--block-fd", "--perms", "--size", "--ro-bind-data", "--remount-ro", "--ro-bind-try",
+)  # fmt: skip
 EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0, "tmp": 2.0 * 2**30}
 
 

@@ -47,12 +47,8 @@ _SOCKETS = """
 SOCKETS = tuple(_SOCKETS.split())
 _AGENTS = tuple(place.rstrip("/") for one in HARNESSES for place in (*one.folders, *one.protected))
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
-    ".config/autostart",
-    ".config/environment.d",
-    ".config/fish",
-    ".config/systemd",
-    ".local/share/systemd",
-)
+    ".config/autostart", ".config/environment.d", ".config/fish", ".config/systemd", ".local/share/systemd",
+)  # fmt: skip
 NAMES = (*f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split(), *_AGENTS)  # relative to the home
 _IN_NAMES = tuple(f"{name}/" for name in NAMES)
 

@@ -38,102 +38,44 @@ X32, NOBODY = 0x40000000, 0xFFFFFFFF  # from here on the calls of x86-64's 32-bi
 # Name, number on x86-64, number on aarch64 (-1: it does not have it).
 REFUSED = (
     # other processes' memory, descriptors and threads
-    ("ptrace", 101, 117),
-    ("process_vm_readv", 310, 270),
-    ("process_vm_writev", 311, 271),
-    ("process_madvise", 440, 440),
-    ("pidfd_getfd", 438, 438),
-    ("kcmp", 312, 272),
+    ("ptrace", 101, 117), ("process_vm_readv", 310, 270), ("process_vm_writev", 311, 271),
+    ("process_madvise", 440, 440), ("pidfd_getfd", 438, 438), ("kcmp", 312, 272),
     # what the kernel's own bugs are most often reached through
-    ("io_uring_setup", 425, 425),
-    ("io_uring_enter", 426, 426),
-    ("io_uring_register", 427, 427),
-    ("userfaultfd", 323, 282),
-    ("bpf", 321, 280),
-    ("perf_event_open", 298, 241),
-    ("modify_ldt", 154, -1),
+    ("io_uring_setup", 425, 425), ("io_uring_enter", 426, 426), ("io_uring_register", 427, 427),
+    ("userfaultfd", 323, 282), ("bpf", 321, 280), ("perf_event_open", 298, 241), ("modify_ldt", 154, -1),
     ("uselib", 134, -1),
     # keys: they belong to the user, not to a namespace
-    ("add_key", 248, 217),
-    ("request_key", 249, 218),
-    ("keyctl", 250, 219),
+    ("add_key", 248, 217), ("request_key", 249, 218), ("keyctl", 250, 219),
     # mounts, namespaces and files by number
-    ("mount", 165, 40),
-    ("umount2", 166, 39),
-    ("pivot_root", 155, 41),
-    ("chroot", 161, 51),
-    ("open_tree", 428, 428),
-    ("open_tree_attr", 467, 467),
-    ("move_mount", 429, 429),
-    ("fsopen", 430, 430),
-    ("fsconfig", 431, 431),
-    ("fsmount", 432, 432),
-    ("fspick", 433, 433),
-    ("mount_setattr", 442, 442),
-    ("setns", 308, 268),
-    ("name_to_handle_at", 303, 264),
-    ("open_by_handle_at", 304, 265),
-    ("fanotify_init", 300, 262),
-    ("fanotify_mark", 301, 263),
+    ("mount", 165, 40), ("umount2", 166, 39), ("pivot_root", 155, 41), ("chroot", 161, 51),
+    ("open_tree", 428, 428), ("open_tree_attr", 467, 467), ("move_mount", 429, 429), ("fsopen", 430, 430),
+    ("fsconfig", 431, 431), ("fsmount", 432, 432), ("fspick", 433, 433), ("mount_setattr", 442, 442),
+    ("setns", 308, 268), ("name_to_handle_at", 303, 264), ("open_by_handle_at", 304, 265),
+    ("fanotify_init", 300, 262), ("fanotify_mark", 301, 263),
     # the machine
-    ("init_module", 175, 105),
-    ("finit_module", 313, 273),
-    ("delete_module", 176, 106),
-    ("kexec_load", 246, 104),
-    ("kexec_file_load", 320, 294),
-    ("reboot", 169, 142),
-    ("swapon", 167, 224),
-    ("swapoff", 168, 225),
-    ("acct", 163, 89),
-    ("quotactl", 179, 60),
-    ("quotactl_fd", 443, 443),
-    ("settimeofday", 164, 170),
-    ("clock_settime", 227, 112),
-    ("adjtimex", 159, 171),
-    ("clock_adjtime", 305, 266),
-    ("syslog", 103, 116),
-    ("lookup_dcookie", 212, 18),
-    ("vhangup", 153, 58),
-    ("iopl", 172, -1),
-    ("ioperm", 173, -1),
-)
+    ("init_module", 175, 105), ("finit_module", 313, 273), ("delete_module", 176, 106),
+    ("kexec_load", 246, 104), ("kexec_file_load", 320, 294), ("reboot", 169, 142), ("swapon", 167, 224),
+    ("swapoff", 168, 225), ("acct", 163, 89), ("quotactl", 179, 60), ("quotactl_fd", 443, 443),
+    ("settimeofday", 164, 170), ("clock_settime", 227, 112), ("adjtimex", 159, 171),
+    ("clock_adjtime", 305, 266), ("syslog", 103, 116), ("lookup_dcookie", 212, 18), ("vhangup", 153, 58),
+    ("iopl", 172, -1), ("ioperm", 173, -1),
+)  # fmt: skip
 ABSENT = (("clone3", 435, 435), ("openat2", 437, 437))  # rule 4
 SHARED = (  # System V and POSIX IPC: without a namespace these are every process's of the user
-    ("shmget", 29, 194),
-    ("shmat", 30, 196),
-    ("shmctl", 31, 195),
-    ("semget", 64, 190),
-    ("semop", 65, 193),
-    ("semctl", 66, 191),
-    ("semtimedop", 220, 192),
-    ("msgget", 68, 186),
-    ("msgsnd", 69, 189),
-    ("msgrcv", 70, 188),
-    ("msgctl", 71, 187),
-    ("mq_open", 240, 180),
-    ("mq_unlink", 241, 181),
-)
+    ("shmget", 29, 194), ("shmat", 30, 196), ("shmctl", 31, 195), ("semget", 64, 190), ("semop", 65, 193),
+    ("semctl", 66, 191), ("semtimedop", 220, 192), ("msgget", 68, 186), ("msgsnd", 69, 189),
+    ("msgrcv", 70, 188), ("msgctl", 71, 187), ("mq_open", 240, 180), ("mq_unlink", 241, 181),
+)  # fmt: skip
 METADATA = (  # who owns what, and extended attributes: Landlock does not look at them, and few programs need them
-    ("chown", 92, -1),
-    ("fchown", 93, 55),
-    ("lchown", 94, -1),
-    ("fchownat", 260, 54),
-    ("setxattr", 188, 5),
-    ("lsetxattr", 189, 6),
-    ("fsetxattr", 190, 7),
-    ("removexattr", 197, 14),
-    ("lremovexattr", 198, 15),
-    ("fremovexattr", 199, 16),
-    ("setxattrat", 463, 463),
-    ("removexattrat", 466, 466),
+    ("chown", 92, -1), ("fchown", 93, 55), ("lchown", 94, -1), ("fchownat", 260, 54), ("setxattr", 188, 5),
+    ("lsetxattr", 189, 6), ("fsetxattr", 190, 7), ("removexattr", 197, 14), ("lremovexattr", 198, 15),
+    ("fremovexattr", 199, 16), ("setxattrat", 463, 463), ("removexattrat", 466, 466),
     ("file_setattr", 469, 469),
-)
+)  # fmt: skip
 SCHEDULING = (  # when and where a process runs; every process of the user's, where it is not the caller (0)
-    ("sched_setparam", 142, 118),
-    ("sched_setscheduler", 144, 119),
-    ("sched_setattr", 314, 274),
+    ("sched_setparam", 142, 118), ("sched_setscheduler", 144, 119), ("sched_setattr", 314, 274),
     ("sched_setaffinity", 203, 122),
-)
+)  # fmt: skip
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # AF_*
 STREAM, DGRAM, SEQPACKET = 1, 2, 5  # SOCK_*; flags are above the low four bits
@@ -209,6 +151,7 @@ def _checked(
         *_refuse(ERRNO | EPERM, (AMONG, 0, WHOLE, (INET, INET6)), (NOT_AMONG, 1, 0xF, (STREAM, DGRAM))),
         *_refuse(ERRNO | EPROTONOSUPPORT, (AMONG, 0, WHOLE, (INET, INET6)), (NOT_AMONG, 2, WHOLE, PROTOCOLS)),
     )
+    options = (AMONG, 2, WHOLE, (TCP_FASTOPEN_CONNECT, TCP_ULP))
     calls = [
         (("openat", 257, 56), _refuse(ERRNO | EPERM, (ANY_BIT, 2, CREATES, ()), (ANY_BIT, 3, set_id, ()))),
         (("open", 2, -1), _refuse(ERRNO | EPERM, (ANY_BIT, 1, CREATES, ()), (ANY_BIT, 2, set_id, ()))),
@@ -225,14 +168,7 @@ def _checked(
         (("sendto", 44, 206), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 3, FASTOPEN, ()))),
         (("sendmsg", 46, 211), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 2, FASTOPEN, ()))),
         (("sendmmsg", 307, 269), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 3, FASTOPEN, ()))),
-        (
-            ("setsockopt", 54, 208),
-            _refuse(
-                ERRNO | ENOPROTOOPT,
-                (AMONG, 1, WHOLE, (TCP,)),
-                (AMONG, 2, WHOLE, (TCP_FASTOPEN_CONNECT, TCP_ULP)),
-            ),
-        ),
+        (("setsockopt", 54, 208), _refuse(ERRNO | ENOPROTOOPT, (AMONG, 1, WHOLE, (TCP,)), options)),
     ]
     if namespaces:
         return (*calls, (("socket", 41, 198), sockets), (("socketpair", 53, 199), sockets))

@@ -17,16 +17,9 @@ if TYPE_CHECKING:
 
 CANNOT_RUN, NOT_FOUND = 126, 127  # as every shell says it
 SIGNALS = (  # that omac has bubblewrap ignore; what was ignored before omac began stays ignored, as under nohup(1)
-    _signal.SIGHUP,
-    _signal.SIGINT,
-    _signal.SIGQUIT,
-    _signal.SIGTERM,
-    _signal.SIGUSR1,
-    _signal.SIGUSR2,
-    _signal.SIGTSTP,
-    _signal.SIGTTIN,
-    _signal.SIGTTOU,
-)
+    _signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM, _signal.SIGUSR1, _signal.SIGUSR2,
+    _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU,
+)  # fmt: skip
 IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 _SOURCE = "import sys; sys.path.append(sys.argv[1]); from omac.adapters.sandbox.stage import main; main(sys.argv[2:])"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.sandbox.landlock_only import enter
-from omac.adapters.sandbox.launch import HeldProgram, wait_for
+from omac.adapters.sandbox.launch import HeldProgram
 from omac.adapters.sandbox.terminal import default
 
 TYPE_CHECKING = False
@@ -45,10 +45,7 @@ class WithoutNamespaces(HeldProgram):
         """Return its exit status, as HeldProgram."""
         from omac.adapters.sandbox.orphans import end_orphans
 
-        child, self._child = self._child, 0
-        status = wait_for(child)
-        self._forwarding.__exit__()
-        self._is_forwarding = False
+        status = self._wait()
         end_orphans(self._streams.pumps)
         self._streams.finish()
         return status
@@ -74,7 +71,8 @@ def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
     status = 126
     try:
         streams.take()
-        _close_all_but([gate])
+        os.closerange(3, gate)  # nobody inside shall hold what whoever started omac had open
+        os.closerange(gate + 1, 1 << 20)
         if not run.terminal.there:
             os.setpgid(0, 0)
         default()
@@ -89,12 +87,3 @@ def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
         status = 127 if isinstance(problem, FileNotFoundError) else 126
     finally:
         os._exit(status)
-
-
-def _close_all_but(kept: list[int]) -> None:
-    """Nobody inside shall hold what whoever started omac had open."""
-    at = 3
-    for descriptor in sorted(kept):
-        os.closerange(at, descriptor)
-        at = descriptor + 1
-    os.closerange(at, 1 << 20)

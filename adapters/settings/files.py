@@ -85,7 +85,8 @@ def changing_user(environment: Mapping[str, str], setting: Setting, value: str |
                 yield None
             else:
                 present = _stated(setting, before)
-                yield UserChange(path, present, partial(_replace, target, after, folder))
+                write = partial(atomic.replace_in, folder, os.path.basename(target), after.encode(), prefix=f".{FILE}.")
+                yield UserChange(path, present, write)
     except OSError as error:
         message = f"the settings file {printable(path)} cannot be written: {error.strerror or error}"
         raise Refusal("state-unusable", message, fix=[f"ls -la {shlex.quote(os.path.dirname(path))}"]) from error
@@ -198,11 +199,6 @@ def _edited(text: str, table: str, key: str, value: str | bool | None) -> str | 
     except (TOMLKitError, ValueError, LookupError, TypeError):
         return None
     return after
-
-
-def _replace(path: str, text: str, folder: int) -> None:
-    """Put `text` in the place of the file, whole or not at all. Raises OSError."""
-    atomic.replace_in(folder, os.path.basename(path), text.encode(), prefix=f".{FILE}.")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import stat
 
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.host_programs import leads_through
-from omac.adapters.skills.links import HOPS_MAX, Uncopyable, parts_of
+from omac.adapters.skills.links import HOPS_MAX, Uncopyable, others_hold, parts_of
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
 
@@ -79,7 +79,7 @@ def changeable(path: str) -> str | None:
     Looked at step by step, for who can change a folder can put another link in the place of one. Raises OSError.
     """
     at, pending, hops = "/", parts_of(path)[::-1], 0
-    fault = _changeable(os.lstat("/"))
+    fault = others_hold(os.lstat("/"))
     while pending and fault is None:
         part = pending.pop()
         if part == "..":
@@ -98,11 +98,5 @@ def changeable(path: str) -> str | None:
             at = "/" if target.startswith("/") else at
             pending += parts_of(target)[::-1]
         else:
-            at, fault = here, _changeable(found)
+            at, fault = here, others_hold(found)
     return fault and (fault if at == path else f"is reached by {printable(at)}, which {fault}")
-
-
-def _changeable(found: os.stat_result) -> str | None:
-    if found.st_uid != 0:
-        return f"belongs to user {found.st_uid}, not to root"
-    return "is writable by users other than root" if found.st_mode & 0o022 else None

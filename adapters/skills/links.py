@@ -135,17 +135,20 @@ def _untrusted(resolved: str) -> str | None:
         return "is no program"
     path = resolved
     while True:
-        found = os.lstat(path)
-        which = "" if path == resolved else f"is in {printable(path)}, which "
-        if found.st_uid != 0:
-            return f"{which}belongs to user {found.st_uid}, not to root"
-        if found.st_mode & 0o022:
-            return f"{which}is writable by users other than root"
+        if fault := others_hold(os.lstat(path)):
+            return fault if path == resolved else f"is in {printable(path)}, which {fault}"
         if path == "/":
             return None
         path = os.path.dirname(path)
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             return "moves"
+
+
+def others_hold(found: os.stat_result) -> str | None:
+    """Why others than root can change a file or folder; None if they cannot."""
+    if found.st_uid != 0:
+        return f"belongs to user {found.st_uid}, not to root"
+    return "is writable by users other than root" if found.st_mode & 0o022 else None
 
 
 def parts_of(path: str) -> list[str]:

@@ -90,7 +90,9 @@ def _check(path: str, source: str) -> None:
         os.close(top)
     trusted = boot != "" and stamps.settled_at(now_ns)
     mentioned = source if reading.relocated else None
-    _save(path, CopyManifest(boot, trusted, mentioned, encoded, msgspec.msgpack.encode(sorted(records.items()))))
+    manifest = CopyManifest(boot, trusted, mentioned, encoded, msgspec.msgpack.encode(sorted(records.items())))
+    with contextlib.suppress(OSError):  # a full disk costs only another reading
+        atomic.replace(manifest_path(path), msgspec.msgpack.encode(manifest), prefix=STAGING_PREFIX)
 
 
 class _Reading:
@@ -199,9 +201,3 @@ def _load(path: str) -> CopyManifest | None:
             return msgspec.msgpack.decode(opened.read(), type=CopyManifest)
     except (OSError, ValueError):
         return None
-
-
-def _save(path: str, manifest: CopyManifest) -> None:
-    """Remember it, whole or not at all; a full disk costs only another reading."""
-    with contextlib.suppress(OSError):
-        atomic.replace(manifest_path(path), msgspec.msgpack.encode(manifest), prefix=STAGING_PREFIX)

@@ -24,7 +24,7 @@ from omac.journal.application import Journal
 from omac.journal.judgement import Conflict, Envelope
 from omac.journal.opening import open_journal
 from omac.journal.reader import Reader
-from omac.journal.schema import open_for_reading, open_for_writing
+from omac.journal.schema import open_for_writing
 from omac.journal.sql_recorder import SqlRecorder
 
 LOG = StreamId("control/test")
@@ -33,15 +33,14 @@ PERSON = Cause("person")
 
 def sqlite_recorder(path: str) -> SqlRecorder:
     """A recorder on a SQLite file, which is made where there is none."""
-    writer = open_for_writing(path, secrets.token_hex(8))
-    return SqlRecorder(path, open_for_reading(path), writer)
+    return SqlRecorder(path, open_for_writing(path, secrets.token_hex(8)))
 
 
 class ReadApart(SqlRecorder):
     """A recorder whose readings are those of the reader that commands use."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, open_for_reading(path), open_for_writing(path, secrets.token_hex(8)))
+        super().__init__(path, open_for_writing(path, secrets.token_hex(8)))
         self.apart = Reader(path)
 
     def close(self) -> None:

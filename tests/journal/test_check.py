@@ -75,15 +75,6 @@ def test_a_damage_beyond_repair_is_said(path: Path, damage: str, monkeypatch: py
         assert "none" in [finding.remedy for finding in findings]
 
 
-def test_records_of_short_lived_programs(path: Path) -> None:
-    """A launch that was recorded at the time it happened, as omac once did, is no finding."""
-    journal_of(path)
-    sql(path, "UPDATE name SET text = 'guard.denied' WHERE text = 'control.called'")
-    sql(path, "UPDATE event SET at = 1 WHERE position = 7")
-    problems = [finding.problem for finding in check(str(path), System().apply)]
-    assert not any("recorded time" in problem for problem in problems)
-
-
 def test_pages_that_are_destroyed(path: Path) -> None:
     """A file whose pages were overwritten is a finding or a refusal, never a traceback."""
     journal_of(path)

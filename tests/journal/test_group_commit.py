@@ -427,7 +427,7 @@ class Unreadable:
 
     def __init__(self, journal: Journal) -> None:
         self.failed = 0
-        self._fault = mock.patch.object(journal.store, "select_notifications", self._fail)
+        self._fault = mock.patch.object(journal.store.reader, "select", self._fail)
         self._fault.start()
 
     def mend(self) -> None:

@@ -4,7 +4,7 @@ import secrets
 
 from contract import library
 
-from omac.journal.schema import open_for_reading, open_for_writing
+from omac.journal.schema import open_for_writing
 
 
 class OnSqlite(library.OnOurs):
@@ -12,8 +12,7 @@ class OnSqlite(library.OnOurs):
 
     def opened(self, path: str) -> library.LibraryRecorder:
         """A recorder on a file that is made."""
-        writer = open_for_writing(path, secrets.token_hex(8))
-        return library.LibraryRecorder(path, open_for_reading(path), writer)
+        return library.LibraryRecorder(path, open_for_writing(path, secrets.token_hex(8)))
 
 
 class TestAggregates(OnSqlite, library.AggregateCase):

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from contract.journals import called, commit_now, create, journal_at, run_python, sqlite_recorder, texts
 from contract.media import needs_bubblewrap, read_only, small_disk
 from contract.recorder import everything
@@ -22,7 +21,7 @@ from omac.journal.application import Journal
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
-from omac.journal.schema import EVENT, open_for_reading, open_for_writing
+from omac.journal.schema import open_for_writing
 
 CAUSE = Cause("person")
 
@@ -48,16 +47,9 @@ def refused_for_writing(path: Path) -> Refusal:
 
 
 def refused_for_reading(path: Path) -> Refusal:
-    """Why the path cannot be opened for reading, by a server and by a command alike."""
+    """Why the path cannot be opened for reading."""
     with pytest.raises(Refusal) as refused:
-        open_for_reading(str(path))
-    with pytest.raises(Refusal) as apart:
         ReadJournal(str(path))
-    assert (apart.value.reason, apart.value.message, apart.value.fix) == (
-        refused.value.reason,
-        refused.value.message,
-        refused.value.fix,
-    )
     return refused.value
 
 
@@ -496,56 +488,3 @@ def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
     with contextlib.closing(ReadJournal(str(path))) as journal:  # while the server lives: its end would hide the loss
         assert texts(list(journal.records())) == ["before", "after"]
     server.close()
-
-
-# ---- older layouts ----
-
-
-def as_schema_1(path: Path) -> None:
-    """Bring a journal back to the layout that the first omac left."""
-    with sqlite3.connect(path) as old:
-        for statement in (
-            "ALTER TABLE event DROP COLUMN happened",
-            "DROP TABLE opened",
-            "DROP TABLE set_aside",
-            "UPDATE journal SET schema = 1",
-        ):
-            old.execute(statement)
-    old.close()
-
-
-def columns(path: Path, table: str) -> list[str]:
-    """The names of a table's columns; none where there is no such table."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
-
-
-def test_an_older_layout_is_read_as_it_is(path: Path) -> None:
-    """Reading a journal of the first omac changes nothing in it, and finds the present columns."""
-    made(path, "x", "y")
-    as_schema_1(path)
-    content = path.read_bytes()
-    reading = ReadJournal(str(path))
-    assert texts(list(reading.records())) == ["x", "y"]
-    reading.close()
-    engine = open_for_reading(str(path))
-    with engine.connect() as connection:
-        assert connection.execute(sa.select(EVENT.c.position, EVENT.c.happened)).all() == [(1, None), (2, None)]
-    engine.dispose()
-    assert path.read_bytes() == content
-
-
-def test_an_older_layout_is_brought_forward(path: Path) -> None:
-    """Opening a journal of the first omac for writing adds what is missing, keeps its events, and can be repeated."""
-    made(path, "x")
-    as_schema_1(path)
-    for word in ("y", "z"):
-        journal = journal_at(path)
-        fill(journal, word)
-        journal.close()
-    reading = ReadJournal(str(path))
-    assert texts(list(reading.records())) == ["x", "y", "z"]
-    reading.close()
-    assert "happened" in columns(path, "event")
-    assert columns(path, "opened")
-    assert columns(path, "set_aside")

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from contract.recorder import RecorderContract, Store, assert_whole, everything,
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.judgement import Conflict
-from omac.journal.schema import open_for_reading
 from omac.journal.sql_recorder import SqlRecorder
 
 
@@ -77,8 +77,8 @@ def test_one_flush_for_many_callers(recorder: SqlRecorder) -> None:
 
 def test_a_reader_cannot_write(recorder: SqlRecorder, path: Path) -> None:
     """The connections that read could not write if they tried."""
-    with recorder._reader.connect() as connection, pytest.raises(sa.exc.OperationalError, match="readonly"):
-        connection.execute(sa.text("UPDATE head SET position = 7"))
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        recorder.reader._connection.execute("UPDATE head SET position = 7")
 
 
 def test_checkpoint_moves_the_log_into_the_file(recorder: SqlRecorder, path: Path) -> None:
@@ -91,17 +91,14 @@ def test_checkpoint_moves_the_log_into_the_file(recorder: SqlRecorder, path: Pat
 
 
 def test_a_store_that_cannot_be_reached_any_more(recorder: SqlRecorder, path: Path) -> None:
-    """When a connection cannot be made, whoever reads gets a refusal, not an error of the database."""
-    reading = SqlRecorder(str(path), open_for_reading(str(path)))
+    """Whoever reads a file that has lost its name gets a refusal, not what is no longer the journal."""
+    os.rename(path, path.with_name("elsewhere.db"))
     try:
-        reading._reader.dispose()
-        os.rename(path, path.with_name("elsewhere.db"))
         with pytest.raises(Refusal) as refused:
-            reading.head()
+            recorder.head()
         assert refused.value.reason == "journal-unavailable"
     finally:
         os.rename(path.with_name("elsewhere.db"), path)
-        reading.close()
 
 
 def test_a_journal_that_is_removed_takes_nothing_more(recorder: SqlRecorder, path: Path) -> None:

@@ -23,7 +23,6 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted, RunStopped
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
 from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
-from omac.domain.settings.setting import SettingChanged, SettingChangeRequested, SettingState
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Birth, Exit, RestartPolicy, SidecarSpec
 from omac.domain.skills import registration
@@ -246,19 +245,3 @@ def test_an_unknown_event_is_damage() -> None:
 
     with pytest.raises(Refusal, match="position 1 "):
         System().apply(Recorded(1, ids.access_stream(HOST), None, 0, "r", "omac", None, None, Unheard()))
-
-
-def test_settings_of_an_earlier_omac_and_of_this_one_are_one(history: Any) -> None:
-    """An earlier one kept a log of all settings; what it says holds until the setting's own stream says otherwise."""
-    log, own = StreamId(f"settings/{HOST}"), ids.setting_stream(HOST, "serve.unapproved")
-    history.log(log, SettingChanged("serve.unapproved", "allow", "user /f"))
-    history.log(log, SettingChanged("secrets.store", "vault", "user /f"))
-    assert status_of(System().replay(history.records)).settings == {
-        "secrets.store": "vault", "serve.unapproved": "allow",
-    }  # fmt: skip
-    history.append(own, SettingChangeRequested("serve.unapproved", None, "user /f"))
-    assert status_of(System().replay(history.records)).settings["serve.unapproved"] == "allow"
-    history.append(own, SettingChanged("serve.unapproved", None, "user /f"))
-    history.log(log, SettingChanged("serve.unapproved", "refuse", "user /f"))
-    system = System().replay(history.records)
-    assert (system.settings[own].state, system.settings[own].version) == (SettingState("settled", "refuse"), 2)

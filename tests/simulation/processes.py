@@ -109,9 +109,14 @@ class Process:
         self._early = simulation.chance.randrange(-EARLY_NS, EARLY_NS)
         self.journal = open_journal(simulation.path, name, self.clock)
         store = self.journal.store
-        for method in ("insert_events", "select_notifications", "select_events", "head"):
+        for place, method in (
+            (store, "insert_events"),
+            (store, "head"),
+            (store.reader, "select"),
+            (store.reader, "versions"),
+        ):
             change = method == "insert_events"
-            setattr(store, method, self._faulty(getattr(store, method), FAULTS if change else ("unreadable", "stall")))
+            setattr(place, method, self._faulty(getattr(place, method), FAULTS if change else ("unreadable", "stall")))
 
     def clock(self) -> int:
         """Nanoseconds since 1970 UTC, as wrong as this process's clock is."""

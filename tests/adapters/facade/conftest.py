@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from omac.adapters.facade.server import Facade, FacadeLimits
+from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.server import Facade
 from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 from omac.domain.kernel.ids import token_digest

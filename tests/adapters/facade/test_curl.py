@@ -9,7 +9,8 @@ from typing import Any
 
 import trio
 
-from omac.adapters.facade.server import Facade, FacadeLimits
+from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.server import Facade
 from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 
