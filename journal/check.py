@@ -171,8 +171,8 @@ class _Layout:
         if top < head <= top + FILL_MAX:
             self.missing.update(range(top + 1, head + 1))
         else:
-            said = ", ".join(map(str, heads)) or "missing"
-            self.findings.append(_of_all(f"its head is {said}, its last event is at position {top}", "head"))
+            shown = ", ".join(map(str, heads)) or "missing"
+            self.findings.append(_of_all(f"its head is {shown}, its last event is at position {top}", "head"))
 
     def _version(self, position: int, stream: Any, version: Any) -> None:
         last, since = self._lasts.get(stream, (0, 0))

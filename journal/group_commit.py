@@ -217,8 +217,8 @@ class Writer:
             token.run_sync_soon(self._settle, [], refused)
         if self._committed:
             self._hand_over(token)
-        if asked := [item for item in batch if not item.group.drafts]:
-            self._catch_up(asked, token)
+        if waiting := [item for item in batch if not item.group.drafts]:
+            self._catch_up(waiting, token)
 
     def _append(self, items: list[_Item]) -> list[_Answer]:
         """Commit; what was refused is answered, what is durable waits in `_committed` for its delivery."""
@@ -254,7 +254,7 @@ class Writer:
         self._committed = []
         token.run_sync_soon(self._settle, records, answers)
 
-    def _catch_up(self, asked: list[_Item], token: trio.lowlevel.TrioToken) -> None:
+    def _catch_up(self, waiting: list[_Item], token: trio.lowlevel.TrioToken) -> None:
         refused: Refusal | None = None
         news: Sequence[Recorded] = ()
         try:
@@ -265,7 +265,7 @@ class Writer:
             if refusal.reason in FATAL:
                 raise
             refused = refusal
-        answers = [(item, outcome.Error(refused) if refused else outcome.Value(())) for item in asked]
+        answers = [(item, outcome.Error(refused) if refused else outcome.Value(())) for item in waiting]
         token.run_sync_soon(self._settle, news, answers)
 
     def _idle(self, token: trio.lowlevel.TrioToken) -> None:

@@ -253,12 +253,12 @@ def _content(name: str, folder: int) -> bytes:
             raise _Unfit("it is a symbolic link") from None
         raise _Unfit(f"it cannot be read: {error.strerror}") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise _Unfit("it is not a regular file")
-        if found.st_uid != os.geteuid():
-            raise _Unfit(f"it belongs to user {found.st_uid}")
-        if found.st_size > RECORD_MAX:
+        if status.st_uid != os.geteuid():
+            raise _Unfit(f"it belongs to user {status.st_uid}")
+        if status.st_size > RECORD_MAX:
             raise _Unfit(f"it is longer than {RECORD_MAX} bytes")
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(RECORD_MAX + 1)

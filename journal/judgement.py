@@ -62,7 +62,7 @@ def conflicts_of(
     unheard: Container[str],
 ) -> dict[int, Conflict]:
     """What keeps callers from appending, by their number; `unheard` are names that no event has yet."""
-    found: dict[int, Conflict] = {}
+    conflicts: dict[int, Conflict] = {}
     heads: dict[str, int] = {}
     files: set[tuple[str, str]] = set()
     events = iter(stored_events)
@@ -70,7 +70,7 @@ def conflicts_of(
         own = list(itertools.islice(events, size))
         file = (meta.spooled.host, meta.spooled.name) if meta.spooled else None
         if meta.spooled is not None and (file in files or _is_remembered(connection, meta.spooled)):
-            found[number] = Conflict(f"{meta.spooled.name} is recorded already", known=True)
+            conflicts[number] = Conflict(f"{meta.spooled.name} is recorded already", known=True)
             continue
         after: dict[str, int] = {}
         for event in own:
@@ -81,14 +81,14 @@ def conflicts_of(
                 heads[stream] = 0 if stream in unheard else _last_version(connection, ids[stream])
             last = after[stream] if stream in after else heads[stream]
             if version != last + 1:
-                found[number] = Conflict(f"version {version} of {stream} comes after version {last}")
+                conflicts[number] = Conflict(f"version {version} of {stream} comes after version {last}")
                 break
             after[stream] = version
         else:
             heads |= after
             if file is not None:
                 files.add(file)
-    return found
+    return conflicts
 
 
 def _last_version(connection: sa.Connection, stream: int) -> int:

@@ -80,8 +80,8 @@ class Reader:
 
         A clock may be set back: events between two that qualify belong to the past, whatever they say.
         """
-        ((found,),) = self._all("SELECT max(position) FROM event WHERE at <= ?", moment)
-        return int(found or 0)
+        ((position,),) = self._all("SELECT max(position) FROM event WHERE at <= ?", moment)
+        return int(position or 0)
 
     def journal_id(self) -> str:
         """Return the random name the journal got when it was created."""
@@ -118,9 +118,9 @@ class Reader:
         query = "SELECT text, count(*) AS n FROM event JOIN name ON name.id = kind GROUP BY text ORDER BY n DESC, text"
         return ((str(kind), int(number)) for kind, number in self._all(query))
 
-    def _named(self, found: Sequence[Any]) -> list[StoredRow]:
-        self._learn({row[index] for row in found for index in _NAMED} - self._texts.keys())
-        return [self._row(values) for values in found]
+    def _named(self, rows: Sequence[Any]) -> list[StoredRow]:
+        self._learn({row[index] for row in rows for index in _NAMED} - self._texts.keys())
+        return [self._row(values) for values in rows]
 
     def _row(self, values: Sequence[Any]) -> StoredRow:
         fields = list(values)
@@ -139,10 +139,10 @@ class Reader:
             self._texts.update(self._all(f"SELECT id, text FROM name WHERE id IN ({marks})", *part))  # noqa: S608  # marks
 
     def _one(self, query: str, otherwise: str) -> Any:
-        found = self._all(query)
-        if not found:
+        rows = self._all(query)
+        if not rows:
             raise damaged(self.path, otherwise)
-        return found[0][0]
+        return rows[0][0]
 
     def _all(self, query: str, *values: int | str) -> list[Any]:
         try:

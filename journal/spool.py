@@ -159,12 +159,12 @@ def open_folder(folder: str, *, create: bool = False) -> int:
         raise _unusable(folder, "it is a symbolic link or no folder") from None
     except OSError as error:
         raise _unusable(folder, str(error.strerror)) from error
-    found = os.fstat(descriptor)
-    if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+    status = os.fstat(descriptor)
+    if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
         return descriptor
     os.close(descriptor)
-    if found.st_uid != os.geteuid():
-        raise _unusable(folder, f"it belongs to user {found.st_uid}, not to you ({os.geteuid()})")
+    if status.st_uid != os.geteuid():
+        raise _unusable(folder, f"it belongs to user {status.st_uid}, not to you ({os.geteuid()})")
     raise _unusable(folder, "it is writable by other users", chmod=True)
 
 

@@ -61,7 +61,7 @@ def _what(seen: _File, now: _File | None) -> str:
 
 def _file(path: str) -> _File | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return _File(found.st_dev, found.st_ino, found.st_size)
+    return _File(status.st_dev, status.st_ino, status.st_size)

@@ -206,27 +206,27 @@ def _skill(system: System, namespace: ids.HostId, directory: Directory, name: st
 
 
 def _runs(system: System) -> list[RunStatus]:
-    found = []
+    runs = []
     for stream, entry in sorted(system.runs.entries.items()):
         run = entry.state
         if run.status == "started":
-            found.append(RunStatus(ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command))
-    return found
+            runs.append(RunStatus(ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command))
+    return runs
 
 
 def _directories(system: System) -> list[DirectoryStatus]:
-    found = []
+    rows = []
     for stream, entry in system.directories.entries.items():
         directory = entry.state
         if directory.path and directory.status != "offline":
             sessions = tuple(sorted(session for session in directory.tokens.values() if session is not None))
             skills = skills_of(system, ids.key_of(stream).namespace, directory)
-            found.append(DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills))
-    return sorted(found, key=lambda one: one.dir)
+            rows.append(DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills))
+    return sorted(rows, key=lambda one: one.dir)
 
 
 def _sidecars(system: System) -> list[SidecarStatus]:
-    found = []
+    rows = []
     for stream, entry in system.sidecars.entries.items():
         sidecar, key = entry.state, ids.key_of(stream)
         online = system.directories[ids.directory_stream(key.namespace, key.workdir)].state.status != "offline"
@@ -234,32 +234,32 @@ def _sidecars(system: System) -> list[SidecarStatus]:
             birth = sidecar.birth
             pid, port, log = (birth.pid, birth.port, birth.log) if birth else (None, None, None)
             spec = sidecar.spec
-            found.append(
+            rows.append(
                 SidecarStatus(
                     spec.workdir, spec.skill, sidecar.status, pid, port, log, sidecar.failures, sidecar.detail
                 )
             )
-    return sorted(found, key=lambda one: (one.dir, one.skill))
+    return sorted(rows, key=lambda one: (one.dir, one.skill))
 
 
 def _sandboxes(system: System) -> list[SandboxStatus]:
-    found = []
+    rows = []
     for stream, entry in system.sandboxes.entries.items():
         sandbox = entry.state
         if sandbox.live and sandbox.launch is not None:
             launch = sandbox.launch
-            found.append(
+            rows.append(
                 SandboxStatus(
                     ids.key_of(stream).name, launch.workdir, launch.harness, launch.backend, launch.network,
                     sandbox.status, sandbox.pid, launch.argv,
                 )
             )  # fmt: skip
-    return sorted(found, key=lambda one: (one.dir, one.launch))
+    return sorted(rows, key=lambda one: (one.dir, one.launch))
 
 
 def registry_of(system: System) -> list[RegistrationStatus]:
     """Every skill that any host of this journal knows, by stream."""
-    found = []
+    rows = []
     for stream, entry in sorted(system.registrations.entries.items()):
         key = ids.key_of(stream)
         state = entry.state
@@ -267,7 +267,7 @@ def registry_of(system: System) -> list[RegistrationStatus]:
             continue
         approved = state.approved
         given = system.credentials[ids.credential_stream(key.host, key.scope, key.name)].state.of(key.base)
-        found.append(
+        rows.append(
             RegistrationStatus(
                 key.scope, key.base, key.name, state.found.source, state.found.bundle_hash,
                 approved is not None and approved.is_bundle(state.found), state.workdir,
@@ -275,23 +275,23 @@ def registry_of(system: System) -> list[RegistrationStatus]:
                 tuple(sorted(given.secrets)), dict(sorted(given.config.items())), entry.position,
             )
         )  # fmt: skip
-    return found
+    return rows
 
 
 def _shared(system: System) -> list[SkillStatus]:
-    found: list[SkillStatus] = []
+    skills: list[SkillStatus] = []
     for stream, entry in sorted(system.directories.entries.items()):
         if not entry.state.path and entry.state.reachable:
-            found += skills_of(system, ids.key_of(stream).namespace, entry.state)
-    return list(dict.fromkeys(found))  # each run has them; where they fare the same, they are told once
+            skills += skills_of(system, ids.key_of(stream).namespace, entry.state)
+    return list(dict.fromkeys(skills))  # each run has them; where they fare the same, they are told once
 
 
 def _defaults(system: System) -> dict[str, tuple[str, ...]]:
-    found = {}
+    defaults = {}
     for stream, entry in sorted(system.credentials.entries.items()):
         if entry.state.defaults:
-            found[ids.key_of(stream).name] = tuple(sorted(entry.state.defaults))
-    return found
+            defaults[ids.key_of(stream).name] = tuple(sorted(entry.state.defaults))
+    return defaults
 
 
 def _scope_shown(system: System, scope: str) -> str:

@@ -82,8 +82,8 @@ class System:
     def apply(self, recorded: Recorded) -> None:
         """Fold one record into every read model it concerns. Raises Refusal (journal-damaged)."""
         if recorded.position != self.position + 1:
-            found = f"position {recorded.position} follows position {self.position} of the journal"
-            raise Refusal("journal-damaged", found, fix=_FIX)
+            gap = f"position {recorded.position} follows position {self.position} of the journal"
+            raise Refusal("journal-damaged", gap, fix=_FIX)
         try:
             for fold in self._folds[type(recorded.event)]:
                 fold(recorded)

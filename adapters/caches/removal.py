@@ -112,8 +112,8 @@ def _emptied(folder: int, heap: int, fresh: Iterator[int], step: Step, problems:
     moved: list[str] = []
     while True:
         gone = 0
-        with os.scandir(folder) as found:
-            batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(found, BATCH)]
+        with os.scandir(folder) as scan:
+            batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(scan, BATCH)]
         for name, is_folder in batch:
             if not is_folder:
                 gone += _attempt(partial(os.unlink, name, dir_fd=folder), problems)

@@ -40,12 +40,12 @@ def measured(folder: int, step: Step) -> Size:
                 whole = False
                 break
             try:
-                found = entry.stat(follow_symlinks=False)
-                if found.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
-                    if (found.st_dev, found.st_ino) in seen:
+                status = entry.stat(follow_symlinks=False)
+                if status.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                    if (status.st_dev, status.st_ino) in seen:
                         continue
-                    seen.add((found.st_dev, found.st_ino))
-                total += found.st_blocks * BLOCK_BYTES
+                    seen.add((status.st_dev, status.st_ino))
+                total += status.st_blocks * BLOCK_BYTES
                 if not entry.is_dir(follow_symlinks=False):
                     continue
                 if len(stack) >= DEPTH_MAX:
@@ -65,6 +65,6 @@ def measured(folder: int, step: Step) -> Size:
     return Size(total, whole)
 
 
-def _close(folder: int, found: "os._ScandirIterator[str]") -> None:
-    found.close()
+def _close(folder: int, scan: "os._ScandirIterator[str]") -> None:
+    scan.close()
     os.close(folder)

@@ -173,13 +173,13 @@ def hold(root: CacheRoot, identity: str, *, shared: bool = False) -> int:
         try:
             if not lock.try_acquire(descriptor, shared=shared):
                 raise BlockingIOError
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
                 raise OSError(errno.EPERM, "its lock is not a file you own")
         except BaseException:
             os.close(descriptor)
             raise
-        if found.st_nlink:  # else it was removed between the two steps, and guards nothing
+        if status.st_nlink:  # else it was removed between the two steps, and guards nothing
             return descriptor
         os.close(descriptor)
 
@@ -191,8 +191,8 @@ def marked(folder: int) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise OSError(errno.EPERM, "its marker is not a file you own")
         return os.read(file, _PATH_BYTES_MAX + 1).removesuffix(b"\n")
     finally:
@@ -244,12 +244,12 @@ def _verified(root: CacheRoot, identity: str, workdir: str) -> bool:
 def _require_tools(folder: int, path: str, workdir: str) -> None:
     """A sandbox may have changed the mode of what it was granted: it shall be of use to the next one."""
     try:
-        found = os.stat(TOOLS, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(TOOLS, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         raise _refusal(f"{path} is damaged: it has no {TOOLS}", workdir) from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise _refusal(f"{os.path.join(path, TOOLS)} is not a folder you own", workdir)
-    if stat.S_IMODE(found.st_mode) != 0o700:
+    if stat.S_IMODE(status.st_mode) != 0o700:
         os.chmod(TOOLS, 0o700, dir_fd=folder)
 
 
@@ -307,14 +307,14 @@ def _opened(above: int, name: str, make: bool) -> int:
     return os.open(name, FOLDER_FLAGS, dir_fd=above)
 
 
-def _require_safe(found: os.stat_result, path: str, own: bool) -> None:
+def _require_safe(status: os.stat_result, path: str, own: bool) -> None:
     """Nobody else may change what is in a folder, nor look into omac's own. Raises Refusal (cache-unsafe)."""
-    if found.st_uid != os.geteuid() and (own or found.st_uid):
-        message = f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
+    if status.st_uid != os.geteuid() and (own or status.st_uid):
+        message = f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("cache-unsafe", message, fix=[look_at(path), _WITHOUT])
-    kept = not own and found.st_mode & stat.S_ISVTX  # nobody can replace what is not theirs
-    if found.st_mode & (_OTHERS if own else _OTHERS_WRITE) and not kept:
-        message = f"{path} is {'writable' if found.st_mode & _OTHERS_WRITE else 'readable'} by other users"
+    kept = not own and status.st_mode & stat.S_ISVTX  # nobody can replace what is not theirs
+    if status.st_mode & (_OTHERS if own else _OTHERS_WRITE) and not kept:
+        message = f"{path} is {'writable' if status.st_mode & _OTHERS_WRITE else 'readable'} by other users"
         fix = [f"chmod {'700' if own else 'go-w'} {quoted(path)}", _WITHOUT]
         raise Refusal("cache-unsafe", message, fix=fix)
 

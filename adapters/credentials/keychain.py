@@ -52,8 +52,8 @@ def system_keychain(
 def write_checked(keychain: Keychain, service: str, values: Mapping[str, Hidden]) -> None:
     """Keep these values, and see that they are there. Raises Refusal (keychain-failed) when they are not."""
     keychain.write(service, values)
-    found = keychain.read(service, list(values))
-    if lost := [name for name, value in values.items() if found.get(name) != value]:
+    stored = keychain.read(service, list(values))
+    if lost := [name for name, value in values.items() if stored.get(name) != value]:
         raise refusals.lied(service, lost, "it accepted a value, but does not return it")
 
 

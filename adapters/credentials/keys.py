@@ -45,11 +45,11 @@ def key_at_hand(environment: Mapping[str, str], given: VaultKey | None) -> KeyAt
 
 def key_of(key: bytes) -> VaultKey:
     """A key from bytes that somebody else made. Raises Refusal (vault-key-wrong) for a wrong length."""
-    length, found = len(key), VaultKey(key) if len(key) == KEY_BYTES else None
+    length, vault_key = len(key), VaultKey(key) if len(key) == KEY_BYTES else None
     del key  # a traceback shows what a function held
-    if found is None:
+    if vault_key is None:
         raise Refusal("vault-key-wrong", f"a key of the vault has {KEY_BYTES} bytes, not {length}")
-    return found
+    return vault_key
 
 
 def make_key_file(path: str) -> VaultKey:

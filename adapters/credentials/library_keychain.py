@@ -38,8 +38,8 @@ class LibraryKeychain:
         """As in Keychain: that it could be made says so."""
 
     def read(self, service: str, names: Sequence[str]) -> dict[str, Hidden]:
-        found = {name: self._get(service, name) for name in names}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: self._get(service, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     def write(self, service: str, values: Mapping[str, Hidden]) -> None:
         for name, value in values.items():

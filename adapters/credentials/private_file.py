@@ -19,7 +19,7 @@ def read_private(path: str, what: str, bytes_max: int, *, handed_over: bool = Fa
     """
     try:
         _require_regular(path, what, os.lstat(path))
-        content, found = bounded.read_with_status(path, bytes_max)  # it may have become something else since
+        content, status = bounded.read_with_status(path, bytes_max)  # it may have become something else since
         hidden = HiddenBytes(content)
         del content
     except FileNotFoundError:
@@ -30,17 +30,17 @@ def read_private(path: str, what: str, bytes_max: int, *, handed_over: bool = Fa
     except OSError as error:
         message = f"{what} {path} cannot be read: {error.strerror}"
         raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
-    _require_private(path, what, found, handed_over)
+    _require_private(path, what, status, handed_over)
     return hidden
 
 
 def require_private_folder(path: str) -> None:
     """Nobody else may replace what is in this folder. Raises FileNotFoundError, Refusal (vault-unusable)."""
-    found = os.stat(path)
-    if found.st_uid not in (os.geteuid(), 0):
-        message = f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
+    status = os.stat(path)
+    if status.st_uid not in (os.geteuid(), 0):
+        message = f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("vault-unusable", message, fix=[look_at(path)])
-    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {shlex.quote(path)}"])
 
 
@@ -52,18 +52,18 @@ def sweep(folder: str, draft_prefix: str) -> None:
                 os.unlink(os.path.join(folder, name))
 
 
-def _require_regular(path: str, what: str, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+def _require_regular(path: str, what: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
         message = f"{what} {path} is {kind}; put the file itself in its place"
         raise Refusal("vault-unusable", message, fix=[look_at(path)])
 
 
-def _require_private(path: str, what: str, found: os.stat_result, handed_over: bool) -> None:
-    roots = handed_over and found.st_uid == 0
-    if found.st_uid != os.geteuid() and not roots:
-        who = f"user {found.st_uid}, not to you ({os.geteuid()})"
+def _require_private(path: str, what: str, status: os.stat_result, handed_over: bool) -> None:
+    roots = handed_over and status.st_uid == 0
+    if status.st_uid != os.geteuid() and not roots:
+        who = f"user {status.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[look_at(path)])
-    if found.st_mode & (0o007 if roots else 0o077):
+    if status.st_mode & (0o007 if roots else 0o077):
         message = f"{what} {path} is accessible to other users"
         raise Refusal("vault-unusable", message, fix=[f"chmod 600 {shlex.quote(path)}"])

@@ -196,8 +196,8 @@ def _entries(
 def _entry(bus: BoundedConnection, path: str, *, in_default: bool) -> _Entry:
     item = DBusAddressWrapper(path, ITEM_IFACE, bus)
     (properties,) = item.send_and_get_reply(Properties(item).get_all())
-    found = {name: value for name, (_, value) in properties.items()}
-    return msgspec.convert({**found, "Path": path, "InDefault": in_default}, _Entry)
+    plain = {name: value for name, (_, value) in properties.items()}
+    return msgspec.convert({**plain, "Path": path, "InDefault": in_default}, _Entry)
 
 
 def _require_open(entries: Iterable[_Entry]) -> None:

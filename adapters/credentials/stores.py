@@ -66,12 +66,12 @@ class SecretStores:
         """As in the port. Raises Refusal (keychain-unavailable, keychain-timeout) when there is neither."""
         if self._choice != "auto":
             return self._choice
-        found: Choice = "vault" if await self._run(VAULT, self.vault.exists) else "keychain"
-        if found == "keychain":
+        choice: Choice = "vault" if await self._run(VAULT, self.vault.exists) else "keychain"
+        if choice == "keychain":
             await self._run(KEYCHAIN, lambda: self._system_keychain().check())
         if self._choose_once:
-            self._choice = found
-        return found
+            self._choice = choice
+        return choice
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         if not names:
@@ -154,14 +154,14 @@ def _outcome(store: str, work: Callable[[], T]) -> T | Refusal:
     try:
         return work()
     except Refusal as refusal:
-        found = refusal
+        result = refusal
     except Exception as error:  # whatever it is, its text and its frames may hold a value
-        found = Refusal(
+        result = Refusal(
             "keychain-failed" if store == KEYCHAIN else "vault-unusable",
             f"the {store} failed unexpectedly ({type(error).__name__})",
         )
-    found.__traceback__ = found.__context__ = found.__cause__ = None
-    return found
+    result.__traceback__ = result.__context__ = result.__cause__ = None
+    return result
 
 
 def _timed_out(store: str, seconds: float, vault_path: str) -> Refusal:

@@ -133,10 +133,10 @@ class Vault:
             self._file()  # so that the lock of a vault that is not there is not made
             with self._turn():
                 private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
-                found = self._file()
-                contents = unseal(found, at_hand.key)
+                before = self._file()
+                contents = unseal(before, at_hand.key)
                 change(contents)
-                changed = seal(contents, open_header(found), at_hand.key)
+                changed = seal(contents, open_header(before), at_hand.key)
                 atomic.replace(self.path, changed, prefix=self._draft_prefix)
 
     def _file(self) -> bytes:

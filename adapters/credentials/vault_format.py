@@ -191,10 +191,10 @@ def _contents(vault: bytes, header: Header, key: VaultKey) -> Contents | None:
     nonce, sealed = vault[48:60], vault[_HEADER.size : -_DIGEST_BYTES]
     try:
         plain = HiddenBytes(_aead(key, header.salt).decrypt(nonce, sealed, vault[: _HEADER.size]))
-        found = msgspec.msgpack.decode(plain, type=dict[str, dict[str, str]])
+        decoded = msgspec.msgpack.decode(plain, type=dict[str, dict[str, str]])
     except (InvalidTag, msgspec.MsgspecError, UnicodeError):
         return None
-    return {service: {name: Hidden(text) for name, text in values.items()} for service, values in found.items()}
+    return {service: {name: Hidden(text) for name, text in values.items()} for service, values in decoded.items()}
 
 
 def _packed(contents: Contents) -> HiddenBytes | None:

@@ -39,10 +39,10 @@ class JsonText:
 
     def member(self, node: JsonNode, key: str) -> JsonNode | None:
         """The value under a key. Raises ValueError where the key is there twice."""
-        found = [child for name, child in zip(node.keys, node.children, strict=True) if name == key]
-        if len(found) > 1:
+        members = [child for name, child in zip(node.keys, node.children, strict=True) if name == key]
+        if len(members) > 1:
             raise ValueError(f"it says {key!r} twice in one object")
-        return found[0] if found else None
+        return members[0] if members else None
 
     def with_member(self, node: JsonNode, key: str, value: object) -> str:
         """The text with a member at the end of an object that does not have it."""

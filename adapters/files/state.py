@@ -59,17 +59,17 @@ class StateDir:
 
     def host_id(self, mint: Callable[[], str]) -> HostId:
         """The id of this host, minted once. Two processes that mint at once agree on one of the two."""
-        found = self._minted("host-id", mint)
-        if not (found.isalnum() and 8 <= len(found) <= 64):
+        name = self._minted("host-id", mint)
+        if not (name.isalnum() and 8 <= len(name) <= 64):
             path = os.path.join(self.path, "host-id")
             raise Refusal("state-unusable", f"{path} does not hold a host id; it was changed by hand or cut off")
-        return HostId(found)
+        return HostId(name)
 
     def fingerprint_key(self, mint: Callable[[], str]) -> bytes:
         """This host's key of fingerprints, minted once: 32 bytes. `mint` gives 64 hex digits."""
-        found = self._minted("fingerprint.key", mint)
+        digits = self._minted("fingerprint.key", mint)
         try:
-            key = bytes.fromhex(found)
+            key = bytes.fromhex(digits)
         except ValueError:
             key = b""
         if len(key) != FINGERPRINT_KEY_BYTES:
@@ -212,12 +212,12 @@ class StateDir:
 
     def _require_private(self) -> None:
         """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""
-        found = os.stat(self.path)
-        if found.st_uid != os.geteuid():
-            message = f"the state directory {self.path} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
+        status = os.stat(self.path)
+        if status.st_uid != os.geteuid():
+            message = f"the state directory {self.path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
             fix = [look_at(self.path), "export OMAC_STATE_DIR=PATH  # one of your own"]
             raise Refusal("state-unusable", message, fix=fix)
-        if found.st_mode & 0o022:
+        if status.st_mode & 0o022:
             message = f"the state directory {self.path} is writable by other users"
             raise Refusal("state-unusable", message, fix=[f"chmod 700 {shlex.quote(self.path)}"])
 

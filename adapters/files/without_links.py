@@ -60,11 +60,11 @@ def opened_path(path: str) -> int:
 
 def opened_folder(path: str) -> int:
     """Open a folder for listing it, and for what is relative to it; no link is followed on the way. Raises OSError."""
-    found = opened_path(path)
+    descriptor = opened_path(path)
     try:
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 def opened_by_steps(path: str, root: int) -> int:

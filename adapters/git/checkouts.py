@@ -37,9 +37,9 @@ def _noted(known: _Known, place: GitPlace, worktree: str) -> bytes:
     from omac.domain.git.checkout import TooMany, digest_of, written
     from omac.domain.git.split_index import NotWhole
 
-    found = written(place.indexes(), place.oid_bytes, known.places(worktree, ()))
+    writes = written(place.indexes(), place.oid_bytes, known.places(worktree, ()))
     try:
-        return b"".join(digest_of(name, what) for name, what in found)
+        return b"".join(digest_of(name, what) for name, what in writes)
     except (TooMany, NotWhole):
         return b""
 
@@ -116,14 +116,14 @@ class _Known:
     def worktrees(self, place: GitPlace) -> list[str]:
         """Where a checkout of an index may write: the worktree by the settings, and every folder that names the git
         folder."""
-        found = {place.worktree, *self._inspection.worktrees.get(place.git, ())}
-        return sorted(one for one in found if one)
+        worktrees = {place.worktree, *self._inspection.worktrees.get(place.git, ())}
+        return sorted(one for one in worktrees if one)
 
     def around(self, place: GitPlace) -> str:
         """Return a digest of all in its worktrees that says what an index may bring there."""
         lists = (self._obeyed, self._reached, self._repositories)
-        found = [(one, *(tuple(_below(one, paths)) for paths in lists)) for one in self.worktrees(place)]
-        return sha256_hex(ascii((self._inspection.marked, found)).encode())
+        surroundings = [(one, *(tuple(_below(one, paths)) for paths in lists)) for one in self.worktrees(place)]
+        return sha256_hex(ascii((self._inspection.marked, surroundings)).encode())
 
     def is_to_judge(self, place: GitPlace) -> bool:
         """Return whether there is an index that has changed, or around which something has."""

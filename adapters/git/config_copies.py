@@ -83,14 +83,14 @@ class ConfigCopy:
 
         try:
             own = {name.removeprefix("refs/heads/") for name in (self.own, refs.branch_of(self.git))}
-            found = changes(self.before, self.after, Branches(self.known, own, branches_of(self.common)))
+            wanted_changes = changes(self.before, self.after, Branches(self.known, own, branches_of(self.common)))
         except (Refusal, ValueError):
             return [("config", UNREADABLE)]
-        told = found.refused
-        for key, values in found.wanted:
+        refusals = wanted_changes.refused
+        for key, values in wanted_changes.wanted:
             if complaint := _set(self.path, key, values):
-                told.append((key, f"could not be set as inside: {complaint}"))
-        return told
+                refusals.append((key, f"could not be set as inside: {complaint}"))
+        return refusals
 
 
 def branches_of(common: str) -> frozenset[str] | None:

@@ -134,18 +134,18 @@ def targets(settings: TargetSettings, root: str, home: str) -> list[tuple[str, s
 
     "" is for what is a file or a folder only if it is there.
     """
-    found: list[tuple[str, str, str]] = [(path, FILE, "configuration") for path in settings.files]
+    paths: list[tuple[str, str, str]] = [(path, FILE, "configuration") for path in settings.files]
     for key, value, _folder in settings.pairs:
         if key == "core.hookspath" and value:
-            found.append((expanded(value, root, home), FOLDER, "core.hooksPath"))
+            paths.append((expanded(value, root, home), FOLDER, "core.hooksPath"))
         elif key == "core.attributesfile" and value:
-            found.append((expanded(value, root, home), FILE, "core.attributesFile"))
+            paths.append((expanded(value, root, home), FILE, "core.attributesFile"))
         elif key in COMMANDS:
             words = [word.strip("'\"!") for word in value.split()]
             for number, word in enumerate(words):
                 if word and word[0] != "-":  # only the program itself must not come to be: the rest may be anything
-                    found.append((expanded(word, root, home), FILE if number == 0 and "/" in word else "", key))
-    return found
+                    paths.append((expanded(word, root, home), FILE if number == 0 and "/" in word else "", key))
+    return paths
 
 
 def expanded(value: str, folder: str, home: str) -> str:

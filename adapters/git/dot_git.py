@@ -170,7 +170,7 @@ def outermost(path: str, known: Iterable[str]) -> str:
 def innermost(git: str, folder: str, known: Folder | None) -> tuple[str, Folder]:
     """Return the git folder that `folder` belongs to: that of a linked worktree or a submodule in `git`, or `git`
     itself, of which `known` is said."""
-    found = known or Folder(WHOLE, os.path.dirname(git), git)
+    nearest = known or Folder(WHOLE, os.path.dirname(git), git)
     parts = folder[len(git) + 1 :].split("/") if folder != git else []
     if len(parts) > 1 and parts[0] == "worktrees":
         admin = f"{git}/worktrees/{parts[1]}"
@@ -180,4 +180,4 @@ def innermost(git: str, folder: str, known: Folder | None) -> tuple[str, Folder]
             module = f"{git}/{'/'.join(parts[:number])}"
             if os.path.lexists(f"{module}/HEAD") or os.path.lexists(f"{module}/config"):
                 return innermost(module, folder, Folder(WHOLE, os.path.dirname(module), module))
-    return git, found
+    return git, nearest

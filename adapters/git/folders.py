@@ -229,20 +229,20 @@ def _shared_packs(folder: str) -> list[str]:
 
     Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it.
     """
-    found = []
+    packs = []
     try:
         with os.scandir(folder) as scan:
             for entry in scan:
                 if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_nlink > 1:
-                    found.append(entry.path)
+                    packs.append(entry.path)
     except OSError:
         return []
-    if len(found) > PACKS_MAX:
+    if len(packs) > PACKS_MAX:
         raise pointers.unsafe(
-            f"{folder} shares {len(found)} files with another repository, and {PACKS_MAX} can be protected",
+            f"{folder} shares {len(packs)} files with another repository, and {PACKS_MAX} can be protected",
             f"git --git-dir={quoted(folder.removesuffix('/objects/pack'))} repack -ad",
         )
-    return found
+    return packs
 
 
 def _names(folder: str) -> list[str]:

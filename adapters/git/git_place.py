@@ -75,11 +75,11 @@ class GitPlace(JudgedFolder):
         if not self.worktree or any(index_problem(content, self.oid_bytes) for content in indexes):
             return False
         try:
-            found = {name for name, _what in all_entries(indexes, self.oid_bytes) if name in paths}
+            names = {name for name, _what in all_entries(indexes, self.oid_bytes) if name in paths}
         except NotWhole:
             return False
         files = [f"{self.worktree}/{os.fsdecode(path)}" for path in paths]
-        return paths <= found and all(not os.path.exists(path) or led_to(path) for path in files)
+        return paths <= names and all(not os.path.exists(path) or led_to(path) for path in files)
 
     def has(self, name: str) -> bool:
         return os.path.lexists(f"{self.git}/{name}")
@@ -126,14 +126,14 @@ def led_to(path: str) -> str:
     if "\0" in path:
         return ""
     try:
-        found = opened_path(path)
+        descriptor = opened_path(path)
     except OSError:
         return ""
     try:
-        is_link = stat.S_ISLNK(os.fstat(found).st_mode)
-        return "" if is_link else os.readlink(f"/proc/self/fd/{found}")
+        is_link = stat.S_ISLNK(os.fstat(descriptor).st_mode)
+        return "" if is_link else os.readlink(f"/proc/self/fd/{descriptor}")
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 def _is_same(path: str, other: str) -> bool:

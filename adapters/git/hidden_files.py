@@ -31,7 +31,7 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
         return []
     from omac.adapters.git.tracked_files import names_of
 
-    found = []
+    lines = []
     for git, folder in [pair for layout in layouts for pair in layout.folders.items()]:
         names = [name for name in names_of(git, MARKER_OID) if f"{folder.worktree}/{name}" in hidden]
         if names:
@@ -39,17 +39,17 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
                 f" and {len(names) - NAMES_SHOWN} more" * (len(names) > NAMES_SHOWN)
             )
             command = f"git -C {quoted(folder.worktree)} log -p -- {quoted(names[0])}"
-            found.append(
+            lines.append(
                 f"git in {folder.worktree} read omac's placeholder instead of {shown}: the files are unchanged, but "
                 f"commits may contain the placeholder; before you push: {command}"
             )
         elif folder.worktree and _was_given(f"{folder.common}/objects", since_ns):
             command = f"git -C {quoted(folder.worktree)} log --all -m --name-only --find-object={MARKER_OID}"
-            found.append(
+            lines.append(
                 f"git in {folder.worktree} read omac's placeholder instead of a hidden file, and a commit or stash may "
                 f"contain it; before you push, or use that stash: {command}"
             )
-    return found
+    return lines
 
 
 def _was_given(objects: str, since_ns: int) -> bool:
@@ -63,15 +63,15 @@ def _was_given(objects: str, since_ns: int) -> bool:
 def tracked(layouts: Iterable[Layout], entries: Iterable[Entry]) -> set[str]:
     """Return the paths of files that are hidden, and in the index of their worktree."""
     hidden = {entry.path for entry in entries if entry.content == MARKER}
-    found: set[str] = set()
+    names_tracked: set[str] = set()
     if hidden:
         from omac.adapters.git.tracked_files import tracked_of
 
         for git, folder in [pair for layout in layouts for pair in layout.folders.items()]:
             start = f"{folder.worktree}/"
             names = [path.removeprefix(start) for path in hidden if folder.worktree and path.startswith(start)]
-            found |= {start + name for name in tracked_of(git, names)}
-    return found
+            names_tracked |= {start + name for name in tracked_of(git, names)}
+    return names_tracked
 
 
 def is_users(path: str) -> bool:

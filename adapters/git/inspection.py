@@ -112,8 +112,8 @@ class Baseline:
         """Take over what another one says of paths that this one says nothing of."""
         for name in (*BY_PATH, *SETS):
             mine, others = getattr(self, name), getattr(other, name)
-            found = [path for path in others if not is_covered(path)]
-            mine.update({path: others[path] for path in found} if name in BY_PATH else found)
+            uncovered = [path for path in others if not is_covered(path)]
+            mine.update({path: others[path] for path in uncovered} if name in BY_PATH else uncovered)
 
     def keep(self, path: str, content: bytes, *, is_hosts: bool = False) -> None:
         """Note the content of a file, while there is room: no program takes that of files which are the host's."""
@@ -304,11 +304,11 @@ def _writable(folder: int, act: Callable[[], str]) -> str:
     try:
         return act()
     except PermissionError:
-        found = os.fstat(folder)
-        if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWUSR:
+        status = os.fstat(folder)
+        if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWUSR:
             raise
-    os.fchmod(folder, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+    os.fchmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
     try:
         return act()
     finally:
-        os.fchmod(folder, stat.S_IMODE(found.st_mode))
+        os.fchmod(folder, stat.S_IMODE(status.st_mode))

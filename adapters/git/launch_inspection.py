@@ -34,8 +34,8 @@ REST = "findings"  # a file beside what was set aside
 def records(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -> list[Record]:
     """One for the projects, and one for what the agent keeps in the home, which its other launches can write too."""
     kept = [layout for layout in layouts if layout.agents]
-    found = [record_of(name, [layout for layout in layouts if not layout.agents], now_ns, fence=fence)]
-    return found + ([record_of(f"{name}-agents", kept, now_ns, fence=fence)] if kept else [])
+    records_made = [record_of(name, [layout for layout in layouts if not layout.agents], now_ns, fence=fence)]
+    return records_made + ([record_of(f"{name}-agents", kept, now_ns, fence=fence)] if kept else [])
 
 
 def pending(state: str) -> Pending:
@@ -115,24 +115,24 @@ def inspect(due: list[Record], name: str, state: str, say: Callable[[str], None]
     raise_descriptor_limit(DESCRIPTORS)
     budget = Budget(inspections.SECONDS_MAX)
     with _interruptible(budget, say):
-        found = inspections.act(
+        findings = inspections.act(
             whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept
         )
-        found += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed, whole.copies)]
-    return found
+        findings += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed, whole.copies)]
+    return findings
 
 
 def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
     """Return so much of it as somebody reads; all of it is in a file then."""
     is_long = len(findings) > LINES_MAX
-    found = []
+    shown = []
     for finding in findings[:LINES_MAX]:
         line = str(finding)
         if len(line) > LINE_CHARACTERS_MAX:
             is_long = True
             rest = len(line) - len(finding.path)
             line = finding.line(max(SHORTEST_PATH, LINE_CHARACTERS_MAX - rest))[:LINE_CHARACTERS_MAX]
-        found.append(line)
+        shown.append(line)
     if is_long:
         folder = _folder(state, name)
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -140,8 +140,8 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
             for finding in findings:
                 file.write(f"{finding}\n".encode(errors="surrogateescape"))
-        found.append(f"all {len(findings)} findings are in {path}")
-    return found
+        shown.append(f"all {len(findings)} findings are in {path}")
+    return shown
 
 
 def _folder(state: str, name: str) -> str:

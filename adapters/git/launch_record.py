@@ -114,7 +114,7 @@ def parsed(name: str, lines: list[bytes]) -> Record:
     record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
     for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # an earlier omac wrote no pins
         record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
-    record.narrowed = {git: Narrowed(found, own) for git, (found, own) in head["narrowed"].items()}
+    record.narrowed = {git: Narrowed(refs, own) for git, (refs, own) in head["narrowed"].items()}
     if len(lines) > 1:
         noted = literal_eval(lines[1].decode())
         record.sessions = [Session.of_state(state) for state in noted["sessions"]]

@@ -182,7 +182,7 @@ def bring_home(
     """
     from omac.adapters.git.git_place import led_to
 
-    told: list[tuple[str, str]] = []
+    refusals: list[tuple[str, str]] = []
     gits = {*(one.common for one in sessions), *narrowed, *(one.git for one in copies)}
     if behind_links := sorted(git for git in gits if led_to(git) != git):
         left_out = "what was done to its refs and settings is not done there"
@@ -193,12 +193,12 @@ def bring_home(
     for copy in copies:
         copy.collect()  # it goes with the session's folder
     for session in sessions:
-        told += [(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
+        refusals += [(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
     for git, before in narrowed.items():
-        told += [(f"{git}: {ref}", what) for ref, what in refs.set_back(git, before.refs, before.own)]
+        refusals += [(f"{git}: {ref}", what) for ref, what in refs.set_back(git, before.refs, before.own)]
     for copy in copies:
-        told += [(f"{copy.path}: {key}", what) for key, what in copy.bring_home()]
-    return told
+        refusals += [(f"{copy.path}: {key}", what) for key, what in copy.bring_home()]
+    return refusals
 
 
 def _require_known(choices: GitChoices) -> None:
@@ -278,7 +278,7 @@ def _require_format(common: str) -> None:
 
     try:
         environment = program.environment(os.environ)
-        said = subprocess.run(
+        printed = subprocess.run(
             [host_programs.find("git") or "git", "--version"],
             capture_output=True,
             text=True,
@@ -287,11 +287,13 @@ def _require_format(common: str) -> None:
             env=environment,
             cwd="/",
         ).stdout
-        version = tuple(int(part) for part in said.split()[2].split(".")[:2])
+        version = tuple(int(part) for part in printed.split()[2].split(".")[:2])
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
-        said, version = "no git", (0, 0)
+        printed, version = "no git", (0, 0)
     if version < REFTABLE_GIT:
-        message = f"{common} has a reftable, which needs git 2.45 or later; this machine has {said.strip() or 'no git'}"
+        message = (
+            f"{common} has a reftable, which needs git 2.45 or later; this machine has {printed.strip() or 'no git'}"
+        )
         raise Refusal("git-unsupported", message, fix=["git refs migrate --ref-format=files  # with git 2.46 or later"])
 
 

@@ -40,11 +40,11 @@ def open_listable(name: str, parent: int) -> int:
     try:
         folder = os.open(name, DIRECTORY, dir_fd=parent)
     except PermissionError:
-        found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        path_only = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            _let_owner_list(found)
+            _let_owner_list(path_only)
         finally:
-            os.close(found)
+            os.close(path_only)
         return os.open(name, DIRECTORY, dir_fd=parent)
     _let_owner_list(folder)
     return folder
@@ -52,15 +52,15 @@ def open_listable(name: str, parent: int) -> int:
 
 def opened_root(path: str) -> int:
     """Open a folder that an inspection begins with, for listing it; no link is followed on the way. Raises OSError."""
-    found = opened_path(path)
+    path_only = opened_path(path)
     try:
-        _let_owner_list(found)
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+        _let_owner_list(path_only)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=path_only)
     finally:
-        os.close(found)
+        os.close(path_only)
 
 
 def _let_owner_list(folder: int) -> None:
-    found = os.fstat(folder)
-    if found.st_uid == os.geteuid() and found.st_mode & _LISTABLE != _LISTABLE and stat.S_ISDIR(found.st_mode):
-        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(found.st_mode) | _LISTABLE)
+    status = os.fstat(folder)
+    if status.st_uid == os.geteuid() and status.st_mode & _LISTABLE != _LISTABLE and stat.S_ISDIR(status.st_mode):
+        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(status.st_mode) | _LISTABLE)

@@ -150,8 +150,8 @@ class PackedRefs:
         return True
 
 
-def _written(found: dict[str, str]) -> bytes:
-    return "".join(f"{value} {name}\n" for name, value in sorted(found.items())).encode(errors="surrogateescape")
+def _written(values: dict[str, str]) -> bytes:
+    return "".join(f"{value} {name}\n" for name, value in sorted(values.items())).encode(errors="surrogateescape")
 
 
 def _stamp(folder: str) -> Stamp | None:

@@ -72,12 +72,12 @@ class Pending:
         """Put a record there and return None; else what overlaps it and is to be inspected first. Raises Refusal
         (state-unusable)."""
         with _Compared(self) as others:
-            found = _connected(record, others)
-            busy = next((one for one in found if one.is_busy), None)
+            connected = _connected(record, others)
+            busy = next((one for one in connected if one.is_busy), None)
             if busy is not None:
                 return DueInspection(self.folder, [], busy)
-            if found and all(one.descriptor >= 0 for one in found):
-                return self._claimed(found)
+            if connected and all(one.descriptor >= 0 for one in connected):
+                return self._claimed(connected)
             self._put(record)
             return None
 
@@ -109,9 +109,9 @@ class Pending:
         """Return what is due now that a launch has ended; None where that is left to one that lives. Raises Refusal
         (state-unusable)."""
         with _Compared(self, record) as others:
-            found = [record, *_connected(record, others)]
-            if all(one.descriptor >= 0 for one in found):
-                return self._claimed(found)
+            connected = [record, *_connected(record, others)]
+            if all(one.descriptor >= 0 for one in connected):
+                return self._claimed(connected)
             os.close(record.descriptor)
             record.descriptor = -1
             return None
@@ -122,14 +122,14 @@ class Pending:
             return None
         with _Compared(self) as others:
             groups = ([one, *_connected(one, others)] for one in others)
-            found = next((group for group in groups if all(one.descriptor >= 0 for one in group)), None)
-            return self._claimed(found) if found else None
+            group_due = next((group for group in groups if all(one.descriptor >= 0 for one in group)), None)
+            return self._claimed(group_due) if group_due else None
 
     def others(self, own: Record | None) -> list[Record]:
         """Return all records but one's own, those that are due with their locked descriptors."""
         names = [name for name in sorted(os.listdir(self.folder)) if name != _LOCK]
-        found = (self._read(name) for name in names if own is None or name != own.name)
-        return [record for record in found if record is not None]
+        records = (self._read(name) for name in names if own is None or name != own.name)
+        return [record for record in records if record is not None]
 
     def _read(self, name: str) -> Record | None:
         """The record of a file, with its descriptor where it is due; None where it is gone, or is none."""
@@ -156,11 +156,11 @@ class Pending:
         record.descriptor = descriptor
         return record
 
-    def _claimed(self, found: list[Record]) -> DueInspection:
-        for one in found:
+    def _claimed(self, records: list[Record]) -> DueInspection:
+        for one in records:
             os.rename(f"{self.folder}/{one.name}", f"{self.folder}/{one.name}{_BUSY}")
             one.is_busy = True
-        return DueInspection(self.folder, found)
+        return DueInspection(self.folder, records)
 
     def _put(self, record: Record) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -215,12 +215,12 @@ class _Compared:
 
 def _connected(record: Record, others: list[Record]) -> list[Record]:
     """Those that overlap it, those that overlap these, and so on."""
-    found: list[Record] = []
+    connected: list[Record] = []
     waiting, left = [record], [one for one in others if one is not record]
     while waiting:
         one = waiting.pop()
         near = [other for other in left if one.overlaps(other)]
         left = [other for other in left if other not in near]
-        found += near
+        connected += near
         waiting += near
-    return found
+    return connected

@@ -99,14 +99,14 @@ class ConfigList:
         waiting = select.poll()
         waiting.register(self._output, select.POLLIN)
         deadline = time.monotonic() + LIST_WITHIN_S
-        found = b""
+        output = b""
         try:
             while waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 piece = os.read(self._output, _CHUNK_BYTES)
                 if not piece:
-                    return found
-                found += piece
-                if len(found) > LIST_BYTES_MAX:
+                    return output
+                output += piece
+                if len(output) > LIST_BYTES_MAX:
                     break
             return None
         finally:

@@ -154,8 +154,8 @@ def _set_mode(parent: int, name: str, mode: int) -> None:
     that was moved can put there meanwhile. Raises OSError."""
     opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        found = os.fstat(opened)
-        if stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1):
+        status = os.fstat(opened)
+        if stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1):
             os.chmod(f"/proc/self/fd/{opened}", mode)
     finally:
         os.close(opened)

@@ -135,7 +135,7 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
     ended = _ended(session)
     if ended is None:
         return [(session.folder, "the session's refs cannot be read; the host's are as they were, the copy is kept")]
-    told: list[tuple[str, str]] = []
+    refusals: list[tuple[str, str]] = []
     commands: list[tuple[str, str]] = []
     packed = {} if session.narrowed else parsed(pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b"")
     for name in sorted(session.base.keys() | ended.keys()):
@@ -143,14 +143,14 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
         if old == new or (new and packed.get(name) == new):
             continue
         if session.narrowed and old and name not in (session.own, OWN_ALWAYS):
-            told.append((name, "was " + ("changed" if new else "deleted") + " inside; the host's is as it was"))
+            refusals.append((name, "was " + ("changed" if new else "deleted") + " inside; the host's is as it was"))
             if new:
                 commands.append((SET_ASIDE + name[5:], f"update {SET_ASIDE}{name[5:]} {new}"))
         elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
             commands.append((name, _command(name, old, new)))
-    told += _applied(session.common, commands)
+    refusals += _applied(session.common, commands)
     _remove(session.folder)
-    return told
+    return refusals
 
 
 def make(common: str, wanted: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
@@ -178,7 +178,7 @@ def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]
     now = current(git, narrowed=True)
     if now is None:
         return [(git, "its refs cannot be read, and were not set back")]
-    told: list[tuple[str, str]] = []
+    notices: list[tuple[str, str]] = []
     commands: list[tuple[str, str]] = []
     for name, value in sorted(before.items()):
         new = now.get(name, "")
@@ -188,8 +188,8 @@ def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]
             commands.append((name, f"update {SET_ASIDE}{name[5:]} {new}"))
         commands += _make_room(git, name, there=bool(new))
         commands.append((name, f"update {name} {value} {new or '0' * len(value)}"))
-        told.append((name, ("was changed" if new else "was deleted") + " inside, and is set back"))
-    return told + _applied(git, commands)
+        notices.append((name, ("was changed" if new else "was deleted") + " inside, and is set back"))
+    return notices + _applied(git, commands)
 
 
 def _make_room(git: str, name: str, *, there: bool) -> list[tuple[str, str]]:
@@ -217,29 +217,29 @@ def _make_room(git: str, name: str, *, there: bool) -> list[tuple[str, str]]:
 def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:
     """What a copy says now; None where it cannot be read. `refs/replace` is never part of it."""
     try:
-        found = parsed(pointers.read(f"{folder}/packed-refs", BYTES_MAX) or b"")
+        values = parsed(pointers.read(f"{folder}/packed-refs", BYTES_MAX) or b"")
         if narrowed:
-            found.update(loose(f"{folder}/refs", {}))
+            values.update(loose(f"{folder}/refs", {}))
     except Refusal:
         return None
-    return found
+    return values
 
 
 def parsed(packed: bytes) -> dict[str, str]:
     """Names and values of a packed-refs file; what is not well-formed, and replacements, are left out."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in packed.decode(errors="surrogateescape").split("\n"):
         value, space, name = line.partition(" ")
         if space and is_oid(value) and is_name(name):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
     """Names and values of the files in a `refs` folder; symbolic ones go to `symbolic`. No link is followed."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     waiting = [(folder, "refs")]
-    while waiting and len(found) < LOOSE_MAX:
+    while waiting and len(values) < LOOSE_MAX:
         path, name = waiting.pop()
         for entry in os.scandir(path) if is_folder(path) else ():
             full = f"{name}/{entry.name}"
@@ -248,10 +248,10 @@ def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
             elif entry.is_file(follow_symlinks=False) and is_name(full):
                 text = (pointers.read(entry.path, pointers.BYTES_MAX) or b"").decode(errors="surrogateescape").strip()
                 if is_oid(text):
-                    found[full] = text
+                    values[full] = text
                 elif text.startswith("ref: ") and is_name(text[5:].strip()):
                     symbolic[full] = text + "\n"
-    return found
+    return values
 
 
 def is_name(name: str) -> bool:
@@ -277,28 +277,28 @@ def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, st
             (f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of them is copied back")
         ]
     logs = _logs(common, [name for name, _ in commands])
-    told = []
+    refusals = []
     if _git(common, [command for _, command in commands]) != "":
         for name, command in commands:
             if complaint := _git(common, [command]):
-                told.append((name, f"could not be changed as inside: {complaint}"))
+                refusals.append((name, f"could not be changed as inside: {complaint}"))
     _cut_off(logs)
-    return told
+    return refusals
 
 
 def _logs(common: str, names: list[str]) -> list[tuple[int, int]]:
     """The logs of refs, and that of the main worktree's HEAD: an open descriptor and the size of each."""
-    found = []
+    logs = []
     for name in ("HEAD", *names):
         descriptor = -1
         try:
             descriptor = _opened_log(common, f"logs/{name}")
-            found.append((descriptor, os.fstat(descriptor).st_size))
+            logs.append((descriptor, os.fstat(descriptor).st_size))
         except OSError:
             continue  # there is none
-        if len(found) >= LOGS_MAX:
+        if len(logs) >= LOGS_MAX:
             break
-    return found
+    return logs
 
 
 def _opened_log(common: str, path: str) -> int:

@@ -112,16 +112,16 @@ def _linked(root: str, dot: str, admin: str, workdir: str) -> Repository:
 
 def _require_own_worktree(root: str, git: str) -> None:
     """Rule 2 for a git folder that is not an admin folder."""
-    said = ""
+    worktree = ""
     try:
         content = pointers.read(f"{git}/config", pointers.CONFIG_BYTES_MAX) or b""
         for key, value in config.parse(content.decode(errors="surrogateescape")):
             if key == "core.worktree":
-                said = os.path.normpath(os.path.join(git, value))
+                worktree = os.path.normpath(os.path.join(git, value))
     except ValueError as error:
         raise unsafe(f"{git}/config is not a configuration that git reads: {error}") from None
-    if said != root and (not said or os.path.realpath(said) != root):
-        what = f"says {said}" if said else "names no worktree"
+    if worktree != root and (not worktree or os.path.realpath(worktree) != root):
+        what = f"says {worktree}" if worktree else "names no worktree"
         raise unsafe(
             f"{root}/.git names the git folder {git}, whose core.worktree {what}: it may be another worktree's",
             f"cat {quoted(f'{root}/.git')}  # if it is right, set core.worktree in the folder that it names",

@@ -68,17 +68,17 @@ def _hooks(folder: str) -> list[str]:
 
 
 def _files(folder: str) -> list[str]:
-    found: list[str] = []
+    paths: list[str] = []
     waiting = [folder]
-    while waiting and len(found) < LOGS_MAX:
+    while waiting and len(paths) < LOGS_MAX:
         path = waiting.pop()
         try:
             entries = list(os.scandir(path))
         except OSError:
             continue
         waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        found += [entry.path for entry in entries if entry.is_file(follow_symlinks=False)]
-    return found
+        paths += [entry.path for entry in entries if entry.is_file(follow_symlinks=False)]
+    return paths
 
 
 def _stamp(path: str) -> tuple[str, int, int]:

@@ -46,14 +46,14 @@ def names_of(git: str, oid: str) -> list[str]:
         index = pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b""
     except Refusal:
         return []
-    found, wanted = [], bytes.fromhex(oid)
+    names, wanted = [], bytes.fromhex(oid)
     at = index.find(wanted) if index[4:8] in (b"\0\0\0\2", b"\0\0\0\3") else -1
     while at >= 0:
         flags = at + len(wanted)
         name = flags + (4 if index[flags] & _EXTENDED else 2)
-        found.append(index[name : index.find(b"\0", name)].decode(errors="surrogateescape"))
+        names.append(index[name : index.find(b"\0", name)].decode(errors="surrogateescape"))
         at = index.find(wanted, name)
-    return found
+    return names
 
 
 def tracked_of(git: str, names: Iterable[str]) -> set[str]:
@@ -70,14 +70,14 @@ def described(
 ) -> list[Finding]:
     """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new."""
     indexes: dict[str, bytes] = {}
-    found = []
+    findings = []
     for project, path, who in obeyed:
         if project not in indexes:
             indexes[project] = _index(project, folders)
         commit = commits.get(project, "")
         since = commit[:COMMIT_DIGITS] if commit and _has(indexes[project], path) else ""
-        found.append(Finding(f"{project}/{path}", sentence(project, path, who, since=since)))
-    return found
+        findings.append(Finding(f"{project}/{path}", sentence(project, path, who, since=since)))
+    return findings
 
 
 def _index(project: str, folders: Mapping[str, Folder]) -> bytes:

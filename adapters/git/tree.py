@@ -83,7 +83,7 @@ class _Scan:
 
     def _entries(self, path: str, scan: Iterable[os.DirEntry[str]]) -> tuple[list[str], int]:
         """Note what is in a folder; return the folders in it, and how many marks of a bare repository it has."""
-        found, names = self.found, self._names
+        files, names = self.found, self._names
         matches = names.matches if names else None
         env_files = names is not None and names.env_files
         below: list[str] = []
@@ -94,7 +94,7 @@ class _Scan:
             if name == ".git":
                 below += self._dot_git(path, entry.path)
             elif matches is not None and matches(name):
-                found.named.append(entry.path)
+                files.named.append(entry.path)
             elif entry.is_dir(follow_symlinks=False):
                 below.append(entry.path)
                 if name in ("objects", "refs"):
@@ -102,7 +102,7 @@ class _Scan:
             elif name in ("HEAD", "objects", "refs"):
                 marks += 1
             elif env_files and name[0] == "." and is_env_file(name):
-                found.env_files.append(entry.path)
+                files.env_files.append(entry.path)
         return below, marks
 
     def _dot_git(self, path: str, dot: str) -> list[str]:

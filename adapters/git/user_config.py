@@ -66,18 +66,18 @@ def entries(
 
     `agent`: the SSH agent can be asked inside. `writable`: canonical folders that a sandbox can write.
     """
-    found = _Settings(home, environment, agent, writable)
+    settings = _Settings(home, environment, agent, writable)
     folder = environment.get("XDG_CONFIG_HOME", "")
     folder = f"{folder if folder.startswith('/') else home + '/.config'}/git"
     instead = environment.get("GIT_CONFIG_GLOBAL")
     places = [(f"{home}/.gitconfig", instead)] if instead else [(f"{folder}/config", ""), (f"{home}/.gitconfig", "")]
     for place, source in places:
-        pairs = found.read(source or place)
+        pairs = settings.read(source or place)
         if pairs is not None:
-            found.files.append((place, pairs))
-    copies = found.copies()
+            settings.files.append((place, pairs))
+    copies = settings.copies()
     for name in ("ignore", "attributes"):
-        content = found.content(f"{folder}/{name}")
+        content = settings.content(f"{folder}/{name}")
         if content is not None:
             copies.append((f"{folder}/{name}", content))
     made: list[Entry] = []
@@ -86,7 +86,7 @@ def entries(
         links, real = trail(above)
         made += [Entry(link, LINK, REASON, target=target) for link, target in links]
         made.append(Entry(f"{real}/{name}", COPY, REASON, content=content))
-    return made, found.warnings
+    return made, settings.warnings
 
 
 def agent_entry(environment: Mapping[str, str]) -> Entry:
@@ -130,15 +130,15 @@ class _Settings:
         ):
             why = "gpg cannot be reached from a sandbox" if self._agent else "--ssh-agent was not given"
             self.warnings.append(f"commits and tags are not signed: {why}")
-        found = []
+        rendered = []
         for place, pairs in self.files:
             kept = [
                 (key, self._signing_key(value) if signs and key == "user.signingkey" else value)
                 for key, value in pairs
                 if signs or key not in _SIGNING
             ]
-            found.append((place, render(kept).encode("utf-8", "surrogateescape")))
-        return [*found, *self.named.items()]
+            rendered.append((place, render(kept).encode("utf-8", "surrogateescape")))
+        return [*rendered, *self.named.items()]
 
     def read(self, path: str, depth: int = 0) -> list[tuple[str, str]] | None:
         """The settings of a file that may be shown; None where there are none. What it includes is read too."""
@@ -246,8 +246,8 @@ class _Settings:
             return True
         name = self._expanded(words[0])
         places = [name] if "/" in name else [f"{folder}/{name}" for folder in self._folders if folder]
-        found = next((place for place in places if os.path.isfile(place)), "")
-        return trail(found)[1].startswith(_OF_THE_SYSTEM) if found.startswith("/") else False
+        program = next((place for place in places if os.path.isfile(place)), "")
+        return trail(program)[1].startswith(_OF_THE_SYSTEM) if program.startswith("/") else False
 
 
 def _plain(key: str) -> str:

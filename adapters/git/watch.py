@@ -181,7 +181,7 @@ class GitWatch:
                 self._watch(f"{folder}/{name}")
 
     def _events(self) -> list[tuple[int, int, bytes]]:
-        found: list[tuple[int, int, bytes]] = []
+        parsed: list[tuple[int, int, bytes]] = []
         for _ in range(READS_MAX):
             try:
                 events = os.read(self._inotify, _READ_BYTES)
@@ -192,8 +192,8 @@ class GitWatch:
             while at < len(events):
                 number, begin = at // 4, at + _HEAD_BYTES
                 at = begin + numbers[number + 3]
-                found.append((numbers[number], numbers[number + 1], events[begin:at].rstrip(b"\0")))
-        return found
+                parsed.append((numbers[number], numbers[number + 1], events[begin:at].rstrip(b"\0")))
+        return parsed
 
     def _judge(self, folder: str, name: str) -> None:
         """Judge one entry, by what it is now."""

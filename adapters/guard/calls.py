@@ -23,16 +23,16 @@ def command(program: str) -> str:
     return shlex.join((program, *WORDS)) + " " + " ".join(ELSE)
 
 
-def with_call(text: str, matcher: str, said: str) -> str:
+def with_call(text: str, matcher: str, command: str) -> str:
     """The settings with one call of omac for the tools that `matcher` names; the same text if it is there already.
 
     Raises ValueError for settings of another form.
     """
-    found = list(_calls(JsonText(text)))
-    if len(found) == 1 and _is_current(found[0], matcher, said):
+    calls = list(_calls(JsonText(text)))
+    if len(calls) == 1 and _is_current(calls[0], matcher, command):
         return text
     text = without_calls(text)
-    group = {"matcher": matcher, "hooks": [{"type": "command", "command": said}]}
+    group = {"matcher": matcher, "hooks": [{"type": "command", "command": command}]}
     whole = JsonText(text)
     hooks = whole.member(whole.root, "hooks")
     if hooks is None:
@@ -110,22 +110,22 @@ def _calls(whole: JsonText) -> Iterator[_Call]:
                 yield _Call(whole, hooks, groups, place, index)
 
 
-def _is_current(call: _Call, matcher: str, said: str) -> bool:
+def _is_current(call: _Call, matcher: str, command: str) -> bool:
     handler = call.group["hooks"][call.index]
     tools = call.group.get("matcher")
     return (
         handler.get("type") == "command"
-        and handler["command"] == said
+        and handler["command"] == command
         and not handler.get("async")  # an answer that nobody waits for denies nothing
         and (tools == matcher or tools in ANY_TOOL)
     )
 
 
-def _is_omac(said: object) -> bool:
-    if not isinstance(said, str):
+def _is_omac(command: object) -> bool:
+    if not isinstance(command, str):
         return False
     try:
-        program, *words = shlex.split(said)
+        program, *words = shlex.split(command)
     except ValueError:
         return False
     return os.path.basename(program) == "omac" and tuple(words) in (WORDS, WORDS + ELSE)

@@ -45,12 +45,12 @@ def landing(path: bytes) -> bytes:
         if below(here, PROC):
             raise Unclear("a path leads through /proc")
         try:
-            found = os.lstat(here)
+            status = os.lstat(here)
         except (FileNotFoundError, NotADirectoryError):
             missing = True
             at = here
             continue
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > LINKS_MAX:
                 raise Unclear("a path has too many links in it")
@@ -59,7 +59,7 @@ def landing(path: bytes) -> bytes:
                 at = b""
             rest.extend(target.split(b"/")[::-1])
             continue
-        if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
             raise Unclear("a path leads to something that is neither a file nor a folder")
         at = here
     return at or b"/"
@@ -97,10 +97,10 @@ def common_folder(checkout: bytes) -> bytes | None:
     git = landing(os.path.join(checkout, GIT))
     try:
         if stat.S_ISREG(os.lstat(git).st_mode):
-            said = _line(git)
-            if not said.startswith(b"gitdir:"):
+            pointer = _line(git)
+            if not pointer.startswith(b"gitdir:"):
                 return None
-            git = landing(os.path.join(checkout, said[len(b"gitdir:") :].strip()))
+            git = landing(os.path.join(checkout, pointer[len(b"gitdir:") :].strip()))
         try:
             return landing(os.path.join(git, _line(os.path.join(git, b"commondir"))))
         except (FileNotFoundError, NotADirectoryError):
@@ -110,7 +110,7 @@ def common_folder(checkout: bytes) -> bytes | None:
 
 
 def _line(path: bytes) -> bytes:
-    said = bounded.read_start(path, POINTER_BYTES_MAX + 1)
-    if len(said) > POINTER_BYTES_MAX or b"\0" in said:
+    content = bounded.read_start(path, POINTER_BYTES_MAX + 1)
+    if len(content) > POINTER_BYTES_MAX or b"\0" in content:
         raise Unclear("a .git file is not what git writes")
-    return said.rstrip(b"\r\n")
+    return content.rstrip(b"\r\n")

@@ -108,7 +108,7 @@ def _edited(file: HookFile, text: str, edit: Callable[[str], str]) -> str:
 def _content(file: HookFile, folder: int) -> tuple[bytes | None, int]:
     """What is in the file and its mode; None, and the mode for a new one, where there is none."""
     try:
-        content, found = bounded.read_with_status(file.name, BYTES_MAX, dir_fd=folder)
+        content, status = bounded.read_with_status(file.name, BYTES_MAX, dir_fd=folder)
     except FileNotFoundError:
         return None, 0o644 if file.of_project else 0o600
     except bounded.NotRegular:
@@ -119,9 +119,9 @@ def _content(file: HookFile, folder: int) -> tuple[bytes | None, int]:
         if error.errno == errno.ELOOP:
             raise _invalid(file, "is a link, which could lead anywhere") from None
         raise
-    if found.st_uid != os.geteuid():
-        raise _invalid(file, f"belongs to user {found.st_uid}, not to you ({os.geteuid()})")
-    return content, stat.S_IMODE(found.st_mode)
+    if status.st_uid != os.geteuid():
+        raise _invalid(file, f"belongs to user {status.st_uid}, not to you ({os.geteuid()})")
+    return content, stat.S_IMODE(status.st_mode)
 
 
 def _replace(file: HookFile, folder: int, before: bytes | None, after: bytes, mode: int) -> None:

@@ -115,8 +115,8 @@ def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: lis
                     "lies in the project, where an agent can write, so omac takes no approval from it; it was not read"
                 )
             return file
-        content, found = _content(real)
-        _require_own(found)
+        content, status = _content(real)
+        _require_own(status)
         _require_own(os.stat(os.path.dirname(real)), "its folder ")
         return file._replace(content=content)
     except FileNotFoundError:
@@ -126,10 +126,10 @@ def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: lis
     return file
 
 
-def _require_own(found: os.stat_result, whose: str = "") -> None:
-    if found.st_uid not in (0, os.geteuid()):
-        raise _Unusable(f"{whose}belongs to user {found.st_uid}, and not to you ({os.geteuid()})")
-    if found.st_mode & 0o022:
+def _require_own(status: os.stat_result, whose: str = "") -> None:
+    if status.st_uid not in (0, os.geteuid()):
+        raise _Unusable(f"{whose}belongs to user {status.st_uid}, and not to you ({os.geteuid()})")
+    if status.st_mode & 0o022:
         raise _Unusable(f"{whose}is writable by other users, so omac ignores it; run: chmod go-w")
 
 
@@ -224,7 +224,7 @@ def _by_skill(file: _File, document: dict[Any, Any], key: str) -> dict[str, dict
     if not isinstance(sections, dict):
         file.note(f"{key} must be a mapping")
         return {}
-    found: dict[str, dict[str, str]] = {}
+    by_skill: dict[str, dict[str, str]] = {}
     for skill, fields in sections.items():
         if not (isinstance(skill, str) and SKILL_NAME.fullmatch(skill)):
             file.note(f"{key} has {_shown(skill)}, which is not the name of a skill")
@@ -233,10 +233,10 @@ def _by_skill(file: _File, document: dict[Any, Any], key: str) -> dict[str, dict
         else:
             for name, value in (fields or {}).items():
                 try:
-                    _add(found.setdefault(skill, {}), name, value)
+                    _add(by_skill.setdefault(skill, {}), name, value)
                 except _Unusable as problem:
                     file.note(f"{key}.{skill} {problem}")
-    return found
+    return by_skill
 
 
 def _add(fields: dict[str, str], name: object, value: object) -> None:

@@ -52,22 +52,22 @@ def stat(pid: int) -> Stat | None:
 
 def living(pid: int, ticks: int) -> bool:
     """Whether the process that had `pid` and began at `ticks` still runs (a zombie does not)."""
-    found = stat(pid)
-    return found is not None and found.start_ticks == ticks and found.alive
+    process = stat(pid)
+    return process is not None and process.start_ticks == ticks and process.alive
 
 
 def descendants(pid: int) -> list[Stat]:
     """The living processes below `pid`, itself excluded. A snapshot: what forks meanwhile may be missing."""
     children = _children if os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children") else _children_by_scan()
-    found: dict[int, Stat] = {}
+    below: dict[int, Stat] = {}
     queue = [pid]
     while queue:
         for child in children(queue.pop()):
             entry = stat(child)
-            if child not in found and entry:
-                found[child] = entry
+            if child not in below and entry:
+                below[child] = entry
                 queue.append(child)
-    return [entry for entry in found.values() if entry.alive]
+    return [entry for entry in below.values() if entry.alive]
 
 
 def session_members(sid: int) -> list[Stat]:
@@ -82,7 +82,7 @@ def listeners() -> list[Listener]:
 
 def socket_inodes(pids: Collection[int]) -> set[int]:
     """The inodes of the sockets that these processes hold; a process that may not be inspected adds none."""
-    found: set[int] = set()
+    inodes: set[int] = set()
     for pid in pids:
         try:
             descriptors = os.listdir(f"/proc/{pid}/fd")
@@ -95,8 +95,8 @@ def socket_inodes(pids: Collection[int]) -> set[int]:
             except OSError:
                 continue
             if link.startswith("socket:["):
-                found.add(int(link[8:-1]))
-    return found
+                inodes.add(int(link[8:-1]))
+    return inodes
 
 
 def answering(port: int) -> list[Listener]:
@@ -106,9 +106,9 @@ def answering(port: int) -> list[Listener]:
     table, which takes the kernel milliseconds to list, is read only then.
     """
     near = ("127.0.0.1", "0.0.0.0")  # noqa: S104 - compared, not bound
-    found = [one for one in _listeners_in("/proc/net/tcp") if one.port == port and one.address in near]
-    if found:
-        return found
+    listeners = [one for one in _listeners_in("/proc/net/tcp") if one.port == port and one.address in near]
+    if listeners:
+        return listeners
     others = [one for one in _listeners_in("/proc/net/tcp6") if one.port == port]
     return [one for one in others if one.address in near] or [one for one in others if one.address == "::"]
 
@@ -166,15 +166,15 @@ def _everyone() -> Iterator[Stat]:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     try:
         # A child belongs to the thread that forked it.
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
     except (FileNotFoundError, ProcessLookupError):
         pass
-    return found
+    return pids
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:

@@ -47,25 +47,25 @@ def system_entries(environment: Mapping[str, str], uid: int, writable: Sequence[
 
     `writable`: canonical folders that a sandbox can write; no link in one is followed.
     """
-    found = [Entry(path, PRIVATE, "a folder of its own") for path in OWN]
+    entries = [Entry(path, PRIVATE, "a folder of its own") for path in OWN]
     for path in SYSTEM:
         try:
-            found.append(Entry(path, LINK, "the system", target=os.readlink(path)))
+            entries.append(Entry(path, LINK, "the system", target=os.readlink(path)))
         except OSError:  # not a link
             if os.path.isdir(path):
-                found.append(Entry(path, READ, "the system"))
+                entries.append(Entry(path, READ, "the system"))
     if uid == 0:
-        found += [Entry(path, DENY, "only root may read it") for path in _only_for_root("/etc")]
+        entries += [Entry(path, DENY, "only root may read it") for path in _only_for_root("/etc")]
     for path in LED_OUT_OF_ETC:
-        found += readable(path, "the system")
+        entries += readable(path, "the system")
     for name in CERTIFICATES:
         for path in environment.get(name, "").split(":" if name == "SSL_CERT_DIR" else "\0"):
             if path.startswith("/"):
                 links, real = trail(path)
                 loose = any(below(link, folder) for link, _ in links for folder in writable)
                 if not loose and not below(trail(environment.get("HOME") or "/")[1], real):
-                    found += readable(path, f"certificates, as {name} says")
-    return uncovered([], found)
+                    entries += readable(path, f"certificates, as {name} says")
+    return uncovered([], entries)
 
 
 def home_entry(home: str) -> Entry:
@@ -75,41 +75,43 @@ def home_entry(home: str) -> Entry:
 
 def harness_entries(harness: Harness, home: str, environment: Mapping[str, str]) -> tuple[list[Entry], list[str]]:
     """What a harness keeps in the home, and warnings. What is missing is made for as long as the session lasts."""
-    found: list[Entry] = []
+    granted: list[Entry] = []
     warnings: list[str] = []
     for place in harness.folders:
         path = _place(place, harness, home, environment)
-        if _access_around(path, found) != WRITE:  # what lies in a folder that it may write needs no word of its own
-            found += _kept(path, WRITE, f"what {harness.name} keeps", home, found)
+        if _access_around(path, granted) != WRITE:  # what lies in a folder that it may write needs no word of its own
+            granted += _kept(path, WRITE, f"what {harness.name} keeps", home, granted)
     for place in (*harness.pinned, *harness.added_to, *harness.apart):
         path = _place(place, harness, home, environment)
-        if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), found):
+        if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), granted):
             continue
-        loose = _loose_link(path, found)
+        loose = _loose_link(path, granted)
         if loose:
             warnings.append(loose)
         elif place in harness.apart:
-            found += _kept(path, PRIVATE, f"{harness.name} runs what is in it: each session has its own", home, found)
+            granted += _kept(
+                path, PRIVATE, f"{harness.name} runs what is in it: each session has its own", home, granted
+            )
         elif place in harness.added_to:
-            found += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, found)
-            found += _items(trail(path)[1], f"instructs {harness.name}")
+            granted += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, granted)
+            granted += _items(trail(path)[1], f"instructs {harness.name}")
         else:
-            found += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, found)
+            granted += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, granted)
     from omac.adapters.sandbox.harness_scripts import named_scripts  # only where there is a harness
 
     settings = [_place(place, harness, home, environment) for place in harness.settings]
     variables = {"HOME": home.rstrip("/")}
     if harness.home_variable:
         variables[harness.home_variable] = _place(harness.folders[0], harness, home, environment).rstrip("/")
-    scripts, unread = named_scripts(settings, variables, found)
+    scripts, unread = named_scripts(settings, variables, granted)
     warnings += unread
     for path in scripts:
-        loose = _loose_link(path, found)
+        loose = _loose_link(path, granted)
         if loose:
             warnings.append(loose)
         else:
-            found += _kept(path, READ, f"a command of {harness.name}'s settings", home, found)
-    return placed(found), warnings
+            granted += _kept(path, READ, f"a command of {harness.name}'s settings", home, granted)
+    return placed(granted), warnings
 
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:
@@ -157,13 +159,16 @@ def placed(entries: Sequence[Entry]) -> list[Entry]:
 def exposed(own: Iterable[Entry], entries: Sequence[Entry]) -> list[str]:
     """Warnings of omac's `own` files that lie where the program may write."""
     writable = [entry.path for entry in entries if entry.access == WRITE]
-    found = [
+    exposed_paths = [
         entry.path
         for entry in own
         if entry.access != LINK
         and (_access_around(entry.path, entries) == WRITE or any(below(path, entry.path) for path in writable))
     ]
-    return [f"{path} is part of omac, and the program may change it: it decides what omac does next" for path in found]
+    return [
+        f"{path} is part of omac, and the program may change it: it decides what omac does next"
+        for path in exposed_paths
+    ]
 
 
 def _access_around(path: str, entries: Sequence[Entry]) -> str:
@@ -174,19 +179,19 @@ def _access_around(path: str, entries: Sequence[Entry]) -> str:
 
 def _only_for_root(folder: str) -> list[str]:
     """What lies in a folder and other users may not read, and known places of keys deeper in it."""
-    found = []
+    paths = []
     with os.scandir(folder) as listing:
         for item in listing:
             if not item.is_symlink() and not item.stat().st_mode & _OTHERS_MAY_READ:
-                found.append(item.path)
+                paths.append(item.path)
     for name in _SECRETS_OF_ETC.split():
         try:
             mode = os.lstat(f"{folder}/{name}").st_mode
         except OSError:
             continue
         if not mode & _OTHERS_MAY_READ:
-            found.append(f"{folder}/{name}")
-    return found
+            paths.append(f"{folder}/{name}")
+    return paths
 
 
 def _place(place: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
@@ -225,16 +230,16 @@ def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]
     What `known` entries make is there.
     """
     links, real = trail(path)
-    found = [Entry(link, LINK, reason, target=target) for link, target in links]
+    entries = [Entry(link, LINK, reason, target=target) for link, target in links]
     if os.path.lexists(real):
-        return [*found, Entry(real, access, reason)]
+        return [*entries, Entry(real, access, reason)]
     there = {entry.path for entry in known}
     folder = os.path.dirname(real)
     while folder not in there and not os.path.lexists(folder):
-        found.append(Entry(folder, READ, reason, made="folder"))
+        entries.append(Entry(folder, READ, reason, made="folder"))
         folder = os.path.dirname(folder)
     if not below(folder, trail(home)[1]) and not _access_around(folder, known):
         return []  # nothing is made outside the home, but in what was moved out of it
     made = "folder" if path.endswith("/") else "file"
     content = b"{}\n" if real.endswith(".json") else b""
-    return [*found, Entry(real, access, reason, made=made, content=content)]
+    return [*entries, Entry(real, access, reason, made=made, content=content)]

@@ -57,30 +57,30 @@ class Files:
 
 def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
     """What stands between `bwrap` and `--`. Raises Refusal (policy-too-large)."""
-    found = [*NAMESPACES]
+    words = [*NAMESPACES]
     if policy.network == "none":
-        found.append("--unshare-net")
+        words.append("--unshare-net")
     size = str(_memory_bytes(policy.limits))
-    found += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", size, "--tmpfs", SHARED_MEMORY]
+    words += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", size, "--tmpfs", SHARED_MEMORY]
     for path in KERNEL_SETTINGS:
-        found += ["--ro-bind-try", path, path]
+        words += ["--ro-bind-try", path, path]
     masks: list[str] = []
     for entry in policy.entries:
         if entry.access == DENY:
-            found += _masked(entry.path, files, masks, entry.content)
+            words += _masked(entry.path, files, masks, entry.content)
         else:
-            found += _mounts(entry, policy, files, size)
+            words += _mounts(entry, policy, files, size)
     for path in policy.hidden:
         around = governing(policy.entries, path)
         if around is not None and around.access in (READ, WRITE):
-            found += _masked(path, files, masks)
+            words += _masked(path, files, masks)
     for path in [*masks, "/dev", "/"]:  # now that everything below them has its place
-        found += ["--remount-ro", path]
-    found += ["--chdir", policy.workdir, "--seccomp", files.add(filter_program)]
-    if len(found) > ARGUMENTS_MAX:
+        words += ["--remount-ro", path]
+    words += ["--chdir", policy.workdir, "--seccomp", files.add(filter_program)]
+    if len(words) > ARGUMENTS_MAX:
         message = f"the policy for {policy.workdir} has {len(policy.entries)} paths, more than bubblewrap can mount"
         raise Refusal("policy-too-large", message, fix=["omac sandbox run --explain -- true  # which are they?"])
-    return found
+    return words
 
 
 def _memory_bytes(limits: Mapping[str, float]) -> int:

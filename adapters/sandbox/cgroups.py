@@ -54,10 +54,10 @@ class ControlGroupFolder:
 
     def settings(self, names: Sequence[str], limits: Mapping[str, float]) -> list[tuple[str, str, bool]]:
         """Return (file, text, whether it may be missing) for a cgroup that enforces the limits with these names."""
-        found = _taken_over(self.own) if self.own else []
+        rows = _taken_over(self.own) if self.own else []
         for name in names:
-            found += _settings(name, limits[name], dict(row[:2] for row in found))
-        return found
+            rows += _settings(name, limits[name], dict(row[:2] for row in rows))
+        return rows
 
 
 def place(proc: str) -> ControlGroupFolder:
@@ -70,8 +70,8 @@ def place(proc: str) -> ControlGroupFolder:
             own = path
         else:
             older += controllers.split(",")
-    found = [_beside(mount, _inside(own, root), older) for mount, root in _mounts(proc)] if own else []
-    return min(found, key=lambda one: bool(one.trouble), default=ControlGroupFolder(older=older))
+    places = [_beside(mount, _inside(own, root), older) for mount, root in _mounts(proc)] if own else []
+    return min(places, key=lambda one: bool(one.trouble), default=ControlGroupFolder(older=older))
 
 
 def make_locked(folder: str) -> int:
@@ -175,13 +175,13 @@ def _kill(folder: str) -> None:
 
 def _mounts(proc: str) -> list[tuple[str, str]]:
     """Where version 2 is mounted, and from which cgroup on."""
-    found = []
+    mounts = []
     for line in read(f"{proc}/mountinfo").splitlines():
         fields, _, rest = line.partition(" - ")
         if rest.startswith("cgroup2 "):
             root, mount = (_unescaped(text) for text in fields.split(" ")[3:5])
-            found.append((mount, root))
-    return found
+            mounts.append((mount, root))
+    return mounts
 
 
 def _inside(path: str, root: str) -> str:
@@ -205,12 +205,12 @@ def _trouble(folder: str, inside: str) -> str:
 
 
 def _taken_over(own: str) -> list[tuple[str, str, bool]]:
-    found = []
+    rows = []
     for file in TAKEN_OVER:
         text = read(f"{own}/{file}").strip()
         if text and text.split()[0] != "max":
-            found.append((file, text, False))
-    return found
+            rows.append((file, text, False))
+    return rows
 
 
 def _settings(name: str, amount: float, present: Mapping[str, str]) -> list[tuple[str, str, bool]]:
@@ -221,8 +221,8 @@ def _settings(name: str, amount: float, present: Mapping[str, str]) -> list[tupl
             amount = min(amount, int(quota) / int(period))
         return [("cpu.max", f"{int(amount * PERIOD_US)} {PERIOD_US}", False)]
     file = f"{name}.max"
-    found = [(file, str(min(int(amount), int(present.get(file, amount)))), False)]
-    return [*found, ("memory.swap.max", "0", True)] if name == "memory" else found
+    rows = [(file, str(min(int(amount), int(present.get(file, amount)))), False)]
+    return [*rows, ("memory.swap.max", "0", True)] if name == "memory" else rows
 
 
 def _unescaped(text: str) -> str:

@@ -104,18 +104,18 @@ def _around(entry: Entry, denied: Iterable[str], depth: int = 0) -> list[Entry]:
     within = [path for path in denied if below(path, entry.path)]
     if not within:
         return [entry]
-    found: list[Entry] = []
+    siblings: list[Entry] = []
     if entry.path in within or depth == DEPTH_MAX:
-        return found
+        return siblings
     try:
         names = os.listdir(entry.path)
     except OSError:
-        return found
+        return siblings
     for name in names:
         path = os.path.join(entry.path, name)
         if not os.path.islink(path):  # what it leads to is named by itself, or not granted
-            found += _around(Entry(path, READ, entry.reason), within, depth + 1)
-    return found
+            siblings += _around(Entry(path, READ, entry.reason), within, depth + 1)
+    return siblings
 
 
 def _writable(policy: Policy, path: str) -> bool:

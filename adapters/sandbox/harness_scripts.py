@@ -32,7 +32,7 @@ def named_scripts(
 
     A folder's ends in "/": it has in it what a script, or the command itself, needs. `variables` are those of commands.
     """
-    found: dict[str, None] = {}
+    scripts: dict[str, None] = {}
     warnings: list[str] = []
     writable = [entry.path for entry in entries if entry.access == WRITE]
     for file in settings:
@@ -40,9 +40,9 @@ def named_scripts(
         warnings += warning
         for word in words:
             path = os.path.normpath(expanded(word.text, variables) or "/")
-            if len(found) < SCRIPTS_MAX and _is_within_reach(path, entries):
-                found |= dict.fromkeys(_pinned(path, word, writable))
-    return list(found), warnings
+            if len(scripts) < SCRIPTS_MAX and _is_within_reach(path, entries):
+                scripts |= dict.fromkeys(_pinned(path, word, writable))
+    return list(scripts), warnings
 
 
 def _pinned(path: str, word: Word, writable: Sequence[str]) -> list[str]:
@@ -110,5 +110,5 @@ def _without_comments(text: str) -> str:
     """JSON from JSON with comments and commas at the end of a list."""
     import re
 
-    kept = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or " ", text, flags=re.DOTALL)
-    return re.sub(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', lambda found: found[1] or "", kept, flags=re.DOTALL)
+    kept = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda match: match[1] or " ", text, flags=re.DOTALL)
+    return re.sub(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', lambda match: match[1] or "", kept, flags=re.DOTALL)

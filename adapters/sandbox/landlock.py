@@ -140,19 +140,21 @@ def _beside(folders: Iterable[str]) -> list[str]:
             holding.add(parent)
             parent = os.path.dirname(parent)
     around = holding.union(folders)
-    found = []
+    siblings = []
     for parent in holding:
         if any(below(parent, folder) for folder in folders):
             continue
         try:
             with os.scandir(parent) as entries:
-                found += [one.path for one in entries if one.path not in around and one.is_dir(follow_symlinks=False)]
+                siblings += [
+                    one.path for one in entries if one.path not in around and one.is_dir(follow_symlinks=False)
+                ]
         except PermissionError:  # a mask with a way through: only mounts lie in it
             mounts = [path for path in _mounts() if below(path, parent) and path not in around]
-            found += [path for path in mounts if not any(below(path, folder) for folder in folders)]
+            siblings += [path for path in mounts if not any(below(path, folder) for folder in folders)]
         except (FileNotFoundError, NotADirectoryError):
             continue
-    return found
+    return siblings
 
 
 def _mounts() -> list[str]:

@@ -50,16 +50,16 @@ _PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
 def refusals(policy: Policy) -> list[str]:
     """What this policy asks for and Landlock cannot express, each in words for a person; empty: it can be enforced."""
     problems = ((entry, _problem(entry, _above(policy.entries, entry))) for entry in policy.entries)
-    found = [f"{entry.path}: {problem}" for entry, problem in problems if problem]
+    lines = [f"{entry.path}: {problem}" for entry, problem in problems if problem]
     for hidden in policy.hidden:
         for entry in policy.entries:
             if entry.access in (READ, WRITE) and (below(hidden, entry.path) or below(entry.path, hidden)):
-                found.append(f"{hidden}: omac's own, but {entry.path} may be {_done(entry)}")
+                lines.append(f"{hidden}: omac's own, but {entry.path} may be {_done(entry)}")
     for folder in policy.fence:
         for entry in policy.entries:
             if entry.access == WRITE and below(folder, entry.path) and folder != entry.path:
-                found.append(f"{folder}: links may not be made there, but {entry.path} above it may be changed")
-    return found
+                lines.append(f"{folder}: links may not be made there, but {entry.path} above it may be changed")
+    return lines
 
 
 def _problem(entry: Entry, above: Entry | None) -> str:
@@ -117,12 +117,12 @@ def enter(policy: Policy) -> None:
 
 def _above(entries: tuple[Entry, ...], entry: Entry) -> Entry | None:
     """The entry that decides about the folder this one lies in."""
-    found = None
+    nearest = None
     for other in entries:
         around = other.path != entry.path and below(entry.path, other.path)
-        if around and (found is None or len(other.path) > len(found.path)):
-            found = other
-    return found
+        if around and (nearest is None or len(other.path) > len(nearest.path)):
+            nearest = other
+    return nearest
 
 
 def _writing(policy: Policy, path: str) -> int:

@@ -52,15 +52,15 @@ class Enforcement:
 
 def parse(words: Iterable[str]) -> dict[str, float]:
     """Limits from words such as "pids=200,memory=2G"; the last one of a name counts. Raises Refusal("misuse")."""
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for word in words:
         for part in word.split(","):
             name, equals, text = part.strip().partition("=")
             if name not in LIMITS or not equals:
                 known = ", ".join(EXAMPLES.values())
                 raise _misuse(f"--limit {part!r} is not a limit; known limits are {known}", "pids")
-            found[name] = _amount(name, text)
-    return found
+            amounts[name] = _amount(name, text)
+    return amounts
 
 
 def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/proc/self") -> Enforcement:

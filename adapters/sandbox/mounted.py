@@ -36,21 +36,21 @@ class Expected:
 
 def expected(policy: Policy) -> Expected:
     """Look at everything that the policy mounts, as it is now. Raises Refusal (path-changed)."""
-    found = Expected()
+    mounts = Expected()
     host = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for entry in policy.entries:
             if entry.access in (READ, WRITE):
                 descriptor = _opened(entry.source, host)
                 try:
-                    found.nodes[entry.path] = _node(entry.source, descriptor)
+                    mounts.nodes[entry.path] = _node(entry.source, descriptor)
                 finally:
                     os.close(descriptor)
             if _is_mount(entry, policy):
-                found.read_only[entry.path] = entry.access not in (WRITE, PRIVATE)
+                mounts.read_only[entry.path] = entry.access not in (WRITE, PRIVATE)
     finally:
         os.close(host)
-    return found
+    return mounts
 
 
 def check(pid: int, wanted: Expected) -> None:
@@ -92,13 +92,13 @@ def _is_mount(entry: Entry, policy: Policy) -> bool:
 
 def _points(pid: int) -> dict[str, tuple[int, bool]]:
     """The mount points of a process: the number of the mount on top, and whether that is read-only (proc(5))."""
-    found = {}
+    points = {}
     with open(f"/proc/{pid}/mountinfo", "rb") as file:
         for line in file.read().splitlines():
             number, _, _, _, point, options, _ = line.split(b" ", 6)
             path = _unescaped(point) if b"\\" in point else point
-            found[os.fsdecode(path)] = (int(number), options.startswith(b"ro"))
-    return found
+            points[os.fsdecode(path)] = (int(number), options.startswith(b"ro"))
+    return points
 
 
 def _unescaped(point: bytes) -> bytes:

@@ -33,17 +33,17 @@ def end_holders(file: str) -> None:
     one has left in the middle of a look."""
     quiet = 0
     for _ in range(_ROUNDS_MAX):
-        found = False
+        any_left = False
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 if int(pid) == os.getppid():
                     continue
                 if any(os.readlink(f"/proc/{pid}/fd/{one}") == file for one in os.listdir(f"/proc/{pid}/fd")):
                     os.kill(int(pid), _SIGKILL)
-                    found = True
+                    any_left = True
             except OSError:
                 pass  # it is another user's, or has just ended
-        quiet = 0 if found else quiet + 1
+        quiet = 0 if any_left else quiet + 1
         if quiet == _QUIET_ROUNDS:
             return
         time.sleep(_PAUSE_S)

@@ -127,8 +127,8 @@ def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:
     folder, _, name = path.rpartition("/")
     parent = opened_without_links(folder, root)
     try:
-        found = os.lstat(name, dir_fd=parent)
-        if node != (0, 0) and node != (found.st_dev, found.st_ino):
+        status = os.lstat(name, dir_fd=parent)
+        if node != (0, 0) and node != (status.st_dev, status.st_ino):
             return
         if kept == "-":
             os.rmdir(name, dir_fd=parent)

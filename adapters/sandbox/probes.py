@@ -62,17 +62,17 @@ def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
     It is tried again with nothing of the policy: what it says then concerns the machine.
     """
     lacks = _lacking(bwrap)
-    said = f"bwrap: Unknown option {lacks[0]}" if lacks else _try(bwrap)[0]
-    if said:
-        return diagnose_bubblewrap(said, sysctls(), uid=os.geteuid(), bwrap=bwrap, container=container())
+    complaint = f"bwrap: Unknown option {lacks[0]}" if lacks else _try(bwrap)[0]
+    if complaint:
+        return diagnose_bubblewrap(complaint, sysctls(), uid=os.geteuid(), bwrap=bwrap, container=container())
     message = f"{how}; it builds one without this policy, so one of the policy's paths cannot be mounted"
     return Refusal("sandbox-failed", message, fix=["omac sandbox run --explain -- true"])
 
 
 def sysctls() -> dict[str, str]:
     """The settings of the kernel's that matter, as far as it has them."""
-    found = {name: cgroups.read(f"/proc/sys/{name.replace('.', '/')}").strip() for name in SYSCTLS}
-    return {name: value for name, value in found.items() if value}
+    values = {name: cgroups.read(f"/proc/sys/{name.replace('.', '/')}").strip() for name in SYSCTLS}
+    return {name: value for name, value in values.items() if value}
 
 
 def container() -> str:

@@ -120,24 +120,24 @@ class _Reading:
         """Raises Refusal (settings-invalid)."""
         document = self._document()
         self._check_keys(document, KEYS, "")
-        found = SandboxRequest()
+        read = SandboxRequest()
         for key in PATHS:
-            setattr(found, key, self._paths(key, document.get(key, []), found))
-        found.deny_names = self._names(document.get("deny_names", []))
-        found.allow_env_files = self._switch("allow_env_files", document.get("allow_env_files", False))
-        found.env = self._env(document.get("env", []))
-        found.backend = self._word("backend", document.get("backend", ""))
-        found.network = self._word("network", document.get("network", ""))
-        found.open_ports = self._ports(document.get("open_ports", []))
+            setattr(read, key, self._paths(key, document.get(key, []), read))
+        read.deny_names = self._names(document.get("deny_names", []))
+        read.allow_env_files = self._switch("allow_env_files", document.get("allow_env_files", False))
+        read.env = self._env(document.get("env", []))
+        read.backend = self._word("backend", document.get("backend", ""))
+        read.network = self._word("network", document.get("network", ""))
+        read.open_ports = self._ports(document.get("open_ports", []))
         for table, keys in TABLES.items():
             if not isinstance(document.setdefault(table, {}), dict):
                 self._refuse(table, f"{table} is a table: [{table}]")
             self._check_keys(document[table], keys, f"{table}.")
-        found.limits = self._limits(document["limits"])
-        found.git_hooks = self._word("git.hooks", document["git"].get("hooks", ""))
-        found.git_refs = self._word("git.refs", document["git"].get("refs", ""))
-        found.redirect_xdg = self._switch("cache.redirect_xdg", document["cache"].get("redirect_xdg", False))
-        return found
+        read.limits = self._limits(document["limits"])
+        read.git_hooks = self._word("git.hooks", document["git"].get("hooks", ""))
+        read.git_refs = self._word("git.refs", document["git"].get("refs", ""))
+        read.redirect_xdg = self._switch("cache.redirect_xdg", document["cache"].get("redirect_xdg", False))
+        return read
 
     def _document(self) -> dict[str, Any]:
         try:
@@ -161,14 +161,16 @@ class _Reading:
                 near = _near(key, known) or f"; there are {', '.join(known)}"
                 self._refuse(key, f"unknown key {prefix}{_shown(key)}{near}")
 
-    def _paths(self, key: str, value: object, found: SandboxRequest) -> list[str]:
+    def _paths(self, key: str, value: object, request: SandboxRequest) -> list[str]:
         paths = []
         for one in self._texts(key, value):
             path = self._expanded(key, one)
             if path and (os.path.lexists(path) or key == "deny"):
                 paths.append(os.path.abspath(path))
             else:
-                found.warnings.append(f"{_shown(self.path)}: {key} {_shown(one)} is ignored: no such file or directory")
+                request.warnings.append(
+                    f"{_shown(self.path)}: {key} {_shown(one)} is ignored: no such file or directory"
+                )
         return paths
 
     def _expanded(self, key: str, path: str) -> str:
@@ -215,8 +217,8 @@ class _Reading:
 
     def _word(self, key: str, value: object) -> str:
         if value != "" and value not in WORDS[key]:
-            said = _shown(value) if isinstance(value, str) else type(value).__name__
-            self._refuse(key.rpartition(".")[2], f"{key} takes {' or '.join(WORDS[key])}, not {said}")
+            shown = _shown(value) if isinstance(value, str) else type(value).__name__
+            self._refuse(key.rpartition(".")[2], f"{key} takes {' or '.join(WORDS[key])}, not {shown}")
         return str(value)
 
     def _ports(self, value: object) -> list[int]:
@@ -225,15 +227,15 @@ class _Reading:
         return value
 
     def _limits(self, table: dict[str, object]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        amounts: dict[str, float] = {}
         for name, value in table.items():
             if type(value) not in (int, float, str) or (isinstance(value, str) and ("," in value or not value)):
                 self._refuse(name, f"limits.{name} takes a number, or a text such as {limits.EXAMPLES[name]!r}")
             try:
-                found |= limits.parse([f"{name}={value}"])
+                amounts |= limits.parse([f"{name}={value}"])
             except Refusal as refusal:
                 self._refuse(name, refusal.message.replace("--limit", "limits"))
-        return found
+        return amounts
 
     def _refuse(self, key: str, message: str, line: int = 0) -> NoReturn:
         """Raises Refusal (settings-invalid) that names the line, where there is one to name."""
@@ -255,10 +257,10 @@ def _is_text(value: object) -> bool:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name is given twice")
-    return found
+    return members
 
 
 def _near(name: str, known: Collection[str]) -> str:

@@ -53,15 +53,15 @@ class Program:
 
     def warnings(self, entries: Sequence[Entry]) -> list[str]:
         """What a person should know who grants these: what was withheld, and they do not show either."""
-        found = []
+        warnings = []
         for path in self.withheld:
             around = governing(entries, path)
             if around is None or around.access not in (READ, WRITE):
-                found.append(
+                warnings.append(
                     f"{self.argv[0]} leads to {path}, which is not shown for that; "
                     "if you installed it there, grant the folder with --read"
                 )
-        return found
+        return warnings
 
 
 def resolve(argv: Sequence[str], environment: Mapping[str, str], cwd: str, writable: Sequence[str] = ()) -> Program:
@@ -116,15 +116,15 @@ class _Needs:
 
     def entries(self) -> list[Entry]:
         """Parents first, without what lies in something that is shown or can be written."""
-        found: list[Entry] = []
+        needed: list[Entry] = []
         for path in sorted(self.shown, key=len):
-            if not below_any(path, self._writable) and not any(below(path, entry.path) for entry in found):
-                found.append(Entry(path, READ, self.shown[path]))
-        within = [entry.path for entry in found]
+            if not below_any(path, self._writable) and not any(below(path, entry.path) for entry in needed):
+                needed.append(Entry(path, READ, self.shown[path]))
+        within = [entry.path for entry in needed]
         for path, (target, reason) in self.links.items():
             if not _system(path) and not below_any(path, (*self._writable, *within)):
-                found.append(Entry(path, LINK, reason, target=target))
-        return found
+                needed.append(Entry(path, LINK, reason, target=target))
+        return needed
 
     def command(self, argv: list[str], depth: int = 0, doubtful: bool = False) -> str:
         """Note what a command needs; its absolute path. `doubtful`: a sandbox may have chosen it. Raises Refusal."""

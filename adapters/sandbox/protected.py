@@ -62,19 +62,19 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     shown = [entry.path for entry in entries if entry.access in (READ, WRITE)]
     within = tuple(path.rstrip("/") + "/" for path in shown)
     named = {entry.path for entry in entries}
-    found: dict[str, Entry] = {}
+    denied: dict[str, Entry] = {}
     for path in (*_in_home(home), *SOCKETS):
         if path.startswith(within) and path not in named:
             around = governing(entries, path)
             if around is not None and around.access in (READ, WRITE):
-                found[path] = Entry(path, DENY, "credentials, histories and the like are not part of a broader grant")
+                denied[path] = Entry(path, DENY, "credentials, histories and the like are not part of a broader grant")
     for name in STARTED:
         path = f"{home}/{name}"
         around = governing(entries, path)
         missing = not os.path.lexists(path) and os.path.isdir(os.path.dirname(path))
         if missing and path not in named and around is not None and around.access == WRITE:
-            found[path] = Entry(path, DENY, "what is in it runs at the next login", made="folder")
-    return list(found.values())
+            denied[path] = Entry(path, DENY, "what is in it runs at the next login", made="folder")
+    return list(denied.values())
 
 
 def dot_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
@@ -83,15 +83,15 @@ def dot_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     What an entry names is left out. `home` is the user's; others are those beside it, and where they usually are.
     """
     named = {entry.path for entry in entries if entry.access != LINK}
-    found: dict[str, Entry] = {}
+    denied: dict[str, Entry] = {}
     for folder in _homes(home, entries):
         around = _showing(entries, folder)
         for name in _names(folder) if around else ():
             path = f"{folder}/{name}"
             real = trail(path)[1] if name[0] == "." else path
             if name[0] == "." and real not in named and not below(folder, real) and governing(entries, real) is around:
-                found[real] = Entry(real, DENY, "a grant of a home does not include what begins with a dot: name it")
-    return list(found.values())
+                denied[real] = Entry(real, DENY, "a grant of a home does not include what begins with a dot: name it")
+    return list(denied.values())
 
 
 def contains_protected(folder: str, home: str) -> bool:
@@ -132,12 +132,12 @@ def _in_home(home: str) -> list[str]:
     for name in NAMES:
         above, _, last = name.rpartition("/")
         names.setdefault(above, []).append(last)
-    found = []
+    paths = []
     for above, lasts in names.items():
         folder = trail(f"{home}/{above}")[1]
         try:
             there = set(os.listdir(folder))  # one call instead of one for each name
         except OSError:
             continue
-        found += [trail(f"{folder}/{last}")[1] for last in lasts if last in there]
-    return found
+        paths += [trail(f"{folder}/{last}")[1] for last in lasts if last in there]
+    return paths

@@ -222,11 +222,11 @@ def _test(how: str, argument: int, mask: int, values: Sequence[int], skip: int) 
 
 def _merged(answers: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
     """By number, without those that are answered like the number before."""
-    found: list[tuple[int, list[Instruction]]] = []
+    blocks: list[tuple[int, list[Instruction]]] = []
     for number, code in sorted(answers.items()):
-        if not found or found[-1][1] != code:
-            found.append((number, code))
-    return found
+        if not blocks or blocks[-1][1] != code:
+            blocks.append((number, code))
+    return blocks
 
 
 def _tree(answers: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:

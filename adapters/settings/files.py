@@ -103,7 +103,7 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
     """The text and the decoded document. Raises Refusal (settings-invalid)."""
     shown = printable(path)
     try:
-        content, found = _content(path)
+        content, status = _content(path)
         document = _decoded(content)
     except FileNotFoundError:
         return "", {}
@@ -112,10 +112,10 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
         raise Refusal("settings-invalid", f"{shown} cannot be read: {error.strerror}", fix=fix) from error
     except _Unusable as unusable:
         raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"$EDITOR {shlex.quote(path)}"]) from None
-    if found.st_uid not in (0, os.geteuid()):
-        message = f"{shown} belongs to user {found.st_uid}, not to you ({os.geteuid()})"
+    if status.st_uid not in (0, os.geteuid()):
+        message = f"{shown} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(path)}"])
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         message = f"{shown} is writable by other users, who could decide what omac does"
         raise Refusal("settings-invalid", message, fix=[f"chmod 600 {shlex.quote(path)}"])
     return content.decode(), document
@@ -172,7 +172,7 @@ def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str
     if isinstance(settings, dict):
         if stated_word(settings.get(key), setting) == value:
             return None
-        wanted = {name: found for name, found in {**settings, key: stated}.items() if found is not None}
+        wanted = {name: word for name, word in {**settings, key: stated}.items() if word is not None}
         after = _edited(text, table, key, stated)
         if after is not None and {table: {}, **tomllib.loads(after)} == {**before, table: wanted}:
             return after

@@ -42,8 +42,8 @@ def _in_folder(folder: str, source: str, word: str) -> str:
 
 
 def _on_path(source: str, name: str, environment: Mapping[str, str]) -> str:
-    if found := host_programs.on_path(name, environment.get("PATH", os.defpath)):
-        return found
+    if program := host_programs.on_path(name, environment.get("PATH", os.defpath)):
+        return program
     raise SpawnFailed(
         f"{name} is not on the sidecar's PATH ({environment.get('PATH', os.defpath)}); "
         f"install it, or give its full path as sidecar.command in {source}/omac.yaml"

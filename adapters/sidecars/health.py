@@ -66,7 +66,7 @@ def _explain(seen: _Seen, health: Health, port: int, pids: Collection[int]) -> s
         return text
     inodes = process.socket_inodes(pids)
     elsewhere = sorted(
-        {str(found) for found in process.listeners() if found.inode in inodes and found not in answering}
+        {str(listener) for listener in process.listeners() if listener.inode in inodes and listener not in answering}
     )
     if elsewhere:
         text += f"; it listens on {', '.join(elsewhere)} instead"

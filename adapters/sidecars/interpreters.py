@@ -64,7 +64,7 @@ def _resolve(
     command: Sequence[str], source: str, copy: str, path: str, writable: tuple[str, ...]
 ) -> tuple[Interpreter, ...]:
     """Follow a command from its first word to what the kernel, or env(1), starts in the end."""
-    found: list[Interpreter] = []
+    interpreters: list[Interpreter] = []
     words = list(command)
     folder, real_copy = copy, os.path.realpath(copy)
     for _ in range(INTERPRETERS_MAX + 1):
@@ -74,13 +74,13 @@ def _resolve(
         program = _program(name, source, folder, path, writable)
         real = os.path.realpath(program) if program else ""
         if not program:
-            found.append(Interpreter(name))
+            interpreters.append(Interpreter(name))
             break
         if not below(real, real_copy):
             there = real if below(program, copy) else program
-            found.append(_identified(name, there) or Interpreter(name))
+            interpreters.append(_identified(name, there) or Interpreter(name))
         words = behind_env(words[1:]) if os.path.basename(program) == "env" else command_of(real)
-    return tuple(found)
+    return tuple(interpreters)
 
 
 def _program(name: str, source: str, copy: str, path: str, writable: tuple[str, ...]) -> str:

@@ -142,10 +142,10 @@ async def _init(outer: subprocess.Popen[bytes], info: int) -> process.Stat:
     while outer.poll() is None:
         with contextlib.suppress(msgspec.DecodeError):
             report = msgspec.json.decode(os.pread(info, _INFO_BYTES_MAX, 0), type=_Info)
-            found = process.stat(report.child_pid)
+            init = process.stat(report.child_pid)
             # The outer process is ours and not reaped, so its pid is certain; a stranger would have another parent.
-            if found and found.parent == outer.pid:
-                return found
+            if init and init.parent == outer.pid:
+                return init
         await trio.sleep(_PAUSE_S)
     raise NoNamespace("bubblewrap ended before the sidecar started")
 

@@ -36,10 +36,10 @@ def _remains(birth: Birth, known: dict[tuple[int, int], Stat]) -> list[Stat]:
     """What lives of it now; `known` collects all that ever did, since the dead no longer lead to their children."""
     leader = process.stat(birth.pid)
     ours = leader is not None and leader.start_ticks == birth.start_ticks
-    found: list[Stat] = []
+    remains: list[Stat] = []
     if leader and ours and leader.alive:
-        found += [leader, *process.descendants(birth.pid)]
+        remains += [leader, *process.descendants(birth.pid)]
     if not birth.isolated and (ours or leader is None):
-        found += [entry for entry in process.session_members(birth.pid) if entry.start_ticks >= birth.start_ticks]
-    known |= {(entry.pid, entry.start_ticks): entry for entry in found}
+        remains += [entry for entry in process.session_members(birth.pid) if entry.start_ticks >= birth.start_ticks]
+    known |= {(entry.pid, entry.start_ticks): entry for entry in remains}
     return [entry for entry in known.values() if process.living(entry.pid, entry.start_ticks)]

@@ -105,7 +105,7 @@ class LinuxSidecarProcess(SidecarProcess):
 
     async def _terminate(self) -> None:
         """SIGTERM everything, what it forks meanwhile too, until it is gone or its grace is over."""
-        told: set[tuple[int, int]] = set()
+        signalled: set[tuple[int, int]] = set()
         pause = _pauses()
         held = False
         try:
@@ -117,8 +117,8 @@ class LinuxSidecarProcess(SidecarProcess):
                     # ends with the last process. Not before there is a member: until then it builds the namespace.
                     held = self._signal_outer(signal.SIGSTOP)
                 for member in members:
-                    if (member.pid, member.start_ticks) not in told:
-                        told.add((member.pid, member.start_ticks))
+                    if (member.pid, member.start_ticks) not in signalled:
+                        signalled.add((member.pid, member.start_ticks))
                         process.kill(member.pid, member.start_ticks, signal.SIGTERM)
                 await trio.sleep(next(pause))
         finally:
@@ -151,9 +151,9 @@ class LinuxSidecarProcess(SidecarProcess):
         """The sidecar's own living processes: without bubblewrap's two."""
         if self._init:
             return process.descendants(self._init.pid) if self._lives() else []
-        found = {entry.pid: entry for entry in process.session_members(self._birth.pid)}
-        found |= {entry.pid: entry for entry in process.descendants(self._birth.pid)}
-        return list(found.values())
+        members = {entry.pid: entry for entry in process.session_members(self._birth.pid)}
+        members |= {entry.pid: entry for entry in process.descendants(self._birth.pid)}
+        return list(members.values())
 
     def _pids(self) -> list[int]:
         return [] if self._exit else [member.pid for member in self._members()]

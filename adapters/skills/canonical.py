@@ -74,10 +74,10 @@ class _Walk:
             if target.startswith("/"):
                 self._enter(os.open("/", PASS_FLAGS), "")
             parts += target.split("/")[::-1]
-        found = self._walked or "/"
-        self._require_inside(found)
+        walked = self._walked or "/"
+        self._require_inside(walked)
         os.close(os.open(".", FOLDER_FLAGS, dir_fd=self._folder))
-        return found
+        return walked
 
     def _enter(self, folder: int, path: str) -> None:
         os.close(self._folder)

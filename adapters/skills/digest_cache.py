@@ -57,10 +57,10 @@ class LiveCode:
         seen = self._memory.recall(source, mark)
         if seen is not None:
             return seen
-        found = code_hash_of(source, known)
+        digest = code_hash_of(source, known)
         if before.settled_at(now_ns) and _still(source, before):
-            self._memory.keep(source, mark, found)
-        return found
+            self._memory.keep(source, mark, digest)
+        return digest
 
 
 class _Digest(NamedTuple):

@@ -65,19 +65,19 @@ def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterat
 
 def discover(roots: Iterator[SkillsRoot], code_hash: CodeHash, *, guidance: bool) -> list[FoundSkill]:
     """What is in these folders, first hit per name wins; with `guidance`, then also the skills without a sidecar."""
-    found: dict[str, FoundSkill] = {}
+    skills: dict[str, FoundSkill] = {}
     guides: dict[str, FoundSkill] = {}
     folded: dict[str, FoundSkill] = {}
     for root in roots:
-        for skill in _SkillsFolder(root, code_hash, guidance).skills(found):
+        for skill in _SkillsFolder(root, code_hash, guidance).skills(skills):
             if skill.problem is None and (skill.meta is None or skill.meta.sidecar is None):
                 guides.setdefault(skill.name, skill)
-            elif skill.name not in found:
-                found[skill.name] = _unlike(skill, folded.setdefault(skill.name.casefold(), skill))
+            elif skill.name not in skills:
+                skills[skill.name] = _unlike(skill, folded.setdefault(skill.name.casefold(), skill))
     for name, skill in guides.items():
-        if name not in found:
-            found[name] = _unlike(skill, folded.setdefault(name.casefold(), skill))
-    return list(found.values())
+        if name not in skills:
+            skills[name] = _unlike(skill, folded.setdefault(name.casefold(), skill))
+    return list(skills.values())
 
 
 def _unlike(skill: FoundSkill, first: FoundSkill) -> FoundSkill:

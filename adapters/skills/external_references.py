@@ -29,19 +29,19 @@ def named_places(relpath: str, head: bytes) -> list[str]:
     That part is `head`, with OWN where it mentions the skill folder.
     """
     name = relpath.rpartition("/")[2]
-    found: list[bytes] = []
+    lines_named: list[bytes] = []
     if name == "pyvenv.cfg":
-        found = _HOME.findall(head)
+        lines_named = _HOME.findall(head)
     elif name.endswith(".pth"):
         lines = [line.strip() for line in re.split(rb"\r\n|\n|\r", head)]
-        found = [line for line in lines if line and not line.startswith((b"#", b"import ", b"import\t"))]
+        lines_named = [line for line in lines if line and not line.startswith((b"#", b"import ", b"import\t"))]
     elif name.startswith("__editable__"):
-        found = _QUOTED.findall(head)
+        lines_named = _QUOTED.findall(head)
     elif head.startswith(b"#!"):
-        found = _INTERPRETER.findall(head[: head.find(b"\n") + 1 or None])
-        found += [b"".join(ways) for ways in _EXEC.findall(head)]
+        lines_named = _INTERPRETER.findall(head[: head.find(b"\n") + 1 or None])
+        lines_named += [b"".join(ways) for ways in _EXEC.findall(head)]
     folder = os.path.dirname(relpath)
-    return [os.path.join(folder, os.fsdecode(path)) for path in found]
+    return [os.path.join(folder, os.fsdecode(path)) for path in lines_named]
 
 
 def require_unchangeable(source: str, relpath: str, places: list[str]) -> None:
@@ -87,10 +87,10 @@ def changeable(path: str) -> str | None:
             continue
         here = os.path.join(at, part)
         try:
-            found = os.lstat(here)
+            status = os.lstat(here)
         except FileNotFoundError:
             return None  # nobody else can put anything there
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             hops += 1
             if hops > HOPS_MAX:
                 return "is a link without end"
@@ -98,5 +98,5 @@ def changeable(path: str) -> str | None:
             at = "/" if target.startswith("/") else at
             pending += parts_of(target)[::-1]
         else:
-            at, fault = here, others_hold(found)
+            at, fault = here, others_hold(status)
     return fault and (fault if at == path else f"is reached by {printable(at)}, which {fault}")

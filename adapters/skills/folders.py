@@ -92,7 +92,7 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
         raise Refusal("bad-request", f"a directory's path has at most {PATH_BYTES_MAX} bytes; give a shorter one")
     shown = printable(path)
     try:
-        found = canonical_folder(path, roots)
+        folder = canonical_folder(path, roots)
     except OutsideRootsError:
         raise _outside(shown, roots) from None
     except FileNotFoundError:
@@ -106,9 +106,9 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise Refusal("bad-request", f"{shown} cannot be read ({reason}); give a directory omac may read") from None
-    if not is_utf8(found):
-        raise Refusal("bad-request", f"{printable(found)} is not a UTF-8 path; rename the directory")
-    return found
+    if not is_utf8(folder):
+        raise Refusal("bad-request", f"{printable(folder)} is not a UTF-8 path; rename the directory")
+    return folder
 
 
 def _outside(shown: str, roots: tuple[str, ...]) -> Refusal:

@@ -110,10 +110,10 @@ class DiskFrozenSkills:
         return path
 
     def _path(self, digest: str) -> str:
-        found = DIGEST.fullmatch(digest)
-        if found is None:
+        match = DIGEST.fullmatch(digest)
+        if match is None:
             raise CopyDamaged(f"{digest!r} is not the digest of an approved copy")
-        return os.path.join(self._folder, found[1])
+        return os.path.join(self._folder, match[1])
 
     def _prune(self, kept: frozenset[str]) -> list[str]:
         removed: list[str] = []
@@ -143,8 +143,8 @@ class DiskFrozenSkills:
     def _prepare(self) -> None:
         """Make the folder. Raises Refusal (state-unusable) for one that others could change."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        found = os.lstat(self._folder)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        status = os.lstat(self._folder)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             message = f"the folder of approved copies {self._folder} is writable by other users"
             fix = [f"ls -ld {shlex.quote(self._folder)}", f"chmod 700 {shlex.quote(self._folder)}"]
             raise Refusal("state-unusable", message, fix=fix)

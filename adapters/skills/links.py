@@ -45,9 +45,9 @@ class Links:
         inner = self._within_source(target)
         if self._stays(folder, target):
             return target if inner is None else "/".join([*[".."] * len(folder), *inner]) or "."
-        said = os.path.join(self._source, *folder, target)
-        resolved = self._interpreter(relpath, target, said)
-        self.outside[said] = resolved
+        target_path = os.path.join(self._source, *folder, target)
+        resolved = self._interpreter(relpath, target, target_path)
+        self.outside[target_path] = resolved
         return resolved
 
     def _within_source(self, target: str) -> list[str] | None:
@@ -95,7 +95,7 @@ class Links:
         at.clear()
         return inner[::-1]
 
-    def _interpreter(self, relpath: str, target: str, said: str) -> str:
+    def _interpreter(self, relpath: str, target: str, target_path: str) -> str:
         """The resolved path of a virtual environment's interpreter that leads out. Raises Uncopyable for all others."""
         path = os.path.join(self._source, relpath)
         *above, folder, name = ["", *relpath.split("/")]
@@ -106,10 +106,10 @@ class Links:
             look = f"ls -l {_quoted(path)}  # put the file itself in its place, or remove the link"
             raise Uncopyable(path, text, look)
         try:
-            resolved = os.path.realpath(said, strict=True)
+            resolved = os.path.realpath(target_path, strict=True)
             fault = "is in the skill folder itself" if below(resolved, self._source) else _untrusted(resolved)
         except OSError as error:
-            resolved, fault = said, f"cannot be read ({error.strerror})"
+            resolved, fault = target_path, f"cannot be read ({error.strerror})"
         if fault:
             text = f"is a virtual environment's link to {printable(target)}, and {printable(resolved)} {fault}"
             anew = f"/usr/bin/python3 -m venv --clear {_quoted(os.path.join(self._source, venv))}"
@@ -117,10 +117,10 @@ class Links:
         return resolved
 
 
-def still_leads(said: str, resolved: str) -> bool:
+def still_leads(target_path: str, resolved: str) -> bool:
     """Whether an interpreter that was believed is found at the same place, and still to be believed."""
     try:
-        return os.path.realpath(said, strict=True) == resolved and _untrusted(resolved) is None
+        return os.path.realpath(target_path, strict=True) == resolved and _untrusted(resolved) is None
     except OSError:
         return False
 
@@ -130,8 +130,8 @@ def _untrusted(resolved: str) -> str | None:
 
     Sticky folders are no exception: who may create a name there can do so before root does. Raises OSError.
     """
-    found = os.lstat(resolved)
-    if not stat.S_ISREG(found.st_mode) or not found.st_mode & 0o111:
+    status = os.lstat(resolved)
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
         return "is no program"
     path = resolved
     while True:
@@ -144,11 +144,11 @@ def _untrusted(resolved: str) -> str | None:
             return "moves"
 
 
-def others_hold(found: os.stat_result) -> str | None:
+def others_hold(status: os.stat_result) -> str | None:
     """Why others than root can change a file or folder; None if they cannot."""
-    if found.st_uid != 0:
-        return f"belongs to user {found.st_uid}, not to root"
-    return "is writable by users other than root" if found.st_mode & 0o022 else None
+    if status.st_uid != 0:
+        return f"belongs to user {status.st_uid}, not to root"
+    return "is writable by users other than root" if status.st_mode & 0o022 else None
 
 
 def parts_of(path: str) -> list[str]:

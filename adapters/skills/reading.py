@@ -151,8 +151,8 @@ class _TreeReader:
                 self._sink.write(name, chunk, first)
             return chunk
 
-        content, found = reader.read(folder, name, path, each)
-        self._tree.files[relpath] = TreeFile(relpath, content, bool(found.st_mode & stat.S_IXUSR))
+        content, status = reader.read(folder, name, path, each)
+        self._tree.files[relpath] = TreeFile(relpath, content, bool(status.st_mode & stat.S_IXUSR))
 
     def _inspect(self, relpath: str, path: str, start: bytes) -> None:
         """Note whether a file that begins with `start` must say another path in a copy."""

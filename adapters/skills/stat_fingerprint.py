@@ -53,5 +53,5 @@ def stamps_of(top: int, shown: str, skipped: Collection[str]) -> Stamps:
     return Stamps(rows)
 
 
-def _stamp(relpath: str, found: os.stat_result) -> Stamp:
-    return os.fsencode(relpath), found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_ctime_ns
+def _stamp(relpath: str, status: os.stat_result) -> Stamp:
+    return os.fsencode(relpath), status.st_dev, status.st_ino, status.st_size, status.st_mode, status.st_ctime_ns

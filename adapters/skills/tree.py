@@ -47,8 +47,8 @@ def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[Bundle
         fd = open_below(top, below, shown)
         try:
             entries: list[os.DirEntry[str]] = []
-            with os.scandir(fd) as found:
-                for entry in found:
+            with os.scandir(fd) as scan:
+                for entry in scan:
                     go_on()
                     entries_left -= 1
                     if entries_left < 0:
@@ -98,10 +98,10 @@ class BundleReader:
         except OSError as error:
             raise OSError(error.errno, error.strerror, shown) from None
         with open(fd, "rb", buffering=0) as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "is not a regular file", shown)
-            if found.st_size > self._bytes_left:
+            if status.st_size > self._bytes_left:
                 raise self._too_large(shown)  # a sparse file costs nothing to make
             digest, view, first = hashlib.sha256(), memoryview(self._buffer), True
             while True:
@@ -110,7 +110,7 @@ class BundleReader:
                     digest.update(each(view[:size], first))
                 first = False
                 if size < len(view):
-                    return digest.digest(), found
+                    return digest.digest(), status
 
     def _fill(self, read: Callable[[memoryview], int | None], view: memoryview, shown: str) -> int:
         """As many bytes as there are, up to the length of `view`."""

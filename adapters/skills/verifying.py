@@ -147,11 +147,11 @@ class _Reading:
         return TreeFile(relpath, content, bool(status.st_mode & stat.S_IXUSR))
 
 
-def _require_own(path: str, relpath: str, found: os.stat_result, modes: tuple[int, ...] | None) -> None:
-    if found.st_uid != os.geteuid():
-        raise _damaged(path, relpath, f"belongs to user {found.st_uid}")
-    if modes is not None and stat.S_IMODE(found.st_mode) not in modes:
-        raise _damaged(path, relpath, f"has the mode {stat.S_IMODE(found.st_mode):04o}, which no copy has")
+def _require_own(path: str, relpath: str, status: os.stat_result, modes: tuple[int, ...] | None) -> None:
+    if status.st_uid != os.geteuid():
+        raise _damaged(path, relpath, f"belongs to user {status.st_uid}")
+    if modes is not None and stat.S_IMODE(status.st_mode) not in modes:
+        raise _damaged(path, relpath, f"has the mode {stat.S_IMODE(status.st_mode):04o}, which no copy has")
 
 
 def _record(entry: TreeEntry) -> bytes:
@@ -195,8 +195,8 @@ def _load(path: str) -> CopyManifest | None:
     try:
         file = os.open(manifest_path(path), FILE_FLAGS)
         with open(file, "rb") as opened:
-            found = os.fstat(file)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 return None
             return msgspec.msgpack.decode(opened.read(), type=CopyManifest)
     except (OSError, ValueError):

@@ -108,10 +108,10 @@ def _line_below(node: Any, path: list[tuple[str, str]]) -> int:
 _parse_once = lru_cache(maxsize=REMEMBERED_FILES)(_parse)
 
 
-def _check_regular(found: os.stat_result, shown: str) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check_regular(status: os.stat_result, shown: str) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise YamlFileError(shown, "is a symbolic link, and omac follows none here; put the file itself in its place")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise YamlFileError(shown, "is not a regular file; put a text file in its place")
 
 

@@ -314,8 +314,8 @@ def _erased(state: Credential, name: str, store: str) -> Credential:
         return state
     stores = tuple(other for other in state.held.get(name, ()) if other != store)
     held = {**state.held, name: stores} if stores else _without(state.held, name)
-    asked = state.writing.get(name)
-    writing = _without(state.writing, name) if asked and asked.store == store else state.writing
+    requested = state.writing.get(name)
+    writing = _without(state.writing, name) if requested and requested.store == store else state.writing
     return replace(state, held=held, writing=writing)
 
 

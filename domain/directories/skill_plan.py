@@ -58,7 +58,7 @@ class _Judged(msgspec.Struct, frozen=True):
 
 
 def plan(
-    found: Sequence[FoundSkill],
+    skills: Sequence[FoundSkill],
     place: SkillScope,
     known: Mapping[str, KnownSkill],
     policy: SkillPolicy,
@@ -68,7 +68,7 @@ def plan(
     """What an activation of `place` wants in this run. `known` by skill name; `host` is omac's own environment."""
     result = ActivationPlan({}, {}, {}, {})
     mounts: dict[str, str] = {}
-    for skill in found:
+    for skill in skills:
         sidecar = skill.sidecar
         mount = sidecar.mount if sidecar else skill.name if MOUNT.fullmatch(skill.name) else ""
         taken = mounts.get(mount) if mount else None
@@ -90,22 +90,22 @@ def plan(
     return result
 
 
-def approve_command(skill: FoundSkill, place: SkillScope, found: Code | None = None) -> str:
+def approve_command(skill: FoundSkill, place: SkillScope, code: Code | None = None) -> str:
     """The command that approves this skill and this code: not one of another harness, nor what becomes of it later.
     `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out."""
-    known = found is not None and found.is_bundle(skill.code)
-    digest = found.digest if found is not None and known and found.digest != UNREADABLE else ""
+    known = code is not None and code.is_bundle(skill.code)
+    digest = code.digest if code is not None and known and code.digest != UNREADABLE else ""
     return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
 
 
 def unmet(sidecar: SidecarMeta, given: Credential, host: Mapping[str, str]) -> dict[str, str]:
     """Required values that an approved skill lacks, and values that are refused: by name, what is wrong."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for field in sidecar.fields:
         problem = _problem(field, given, host)
         if problem is not None:
-            found[field.name] = problem
-    return found
+            problems[field.name] = problem
+    return problems
 
 
 def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str]) -> str | None:

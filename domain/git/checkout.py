@@ -73,25 +73,25 @@ def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set
     """Return the folders with entries that git takes, or would take after a checkout, for its own. `exists` says
     what is in the worktree. Raises TooMany, NotWhole."""
     marks = _marks(all_entries(indexes, oid_bytes), exists)
-    found = set()
+    folders = set()
     for folder, seen in marks.items():
         if not seen & _HEAD:
             continue
         for name, mark in _MARKS.items():
             seen |= mark if exists(folder + b"/" + name) else 0
         if seen == ALL_MARKS:
-            found.add(folder)
-    if len(found) > FOLDERS_MAX:
+            folders.add(folder)
+    if len(folders) > FOLDERS_MAX:
         raise TooMany
-    return found
+    return folders
 
 
-def _marks(found: Iterable[Written], exists: Exists) -> dict[bytes, int]:
+def _marks(writes: Iterable[Written], exists: Exists) -> dict[bytes, int]:
     """What of a git folder there is in each folder that has any of it."""
     marks: dict[bytes, int] = {}
     seen: set[int] = set()  # hashes: there may be a million of folders
     last = b""
-    for path, _what in found:
+    for path, _what in writes:
         folder, _, name = path.rstrip(b"/").rpartition(b"/")
         if folder and name in _MARKS:
             marks[folder] = marks.get(folder, 0) | _MARKS[name]

@@ -60,23 +60,23 @@ def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
     counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), places)]
     home = {key for key in counted if _comes_home(key, new.get(key, []), old.get(key, []), remotes, branches)}
     all_remotes = remotes | remotes_of((key, "") for key in home if key in new)
-    found = ConfigChanges()
+    result = ConfigChanges()
     for key in changed:
         values = new.get(key, [])
         if key in home and not any(lacks_remote(key, value, all_remotes) for value in values):
-            found.wanted.append((key, values))
+            result.wanted.append((key, values))
         else:
-            found.refused.append((key, STAYS if values else REMOVED))
-    return found
+            result.refused.append((key, STAYS if values else REMOVED))
+    return result
 
 
 def _values(content: bytes) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for key, value in parse(content.decode(errors="surrogateescape")):
         if "." not in key:
             raise ValueError(f"{key!r} is in no section")
-        found.setdefault(key, []).append(value)
-    return found
+        values.setdefault(key, []).append(value)
+    return values
 
 
 def _lead_out(key: str, values: list[str], places: set[str]) -> bool:

@@ -21,10 +21,10 @@ def parsed(listing: bytes) -> list[GitSetting]:
     fields = listing.decode(errors="surrogateescape").split("\0")
     if len(fields) % 3 != 1 or fields[-1]:
         raise ValueError("the listing of git's settings is not whole")
-    found = []
+    settings = []
     for at in range(0, len(fields) - 1, 3):
         scope, origin, setting = fields[at : at + 3]
         key, has_value, value = setting.partition("\n")
         file = origin[5:] if origin.startswith("file:") else ""
-        found.append(GitSetting(scope, file, key, value if has_value else "true"))
-    return found
+        settings.append(GitSetting(scope, file, key, value if has_value else "true"))
+    return settings

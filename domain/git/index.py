@@ -48,10 +48,10 @@ class _BrokenIndex(Exception):
 def index_problem(content: bytes, oid_bytes: int = SHA1_BYTES) -> str:
     """Return why an index is not one that git writes, or an empty text; `oid_bytes`: of the repository's object ids."""
     try:
-        found = _Entries(content, oid_bytes)
-        extensions = _extensions(content, found.end, oid_bytes)
-        _require_known(found, extensions, oid_bytes)
-        _require_blocks(content, found, extensions, oid_bytes)
+        parsed = _Entries(content, oid_bytes)
+        extensions = _extensions(content, parsed.end, oid_bytes)
+        _require_known(parsed, extensions, oid_bytes)
+        _require_blocks(content, parsed, extensions, oid_bytes)
         _require_resolved(extensions.get(b"REUC", b""), oid_bytes)
         if b"TREE" in extensions and not is_split(extensions, oid_bytes):
             from omac.domain.git.cache_tree import tree_problem
@@ -240,17 +240,17 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
 
 def _extensions(content: bytes, at: int, oid_bytes: int) -> dict[bytes, bytes]:
     """The extensions by name; they end where the checksum begins."""
-    found: dict[bytes, bytes] = {}
+    extensions: dict[bytes, bytes] = {}
     last = len(content) - oid_bytes
     while at + 8 <= last:
         name, size = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
-        if name in found:
+        if name in extensions:
             raise _BrokenIndex("it has an extension twice")
-        found[name] = content[at + 8 : at + 8 + size]
+        extensions[name] = content[at + 8 : at + 8 + size]
         at += 8 + size
     if at != last:
         raise _BrokenIndex("its extensions do not end where its checksum begins")
-    return found
+    return extensions
 
 
 def _require_known(entries: _Entries, extensions: dict[bytes, bytes], oid_bytes: int) -> None:

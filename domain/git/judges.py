@@ -128,8 +128,8 @@ def gitdir(content: bytes, before: bytes, place: JudgedFolder) -> str:
     """`gitdir` of an admin folder: the worktree's `.git`."""
     path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
     fine = "\n" not in path and path.endswith("/.git") and (place.holds(path) or place.is_named_by(path))
-    said = "names a worktree outside the project (git worktree prune removes what is left of it)"
-    return "" if fine or content == before else said
+    problem = "names a worktree outside the project (git worktree prune removes what is left of it)"
+    return "" if fine or content == before else problem
 
 
 def alternates(content: bytes, before: bytes, place: JudgedFolder) -> str:

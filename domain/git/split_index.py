@@ -109,10 +109,10 @@ def _kept(
         raise NotWhole("its extension link names entries that the shared index has not")
 
 
-def _in_order(found: Iterable[Entry]) -> Iterator[Entry]:
+def _in_order(entries: Iterable[Entry]) -> Iterator[Entry]:
     """The same. Raises NotWhole where one does not come after the one before it."""
     last, stage = b"", -1
-    for one in found:
+    for one in entries:
         name, what = one
         if name < last or not name or (name == last and what[-1] <= stage):
             raise NotWhole("its entries, or those of its shared index, are not in order")
@@ -122,17 +122,17 @@ def _in_order(found: Iterable[Entry]) -> Iterator[Entry]:
 
 def _bitmaps(link: bytes, count: int) -> list[bytes]:
     """The words of the two bitmaps. Raises NotWhole where they are not ones of so many entries."""
-    found = []
+    bitmaps = []
     at = 0
     for _ in range(2 if link else 0):
         size = int.from_bytes(link[at + 4 : at + 8], "big") * _WORD_BYTES  # after the number of bits
-        found.append(link[at + 8 : at + 8 + size])
+        bitmaps.append(link[at + 8 : at + 8 + size])
         at += 8 + size + 4  # the last is the place of a word, which a writer needs
         if size > _WORD_BYTES * (_WORDS_MIN + 4 * (count // _WORD_BITS)):
             raise NotWhole("its extension link is longer than the shared index asks for")
     if at != len(link):
         raise NotWhole("its extension link is not one that git writes")
-    return found or [b"", b""]
+    return bitmaps or [b"", b""]
 
 
 def _bits(words: bytes, count: int) -> Iterator[int]:

@@ -148,15 +148,15 @@ def readings(path: str, folder: str, home: str) -> tuple[bytes, ...]:
         for way in tuple(ways):
             ways[normalize("NFC", way)] = None
             ways[normalize("NFD", way)] = None
-    found: dict[bytes, None] = {}
+    words: dict[bytes, None] = {}
     for way in ways:
         absolute = join(folder, way)
         for each in (absolute, normpath(absolute)):
             try:
-                found[each.encode()] = None
+                words[each.encode()] = None
             except UnicodeEncodeError:
                 raise Unclear("a path is no valid text") from None
-    return tuple(found)
+    return tuple(words)
 
 
 def shown(text: str) -> str:
@@ -198,10 +198,10 @@ def _written(tool: str, given: object, tools: GuardTools) -> tuple[list[str], tu
 def _named(value: object, arguments: tuple[str, ...]) -> Iterator[str]:
     """The paths under keys that say so, at any depth; `arguments` are such keys beside PATH_ARGUMENTS."""
     keys = [_key(name) for name in (*PATH_ARGUMENTS, *arguments)]
-    for key, found in _members(value, 0):
+    for key, member in _members(value, 0):
         if key not in keys:
             continue
-        for path in found if isinstance(found, list) else [found]:
+        for path in member if isinstance(member, list) else [member]:
             if not isinstance(path, str):
                 raise Unclear("a path is no text")
             yield path
@@ -210,7 +210,7 @@ def _named(value: object, arguments: tuple[str, ...]) -> Iterator[str]:
 def _folder(value: object, arguments: tuple[str, ...]) -> str:
     """The folder that a tool's input says it runs in, under one of the keys `arguments`, or nothing."""
     keys = [_key(name) for name in arguments]
-    folders = [found for key, found in _members(value, 0) if key in keys]
+    folders = [member for key, member in _members(value, 0) if key in keys]
     if len(folders) > 1 or not all(isinstance(folder, str) for folder in folders):
         raise Unclear("the folder to run in is not one text")
     return str(folders[0]) if folders else "."
@@ -221,12 +221,12 @@ def _members(value: object, depth: int) -> Iterator[tuple[str, object]]:
     if depth > DEPTH_MAX:
         raise Unclear("the input is nested too deep")
     if isinstance(value, dict):
-        for key, found in value.items():
-            yield _key(str(key)), found
-            yield from _members(found, depth + 1)
+        for key, member in value.items():
+            yield _key(str(key)), member
+            yield from _members(member, depth + 1)
     elif isinstance(value, list):
-        for found in value:
-            yield from _members(found, depth + 1)
+        for member in value:
+            yield from _members(member, depth + 1)
 
 
 def _key(name: str) -> str:
@@ -241,8 +241,8 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for found in value.values() if isinstance(value, dict) else value:
-            yield from _texts(found, depth + 1)
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _texts(member, depth + 1)
 
 
 def _patched(texts: Iterable[str], *, strict: bool) -> Iterator[str]:

@@ -26,14 +26,14 @@ _TO_SPACES = dict.fromkeys(map(ord, "(){}'\"!=<>"), " ")
 def patch_bases(text: str, base: str, tools: tuple[str, ...]) -> tuple[str, ...]:
     """Return the folders that the patches' relative paths may start from; none: that cannot be said. `tools` are the
     programs that apply a patch, in lower case."""
-    found: dict[str, None] = {}
+    folders: dict[str, None] = {}
     bases: tuple[str, ...] = (base,)
     for stretch in _between(text, tools):
         bases = () if stretch is None else _moved(bases, stretch)
         if not bases:
             return ()
-        found |= dict.fromkeys(bases)
-    return tuple(found)
+        folders |= dict.fromkeys(bases)
+    return tuple(folders)
 
 
 def is_expanded(text: str, arguments: tuple[str, ...]) -> bool:
@@ -58,17 +58,17 @@ def is_expanded(text: str, arguments: tuple[str, ...]) -> bool:
 def _between(text: str, tools: tuple[str, ...]) -> list[str | None]:
     """Return what stands before each patch, after the one before it; None: where that ends cannot be said."""
     lower = text.lower()
-    found: list[str | None] = []
+    texts: list[str | None] = []
     begins, end = lower.find(PATCH_BEGINS), 0
     while begins >= 0:
         tool = max(lower.rfind(tool, end, begins) for tool in tools)
-        found.append(text[end : tool if tool >= 0 else begins])
+        texts.append(text[end : tool if tool >= 0 else begins])
         following = lower.find(PATCH_BEGINS, begins + 1)
         ends = lower.find(PATCH_ENDS, begins)
         if following >= 0 and not begins < ends < following:
-            return [*found, None]
+            return [*texts, None]
         begins, end = following, ends + len(PATCH_ENDS)
-    return found
+    return texts
 
 
 def _moved(bases: tuple[str, ...], before: str) -> tuple[str, ...]:
@@ -131,12 +131,12 @@ def _plain_folder(word: str) -> str | None:
 
 def _commands(text: str) -> list[tuple[str, str]]:
     """Return the commands of a list, each with the separator behind it, which the last has not."""
-    found: list[tuple[str, str]] = []
+    commands: list[tuple[str, str]] = []
     begins = place = 0
     while place < len(text):
         separator = next((one for one in SEPARATORS if text.startswith(one, place)), "")
         if separator:
-            found.append((text[begins:place], separator))
+            commands.append((text[begins:place], separator))
             begins = place + len(separator)
         place += len(separator) or 1
-    return [*found, (text[begins:], "")]
+    return [*commands, (text[begins:], "")]

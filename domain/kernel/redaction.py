@@ -42,20 +42,20 @@ _BLANKS = " \t\r\n"
 
 def redacted(argv: Sequence[str]) -> tuple[str, ...]:
     """The words of a command line, as they may be recorded."""
-    found: list[str] = []
-    shown, asked = 0, ""
+    shown_words: list[str] = []
+    shown, awaited = 0, ""
     for number, word in enumerate(argv):
         looked_at = word[:LOOKED_AT_MAX]
-        text, asked = _word(looked_at, asked, len(word) > LOOKED_AT_MAX)
+        text, awaited = _word(looked_at, awaited, len(word) > LOOKED_AT_MAX)
         text = printable(text)
         if len(text) > WORD_MAX or len(word) > LOOKED_AT_MAX:
             text = f"{text[:WORD_MAX]}... ({len(word)} characters)"
         if shown + len(text) > TOTAL_MAX:
-            found.append(f"... ({len(argv) - number} more)")
+            shown_words.append(f"... ({len(argv) - number} more)")
             break
-        found.append(text)
+        shown_words.append(text)
         shown += len(text)
-    return tuple(found)
+    return tuple(shown_words)
 
 
 def speaks_of_secret(name: str) -> bool:
@@ -67,15 +67,15 @@ def speaks_of_secret(name: str) -> bool:
     return any(part in flat for part in _PARTS) or not _WORDS.isdisjoint(words)
 
 
-def _word(text: str, asked: str, cut: bool) -> tuple[str, str]:
+def _word(text: str, awaited: str, cut: bool) -> tuple[str, str]:
     """A word without its secrets, given what the word before it `asked` for, and what it asks of the next one."""
     look = _Look(text, cut)
     look.by_name()
     look.in_urls()
     look.by_form()
-    if asked == "value":
-        return (text, asked) if text in ("=", ":") else (HIDDEN, look.asks)
-    if asked == "password" and ":" in text:
+    if awaited == "value":
+        return (text, awaited) if text in ("=", ":") else (HIDDEN, look.asks)
+    if awaited == "password" and ":" in text:
         look.hide(text.index(":") + 1, len(text))
     return look.shown(), look.asks
 
@@ -94,12 +94,12 @@ class _Look:
 
     def shown(self) -> str:
         """The text, each stretch that is to be hidden replaced."""
-        told, at = "", 0
+        text_shown, at = "", 0
         for start, end in sorted(self._hidden):
             if end > at or start == end:
-                told += self._text[at:start] + HIDDEN if start >= at else ""
+                text_shown += self._text[at:start] + HIDDEN if start >= at else ""
                 at = max(at, end)
-        return told + self._text[at:]
+        return text_shown + self._text[at:]
 
     def by_name(self) -> None:
         """`--name value`, `name=value`, `name: value`, quoted or not, on its own or in the middle of a script."""
@@ -130,7 +130,7 @@ class _Look:
             end = start
             while end < len(text) and not text[end].isspace():
                 end += 1
-            slash = min([found for sign in "/?#" if (found := text.find(sign, start, end)) >= 0], default=end)
+            slash = min([offset for sign in "/?#" if (offset := text.find(sign, start, end)) >= 0], default=end)
             last = text.rfind("@", start, slash)
             _, colon, port = text[start:slash].partition(":")
             if last < 0 and colon and not (port.isdigit() and len(port) <= PORT_DIGITS_MAX):

@@ -152,12 +152,12 @@ class ImportGroup(msgspec.Struct, frozen=True):
 
 def loose_of(files: Mapping[str, TreeFile], links: Mapping[str, str]) -> dict[str, bytes]:
     """By relpath what a bundle hash leaves out of a tree and a copy of it would hold."""
-    found = {
+    contents = {
         relpath: file.content
         for relpath, file in files.items()
         if not considered(relpath) and relpath.rpartition("/")[2] not in NO_CODE
     }
-    return found | {relpath: b"link " + target.encode(errors="surrogateescape") for relpath, target in links.items()}
+    return contents | {relpath: b"link " + target.encode(errors="surrogateescape") for relpath, target in links.items()}
 
 
 def keychain_services(place: SkillScope, literal: str, skill: str) -> list[str]:
@@ -183,8 +183,8 @@ def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
         return Step("registration", "skip", entry.file, why=present.skill.problem)
     if present.skill.sidecar is None:
         return Step("registration", "skip", entry.file, why="it has no sidecar, so omac has nothing to register")
-    found = present.registration.found
-    known = found is not None and found.is_bundle(present.skill.code)
+    code = present.registration.found
+    known = code is not None and code.is_bundle(present.skill.code)
     return Step("registration", "there" if known else "take", entry.file)
 
 
@@ -298,14 +298,14 @@ def judge_defaults(
     return steps
 
 
-def judge_absent(old: Old, found: Collection[tuple[str, str]]) -> list[ImportGroup]:
+def judge_absent(old: Old, present: Collection[tuple[str, str]]) -> list[ImportGroup]:
     """What was registered and is not `found` (name and folder), and settings of a project for what it does not have."""
     groups = []
     for entry in old.entries:
-        if (entry.name, entry.source) not in found:
+        if (entry.name, entry.source) not in present:
             step = Step("registration", "skip", entry.file, why="no skill of this name is in this folder now")
             groups.append(ImportGroup(entry.name, "missing", entry.source, (step,)))
-    names = {name for name, _ in found}
+    names = {name for name, _ in present}
     why = "no such skill is imported here"
     for name in old.project.given.keys() - names:
         groups.append(ImportGroup(name, "missing", "", (Step("setting", "skip", old.project.file, why=why),)))

@@ -92,10 +92,10 @@ def governing(entries: Iterable[Entry], path: str) -> Entry | None:
 
     Of two for the same path the later one counts, as of `ordered`.
     """
-    found: Entry | None = None
+    nearest: Entry | None = None
     length = 0
     for entry in entries:  # asked so often in a launch that `below` is written out
         folder = entry.path
         if path.startswith(folder) and len(folder) >= length and (folder == path or below(path, folder)):
-            found, length = entry, len(folder)
-    return found
+            nearest, length = entry, len(folder)
+    return nearest

@@ -101,14 +101,14 @@ def findings(machine: Machine) -> tuple[Diagnosis, ...]:
     )
 
 
-def healthy(found: tuple[Diagnosis, ...]) -> bool:
+def healthy(findings: tuple[Diagnosis, ...]) -> bool:
     """Whether a sandbox as it is meant can be built."""
-    return all(finding.level != FAIL for finding in found)
+    return all(finding.level != FAIL for finding in findings)
 
 
-def report(found: tuple[Diagnosis, ...]) -> Iterator[str]:
+def report(findings: tuple[Diagnosis, ...]) -> Iterator[str]:
     """The lines that a person reads."""
-    for finding in found:
+    for finding in findings:
         yield f"[{finding.level}] {finding.name}: {finding.says}"
         for command in finding.fix:
             yield f"  try: {command}"
@@ -227,62 +227,66 @@ def _git(machine: Machine) -> Diagnosis:
     return Diagnosis("git", OK, f"version {machine.git_version}")
 
 
-def _cause(said: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str) -> tuple[str, tuple[str, ...]]:
+def _cause(
+    complaint: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str
+) -> tuple[str, tuple[str, ...]]:
     """What a message of bubblewrap's comes from, in a sentence, and the commands that mend it."""
-    if "Unknown option" in said:
-        return f"{bwrap} is too old, omac needs {BWRAP_MIN} or later ({said})", (install("bubblewrap", (), uid),)
-    if "PR_SET_SECCOMP" in said:
-        return f"this kernel loads no filter of system calls ({said})", ("omac sandbox doctor",)
-    if _concerns_proc(said):
-        return _proc_masked(said, container)
-    if _concerns_namespaces(said):
-        return _namespaces_refused(said, sysctls, uid, bwrap, container)
-    if not said:
+    if "Unknown option" in complaint:
+        return f"{bwrap} is too old, omac needs {BWRAP_MIN} or later ({complaint})", (install("bubblewrap", (), uid),)
+    if "PR_SET_SECCOMP" in complaint:
+        return f"this kernel loads no filter of system calls ({complaint})", ("omac sandbox doctor",)
+    if _concerns_proc(complaint):
+        return _proc_masked(complaint, container)
+    if _concerns_namespaces(complaint):
+        return _namespaces_refused(complaint, sysctls, uid, bwrap, container)
+    if not complaint:
         return "bubblewrap ended before the program began, and did not say why", ("omac sandbox doctor",)
-    return f"bubblewrap could not build the sandbox ({said})", (
+    return f"bubblewrap could not build the sandbox ({complaint})", (
         "omac sandbox doctor",
         "omac sandbox run --explain -- true",
     )
 
 
-def _concerns_proc(said: str) -> bool:
-    masked = "Can't mount proc" in said
-    return masked or (USERNS_MAX.replace(".", "/") in said and ("Read-only" in said or "ermission denied" in said))
+def _concerns_proc(complaint: str) -> bool:
+    masked = "Can't mount proc" in complaint
+    return masked or (
+        USERNS_MAX.replace(".", "/") in complaint and ("Read-only" in complaint or "ermission denied" in complaint)
+    )
 
 
-def _concerns_namespaces(said: str) -> bool:
+def _concerns_namespaces(complaint: str) -> bool:
     messages = ("namespace", "uid map", "gid map", "uid_map", "gid_map", "make / slave", "loopback", "old file caps")
-    return any(message in said for message in messages)
+    return any(message in complaint for message in messages)
 
 
-def _proc_masked(said: str, container: str) -> tuple[str, tuple[str, ...]]:
+def _proc_masked(complaint: str, container: str) -> tuple[str, tuple[str, ...]]:
     """A kernel mounts no new /proc where parts of the one that is there are hidden: mount_namespaces(7)."""
     where = f"this container ({container})" if container else "something here, as containers do,"
-    cause = f"{where} hides parts of /proc, so the kernel refuses to mount one for the sandbox ({said})"
+    cause = f"{where} hides parts of /proc, so the kernel refuses to mount one for the sandbox ({complaint})"
     docker = "docker run --security-opt systempaths=unconfined --security-opt seccomp=unconfined IMAGE"
     return cause, (docker, "podman run --security-opt unmask=ALL IMAGE", LANDLOCK_ONLY)
 
 
 def _namespaces_refused(
-    said: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str
+    complaint: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str
 ) -> tuple[str, tuple[str, ...]]:
-    if sysctls.get(USERNS_MAX) == "0" or "No space left" in said or "nesting" in said:
+    if sysctls.get(USERNS_MAX) == "0" or "No space left" in complaint or "nesting" in complaint:
         if sysctls.get(USERNS_MAX) not in ("0", None):
-            return f"the limit of user namespaces, or of their nesting, is reached ({said})", (
+            return f"the limit of user namespaces, or of their nesting, is reached ({complaint})", (
                 f"sysctl {USERNS_MAX}",
                 _as_root(f"sysctl -w {USERNS_MAX}={4 * int(sysctls[USERNS_MAX])}", uid),
             )
-        return f"{USERNS_MAX} is 0: user namespaces are disabled ({said})", _set(USERNS_MAX, NAMESPACES_USUAL, uid)
+        return f"{USERNS_MAX} is 0: user namespaces are disabled ({complaint})", _set(USERNS_MAX, NAMESPACES_USUAL, uid)
     if uid != 0 and sysctls.get(USERNS_CLONE) == "0":
-        return f"{USERNS_CLONE} is 0: only root may have user namespaces ({said})", _set(USERNS_CLONE, 1, uid)
+        return f"{USERNS_CLONE} is 0: only root may have user namespaces ({complaint})", _set(USERNS_CLONE, 1, uid)
     if uid != 0 and sysctls.get(APPARMOR_RESTRICTS) not in ("0", None):
-        cause = f"AppArmor lets only programs with a profile have user namespaces, and {bwrap} has none ({said})"
+        cause = f"AppArmor lets only programs with a profile have user namespaces, and {bwrap} has none ({complaint})"
         return cause, (*_apparmor_profile(bwrap), *_set(APPARMOR_RESTRICTS, 0, uid, "  # weaker: lets every program"))
     if container:
-        cause = f"this container ({container}) forbids user namespaces ({said})"
+        cause = f"this container ({container}) forbids user namespaces ({complaint})"
         options = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
         return cause, (f"docker run {options} --security-opt systempaths=unconfined IMAGE", LANDLOCK_ONLY)
-    return f"the kernel refuses user namespaces to this process ({said})", (
+    return f"the kernel refuses user namespaces to this process ({complaint})", (
         f"sysctl {USERNS_MAX} {USERNS_CLONE} {APPARMOR_RESTRICTS}",
         LANDLOCK_ONLY,
     )

@@ -37,9 +37,9 @@ def is_cache_id(name: str) -> bool:
 
 def variables(folder: str, redirect_xdg: bool, ephemeral: bool = False) -> dict[str, str]:
     """What a sandbox's environment says of the cache that is in `folder`. The tools make their own folders below it."""
-    told = {name: f"{folder}/{below}" for name, below in FOLDERS.items()}
+    variables_of_tools = {name: f"{folder}/{below}" for name, below in FOLDERS.items()}
     if redirect_xdg:
-        told[XDG_VARIABLE] = f"{folder}/{XDG_FOLDER}"
-    told["OMAC_CACHE_DIR"] = folder
-    told["OMAC_CACHE_MODE"] = EPHEMERAL if ephemeral else PERSISTENT
-    return told
+        variables_of_tools[XDG_VARIABLE] = f"{folder}/{XDG_FOLDER}"
+    variables_of_tools["OMAC_CACHE_DIR"] = folder
+    variables_of_tools["OMAC_CACHE_MODE"] = EPHEMERAL if ephemeral else PERSISTENT
+    return variables_of_tools

@@ -94,8 +94,8 @@ def decide(command: Command, state: SettingState) -> list[Event]:
                 events.append(SettingChangeFailed(requested.name, "omac was killed before the file was written"))
             return [*events, SettingChangeRequested(name, value, origin)]
         case ReportChange():
-            asked = _asked(state)
-            return [SettingChanged(asked.name, asked.value, asked.origin)]
+            request = _asked(state)
+            return [SettingChanged(request.name, request.value, request.origin)]
         case ReportFailure(why):
             return [SettingChangeFailed(_asked(state).name, why)]
         case _:

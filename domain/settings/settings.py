@@ -176,24 +176,24 @@ def _resolve(
     project: SettingsFile | None,
     user: SettingsFile | None,
 ) -> Resolved:
-    said: list[tuple[str, str]] = []  # (origin, word), the weightiest first
+    statements: list[tuple[str, str]] = []  # (origin, word), the weightiest first
     ignored: list[str] = []
     if flag is not None:
-        said.append(("flag", check_word(setting, flag, "--" + setting.table_and_key[1])))
+        statements.append(("flag", check_word(setting, flag, "--" + setting.table_and_key[1])))
     if variable := environment.get(setting.variable):
-        said.append((f"environment {setting.variable}", check_word(setting, variable, setting.variable)))
+        statements.append((f"environment {setting.variable}", check_word(setting, variable, setting.variable)))
     users = user.values.get(setting.name) if user else None
     if project and (word := project.values.get(setting.name)) is not None:
         problem = _widening(setting, word, setting.default if users is None else users)
         if problem is None:
-            said.append((f"project {project.path}", word))
+            statements.append((f"project {project.path}", word))
         else:
             ignored.append(f"project {project.path} says {word}: {problem}")
     if user and users is not None:
-        said.append((f"user {user.path}", users))
-    if not said:
+        statements.append((f"user {user.path}", users))
+    if not statements:
         return Resolved(setting.default, "default", tuple(ignored))
-    (origin, value), *others = said
+    (origin, value), *others = statements
     overruled = [f"{other} says {word}: the {origin.partition(' ')[0]} comes first" for other, word in others]
     return Resolved(value, origin, (*ignored, *overruled))
 
@@ -228,8 +228,8 @@ def _statement(name: str, value: object) -> tuple[str, str, str | None]:
     word = stated_word(value, SETTINGS[name])
     if isinstance(word, str) and SETTINGS[name].takes(word):
         return name, word, None
-    said = shown(word) if isinstance(word, str) else f"a value of type {type(value).__name__}"
-    return "", "", f"{name} takes {_words(SETTINGS[name])}, not {said}"
+    stated = shown(word) if isinstance(word, str) else f"a value of type {type(value).__name__}"
+    return "", "", f"{name} takes {_words(SETTINGS[name])}, not {stated}"
 
 
 def _setting_of_variable(variable: str) -> None:

@@ -62,11 +62,11 @@ class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
     @property
     def stored(self) -> dict[str, dict[str, str]]:
         """The secrets it needs from stores: by store, names with the fingerprints that their values must have."""
-        found: dict[str, dict[str, str]] = {}
+        by_store: dict[str, dict[str, str]] = {}
         for variable in self.variables:
             if variable.fingerprint:
-                found.setdefault(variable.store, {})[variable.name] = variable.fingerprint
-        return found
+                by_store.setdefault(variable.store, {})[variable.name] = variable.fingerprint
+        return by_store
 
 
 class Birth(msgspec.Struct, frozen=True, array_like=True):
@@ -97,9 +97,9 @@ def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: 
     `host` is omac's own environment: PATH and the locale come from it, and, for an approved skill only, what the
     skill declared. Nothing else does. `secrets` are values from stores, which only an approved skill gets.
     """
-    found = {name: host[name] for name in BASE_VARIABLES if name in host}
+    variables = {name: host[name] for name in BASE_VARIABLES if name in host}
     if spec.approved:
-        found |= {name: host[name] for name in spec.passthrough if name in host}
+        variables |= {name: host[name] for name in spec.passthrough if name in host}
     for variable in spec.variables:
         value = variable.default
         if value is None and spec.approved and variable.from_env:
@@ -107,9 +107,9 @@ def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: 
         if spec.approved and variable.name in secrets:
             value = secrets[variable.name].reveal()
         if value is not None:
-            found[variable.name] = value
-    found |= {"SIDECAR_PORT": str(port), "SIDECAR_SKILL": spec.skill, "OMAC_HARNESS_SKILLS_DIR": spec.skills_dir}
-    return found | ({"OMAC_WORKDIR": spec.workdir} if spec.workdir else {})
+            variables[variable.name] = value
+    variables |= {"SIDECAR_PORT": str(port), "SIDECAR_SKILL": spec.skill, "OMAC_HARNESS_SKILLS_DIR": spec.skills_dir}
+    return variables | ({"OMAC_WORKDIR": spec.workdir} if spec.workdir else {})
 
 
 BASE_VARIABLES = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ")

@@ -53,10 +53,10 @@ class TrustChanges:
                 self._paths[scope] = event.workdir
             case _:
                 pass
-        told = _told(event)
-        if told is None:
+        described = _told(event)
+        if described is None:
             return None
-        kind, refused, reason, detail = told
+        kind, refused, reason, detail = described
         match event:
             case ControlCalled() | ControlRefused():
                 return TrustChange(kind, event.dir or None, None, refused, reason, detail)
@@ -108,8 +108,8 @@ def _told_of_calls(event: Event) -> tuple[str, bool, str | None, str] | None:
         case GuardDenied():
             return _told_of_denial(event)
         case Inspected(launches, _, findings):
-            found = f"; found: {', '.join(findings)}" if findings else ""
-            return "sandbox.inspected", False, None, f"what was left by {', '.join(launches)}{found}"
+            listed = f"; found: {', '.join(findings)}" if findings else ""
+            return "sandbox.inspected", False, None, f"what was left by {', '.join(launches)}{listed}"
         case SettingChangeFailed(name, why):
             return "setting.change-failed", True, None, f"{name}: {why}"
         case SettingChanged(name, value):

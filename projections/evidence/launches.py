@@ -51,13 +51,13 @@ class Launches:
                 begun = self._open.pop(stream, None)
                 if begun is None:  # its beginning is not among the records
                     return None
-                found = f"; found: {', '.join(findings)}" if findings else ""
+                listed = f"; found: {', '.join(findings)}" if findings else ""
                 return begun._replace(
                     outcome="aborted" if status is None else "completed",
                     status=status,
                     duration_s=None if status is None else max(0, recorded.moment - begun.at) / 10**9,
                     reason=lost or None,
-                    detail=begun.detail + found,
+                    detail=begun.detail + listed,
                 )
             case Denied():
                 begun = self._open.pop(stream, None) or LaunchRow(

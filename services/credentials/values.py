@@ -143,13 +143,13 @@ class Credentials:
     ) -> None:
         """Without a person: take over what was given, under this name, to this very code elsewhere; not in the place of
         what another base was given, nor of what a person gave or took back meanwhile. Raises Refusal."""
-        found = await self.remembered(skill, names, code)
-        if not found:
+        defaults = await self.remembered(skill, names, code)
+        if not defaults:
             return
         async with self._changing():
             whole = self.given(scope, skill)
             known = {*whole.secrets, *whole.config, *whole.of(base).taken}
-            values = Values(_but(known, found.secrets), _but(known, found.config))
+            values = Values(_but(known, defaults.secrets), _but(known, defaults.config))
             if values:
                 adopted = dict.fromkeys((*values.secrets, *values.config), code)
                 await self._give(scope, skill, values, cause, base, adopted)
@@ -166,27 +166,27 @@ class Credentials:
         if taken := sorted(name for name, one in wanted.items() if given.get(name) != one):
             raise _missing(spec, place, taken, "revoked or replaced since the start was planned")
         try:
-            found, changed = await self._read(credential.service(place.scope, spec.skill), wanted)
+            values, changed = await self._read(credential.service(place.scope, spec.skill), wanted)
         except Refusal as refusal:
             raise SecretsMissing(wanted, refusal.message, refusal.fix) from None
-        if absent := sorted(wanted.keys() - found.keys()):
+        if absent := sorted(wanted.keys() - values.keys()):
             how = "is not the recorded value" if changed else "is missing"
             raise _missing(spec, place, absent, f"the entry in the {wanted[absent[0]].store} {how}")
-        return found
+        return values
 
     async def _read(self, service: str, wanted: Mapping[str, Stored]) -> tuple[dict[str, Hidden], bool]:
         """Of the wanted secrets those whose value is the recorded one; and whether another value was found."""
-        found: dict[str, Hidden] = {}
+        values: dict[str, Hidden] = {}
         changed = False
         for store, names in _by_store({name: [one.store] for name, one in wanted.items()}).items():
             for name, value in (await self._secrets.read(store, service, names)).items():
                 if name not in wanted:
                     continue
                 if credential.fingerprint(self._key, service, name, value) == wanted[name].fingerprint:
-                    found[name] = value
+                    values[name] = value
                 else:
                     changed = True
-        return found, changed
+        return values, changed
 
     async def _give(
         self, scope: str, skill: str, values: Values, cause: Cause, base: str, adopted: Mapping[str, str]
@@ -248,23 +248,23 @@ class Credentials:
 
 
 def _by_store(stores: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_store: dict[str, list[str]] = {}
     for name, of_name in stores.items():
         for store in of_name:
-            found.setdefault(store, []).append(name)
-    return found
+            by_store.setdefault(store, []).append(name)
+    return by_store
 
 
 def _but(known: Collection[str], values: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in values.items() if name not in known}
 
 
-async def _problem(work: Awaitable[None], told: str) -> tuple[Refusal, ...]:
+async def _problem(work: Awaitable[None], what: str) -> tuple[Refusal, ...]:
     """Do what nothing depends on any more; returns how it failed, if it did."""
     try:
         await work
     except Refusal as refusal:
-        return (Refusal(refusal.reason, f"{told}: {refusal.message}", fix=refusal.fix),)
+        return (Refusal(refusal.reason, f"{what}: {refusal.message}", fix=refusal.fix),)
     return ()
 
 

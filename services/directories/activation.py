@@ -178,10 +178,10 @@ class Activation:
 
         called_off = partial(self._engine.until, [stream], lambda: not self._is_activating(stream, state.generation))
         with trio.move_on_after(DISCOVER_S):
-            found = await first(called_off, plan)
-            if isinstance(found, Exception):
-                raise found
-            return found
+            outcome = await first(called_off, plan)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
         raise Refusal("activation-failed", f"its skills could not be discovered within {DISCOVER_S:g} s")
 
     def _is_activating(self, stream: StreamId, generation: int) -> bool:
@@ -206,8 +206,8 @@ class Activation:
     def _sidecars(self, stream: StreamId) -> dict[str, Sidecar]:
         """The sidecars of a directory by skill: those of its plan and routes, and all others that are live."""
         own, state, all_sidecars = ids.key_of(stream), self._state(stream), self._engine.system.sidecars
-        found = {skill: all_sidecars[self._target(stream, skill)].state for skill in (*state.routes, *state.specs)}
+        sidecars = {skill: all_sidecars[self._target(stream, skill)].state for skill in (*state.routes, *state.specs)}
         for target, entry in all_sidecars.entries.items():
             if entry.state.live and (key := ids.key_of(target)).namespace == own.namespace and key.scope == own.scope:
-                found[key.name] = entry.state
-        return found
+                sidecars[key.name] = entry.state
+        return sidecars

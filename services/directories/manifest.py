@@ -58,8 +58,8 @@ def manifest_of(system: System, namespace: ids.HostId, directory: Directory, tok
     for skill, name in named:  # and the long names, whatever a mount is called
         long = f"OMAC_D_{token.upper()}_{name}_BASE" if skill.scope == "workdir" else f"OMAC_G_{name}_BASE"
         env[long] = f"{reach.base}/{token}/{_path(skill)}"
-    told = [described(skill, f"{token}/{_path(skill)}", reach) for skill in skills]
-    return Manifest(directory.path, token, directory.status, told, env)
+    skills_described = [described(skill, f"{token}/{_path(skill)}", reach) for skill in skills]
+    return Manifest(directory.path, token, directory.status, skills_described, env)
 
 
 def shared_skills(system: System, namespace: ids.HostId) -> tuple[SkillStatus, ...]:
@@ -70,16 +70,16 @@ def shared_skills(system: System, namespace: ids.HostId) -> tuple[SkillStatus, .
 
 def described(skill: SkillStatus, path: str | None, reach: Reach) -> dict[str, Any]:
     """A skill as JSON has it; `path` is where the facade has it, None for whoever has no token."""
-    told: dict[str, Any] = {"name": skill.name, "scope": skill.scope, "mount": skill.mount, "state": skill.state}
+    document: dict[str, Any] = {"name": skill.name, "scope": skill.scope, "mount": skill.mount, "state": skill.state}
     if path is not None and skill.state in ("ready", "restarting"):
-        told["base"] = f"{reach.base}/{path}"
+        document["base"] = f"{reach.base}/{path}"
         if reach.socket:
-            told["socket_base"] = reach.socket_base(path)
+            document["socket_base"] = reach.socket_base(path)
     if skill.state != "ready":
-        told["missing"] = list(skill.missing)
-        told["fix"] = list(skill.fix)
-        told["detail"] = skill.detail
-    return told
+        document["missing"] = list(skill.missing)
+        document["fix"] = list(skill.fix)
+        document["detail"] = skill.detail
+    return document
 
 
 def _path(skill: SkillStatus) -> str:

@@ -42,7 +42,7 @@ class Intake:
         While they cannot be recorded they stay where they are.
         """
         waiting: frozenset[str] = frozenset()  # what cannot follow yet is tried again when something has changed
-        seen, said = -1, ""
+        seen, reported = -1, ""
         while True:
             stamp = self._inbox.stamp()
             if stamp != seen:
@@ -51,12 +51,12 @@ class Intake:
                     if there != waiting:
                         await self.take_in()
                 except Refusal as refusal:
-                    if refusal.message != said:
+                    if refusal.message != reported:
                         _log.error("%s", refusal.message)
-                    said = refusal.message
+                    reported = refusal.message
                     await trio.sleep(RETRY_S)
                     continue
-                waiting, said = there & self._inbox.names(), ""
+                waiting, reported = there & self._inbox.names(), ""
                 if self._engine.clock() - stamp > TICK_NS:  # else another file may come with the same stamp
                     seen = stamp
             if changed is None:

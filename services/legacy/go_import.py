@@ -108,8 +108,8 @@ class Moving:
         for job in jobs:
             by_name.setdefault(job.group.skill, []).append(job)
         jobs += [await self._defaults(same) for same in by_name.values()]
-        found = {(one.skill.name, one.skill.source) for one in candidates}
-        jobs += [Job(group) for group in go_import.judge_absent(self._old, found)]
+        present = {(one.skill.name, one.skill.source) for one in candidates}
+        jobs += [Job(group) for group in go_import.judge_absent(self._old, present)]
         kept = tuple(job for job in jobs if job.group.steps)
         return Moved(kept, self._old.notes, tuple(self._refusals.values()))
 
@@ -176,11 +176,11 @@ class Moving:
         held: dict[str, KeychainSecret] = {}
         for service in services:
             try:
-                found = await self._secrets.read(KEYCHAIN, service, sorted(set(names) - held.keys()))
+                values = await self._secrets.read(KEYCHAIN, service, sorted(set(names) - held.keys()))
             except Refusal as refusal:
                 self._refusals.setdefault(refusal.message, refusal)
                 return held
-            held |= {name: KeychainSecret(service, self._plain(value)) for name, value in found.items()}
+            held |= {name: KeychainSecret(service, self._plain(value)) for name, value in values.items()}
         return held
 
 

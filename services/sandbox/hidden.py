@@ -48,11 +48,11 @@ class HiddenSearch:
 
     def look(self, folder: str, left_out: Iterable[str] = ()) -> FoundFiles:
         """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
-        found = self.found[folder] = self._ports.git.walk(folder, self._entries_max, self._names, left_out)
-        if self._names.patterns and not found.complete:
+        files = self.found[folder] = self._ports.git.walk(folder, self._entries_max, self._names, left_out)
+        if self._names.patterns and not files.complete:
             message = f"{folder} has more than {self._entries_max} files: too many for --deny-name to search"
             raise Refusal("policy-too-large", message, fix=["omac sandbox run --deny PATH -- COMMAND"])
-        return found
+        return files
 
     def readable(self, entries: Sequence[Entry], granted: Sequence[Entry]) -> None:
         """Look through what was granted for reading, but for what is denied there, or was looked through."""
@@ -67,26 +67,26 @@ class HiddenSearch:
         """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""
         hidden: dict[str, Entry] = {}
         named = {entry.path for entry in entries if entry.access != LINK}
-        for folder, found in self.found.items():
-            for path in (*found.named, *found.env_files):
+        for folder, files in self.found.items():
+            for path in (*files.named, *files.env_files):
                 real = self._ports.hidden_files.leads_to(path, folder)
                 around = governing(entries, real) if real and real not in named else None
                 if around is None or around.access not in (READ, WRITE):
                     continue
-                if path in found.named:
+                if path in files.named:
                     hidden[real] = Entry(real, DENY, "--deny-name", content=MARKER)
                 elif real not in hidden and not self._ports.hidden_files.keeps(real, repositories):
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
-            self._hide_unread(found, entries, hidden)
+            self._hide_unread(files, entries, hidden)
         if len(hidden) > FILES_MAX:
             first = next(iter(hidden))
             message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"
             raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
         return list(hidden.values())
 
-    def _hide_unread(self, found: FoundFiles, entries: Sequence[Entry], hidden: dict[str, Entry]) -> None:
+    def _hide_unread(self, files: FoundFiles, entries: Sequence[Entry], hidden: dict[str, Entry]) -> None:
         """What its owner cannot list now, a program that runs as the owner can list as soon as it likes."""
-        for path in found.unread:
+        for path in files.unread:
             around = governing(entries, path)
             if path in self.found:
                 message = f"{path} cannot be listed, so files to hide in it cannot be found"
@@ -98,6 +98,6 @@ class HiddenSearch:
         """What was not looked through to its end."""
         return [
             f"{folder} has more than {self._entries_max} files: .env files among the rest can be read"
-            for folder, found in self.found.items()
-            if not found.complete and self._names.env_files
+            for folder, files in self.found.items()
+            if not files.complete and self._names.env_files
         ]

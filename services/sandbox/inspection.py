@@ -102,11 +102,11 @@ class LaunchInspection:
         with due as records:
             names = _launches(records) - {self._name}
             before = [*self._found_before, *self._steps.while_running(names, self._ports.state, records)]
-            found = _inspect(self._ports, records, self._name, before)
+            lines = _inspect(self._ports, records, self._name, before)
             self._found_before = []
-            self.findings += found
+            self.findings += lines
             if others := [record for record in records if record not in self._records]:
-                _record(self._ports, others, found, self._own.spool)
+                _record(self._ports, others, lines, self._own.spool)
 
 
 def inspect_due(ports: SandboxPorts) -> None:
@@ -115,8 +115,8 @@ def inspect_due(ports: SandboxPorts) -> None:
     while due := pending.due():
         with due as records:
             before = ports.inspections.while_running(_launches(records), ports.state, records)
-            found = _inspect(ports, records, records[0].name, before)
-            _record(ports, records, found, ports.spool())
+            lines = _inspect(ports, records, records[0].name, before)
+            _record(ports, records, lines, ports.spool())
 
 
 def first(findings: list[str]) -> list[str]:
@@ -134,9 +134,9 @@ def _inspect(ports: SandboxPorts, records: list[Opaque], name: str, before: list
     the folder for what is set aside."""
     if not ports.inspections.projects(records):
         return []
-    found = [*before, *ports.inspections.inspect(records, name, ports.state, ports.say)]
-    _tell(ports, found, name)
-    return list(map(str, found))
+    findings = [*before, *ports.inspections.inspect(records, name, ports.state, ports.say)]
+    _tell(ports, findings, name)
+    return list(map(str, findings))
 
 
 def _tell(ports: SandboxPorts, findings: list[Opaque], name: str) -> None:

@@ -145,9 +145,9 @@ class _Composition:
         base, protected = ports.base, ports.protected
         kept, warnings = self._of_harness()
         writable = [*self._trees, *(one.path for one in (*granted, *kept) if one.access == WRITE)]
-        found = ports.programs.resolve(request.command, host, self._trees[0], writable) if request.command else None
-        made.argv = list(found.argv) if found else []
-        copies, told = ports.user_config.entries(home, host, agent=request.ssh_agent, writable=writable)
+        command = ports.programs.resolve(request.command, host, self._trees[0], writable) if request.command else None
+        made.argv = list(command.argv) if command else []
+        copies, notices = ports.user_config.entries(home, host, agent=request.ssh_agent, writable=writable)
         entries = [*base.system_entries(host, ports.user(), writable), base.home_entry(home), *kept, *copies]
         entries += self._handed_in()
         entries += [Entry(one, WRITE, "--root" if at else "working directory") for at, one in enumerate(self._trees)]
@@ -156,12 +156,12 @@ class _Composition:
         own = ports.programs.own_installation(host)
         dots = protected.dot_entries(home, entries)
         emptied = [*entries, *(Entry(one.path, PRIVATE, one.reason) for one in dots)]
-        needed = [*(found.entries if found else ()), *own, *self._toolchains(writable, emptied)]
+        needed = [*(command.entries if command else ()), *own, *self._toolchains(writable, emptied)]
         entries += [*dots, *base.uncovered(emptied, needed)]
         entries += protected.protected_entries(home, entries)
         exposed = base.exposed(own, entries)
         made.exposed = bool(exposed)
-        warnings += [*told, *(found.warnings(entries) if found else ()), *exposed]
+        warnings += [*notices, *(command.warnings(entries) if command else ()), *exposed]
         warnings += self._add_git(entries, kept)
         entries += [Entry(path, DENY, "--deny") for path in request.deny]
         made.search.readable(entries, granted)
@@ -208,18 +208,18 @@ class _Composition:
         kept = [
             path for path in (*hidden, *(one.path for one in last if one.access != WRITE)) if path.startswith(writable)
         ]
-        found: dict[str, Entry] = {}
+        held: dict[str, Entry] = {}
         for path in kept:
             folder = _folder_of(path)
-            while folder not in named and folder not in found:
+            while folder not in named and folder not in held:
                 around = governing(last, folder)
                 there = self._ports.files.is_folder(folder)
                 if around is None or around.access != WRITE or not (there or path in hidden):
                     break
                 made = "" if there else "folder"
-                found[folder] = Entry(folder, WRITE, "what is kept in it stays in its place", made=made)
+                held[folder] = Entry(folder, WRITE, "what is kept in it stays in its place", made=made)
                 folder = _folder_of(folder)
-        return list(found.values())
+        return list(held.values())
 
     def _toolchains(self, writable: list[str], entries: list[Entry]) -> list[Entry]:
         """What PATH names in the home."""
@@ -257,7 +257,7 @@ class _Composition:
 
     def _grants(self) -> list[Entry]:
         """What was granted by name. A path that a person typed must be there."""
-        found = []
+        entries = []
         for access, paths in ((READ, self._request.read), (WRITE, self._request.allow)):
             flag = "--allow" if access == WRITE else "--read"
             for path in paths:
@@ -274,8 +274,8 @@ class _Composition:
                     )
                 if access == WRITE:
                     _refuse_home(path, flag, self._home)
-                found.append(Entry(path, access, flag))
-        return found
+                entries.append(Entry(path, access, flag))
+        return entries
 
     def _add_git(self, entries: list[Entry], agents: list[Entry]) -> list[str]:
         """git's own files in everything that can be written, in what an agent keeps as well. Returns what a person
@@ -287,8 +287,8 @@ class _Composition:
         obeyed = [one.path for one in agents if one.access == READ]
         for one in trees:
             if one not in layouts and not _within(one, trees) and is_folder(one):
-                found, listing = search.look(one), self._listings.get(one)
-                layouts[one] = git.lay_out(one, self._request, self._home, found, listing)
+                files, listing = search.look(one), self._listings.get(one)
+                layouts[one] = git.lay_out(one, self._request, self._home, files, listing)
         for one in kept:
             if one not in layouts and not _within(one, [*kept, *trees]) and is_folder(one):
                 users = None if exists(f"{one}/.git") else next(iter(self._listings.values()), None)
@@ -324,11 +324,11 @@ class _Composition:
 
     def _hidden(self) -> tuple[str, ...]:
         """What is omac's own, wherever it was put."""
-        found = [self._ports.state]
+        paths = [self._ports.state]
         for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
             if (path := self._host.get(variable, "")) and "://" not in path:
-                found += [self._ports.files.canonical(path) + ending for ending in endings]
-        return tuple(found)
+                paths += [self._ports.files.canonical(path) + ending for ending in endings]
+        return tuple(paths)
 
 
 def _within(one: str, trees: list[str]) -> bool:

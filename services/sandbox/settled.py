@@ -38,9 +38,9 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
 
 
 def _resolved(paths: list[str], ports: SandboxPorts, trees: list[str]) -> list[str]:
-    found = []
+    resolved = []
     for path in paths:
         links, real = ports.files.trail(ports.files.unresolved(path, ports.home))
         refuse_links(path, links, trees)
-        found.append(real)
-    return found
+        resolved.append(real)
+    return resolved

@@ -198,10 +198,10 @@ class Supervision:
                 problem = f"the approved copy is not what was approved: {damaged}; approve it again"
                 raise _Changed(problem, self._approve(spec)) from None
         try:
-            found = await self._folders.bundle_hash(spec.source)
+            digest = await self._folders.bundle_hash(spec.source)
         except FileNotFoundError as gone:
             raise _Changed(f"its files cannot be read: {gone}") from gone
-        if found != spec.bundle_hash:
+        if digest != spec.bundle_hash:
             raise _Changed(f"its files in {spec.source} changed after omac read them; reload the directory")
         return spec.source
 

@@ -45,11 +45,11 @@ class Registrar:
         """Return what shall run in a directory, or, for the empty path, of what all share. Raises Refusal, OSError."""
         place = SkillScope(workdir, self._harness.name)
         policy = await self._policies.policy(workdir)
-        found = await self._discover(workdir)
-        await together(partial(self._register, place, policy, skill) for skill in found if skill.problem is None)
-        await together(partial(self._adopt, place, skill) for skill in found if skill.problem is None)
-        known = {skill.name: self._known(place, skill) for skill in found}
-        return skill_plan.plan(found, place, known, policy, self._environment, self._engine.run)
+        skills = await self._discover(workdir)
+        await together(partial(self._register, place, policy, skill) for skill in skills if skill.problem is None)
+        await together(partial(self._adopt, place, skill) for skill in skills if skill.problem is None)
+        known = {skill.name: self._known(place, skill) for skill in skills}
+        return skill_plan.plan(skills, place, known, policy, self._environment, self._engine.run)
 
     def is_approved(self, spec: SidecarSpec) -> bool:
         """Return whether the code that `spec` runs is approved now, or needs no approval."""
@@ -70,8 +70,8 @@ class Registrar:
 
     async def shared_differ(self, shared: Directory) -> bool:
         """Whether the skills that all directories share are not those that `shared` has."""
-        found = {skill.name: (skill.source, skill.bundle_hash) for skill in await self._discover("")}
-        return found != {name: (skill.source, skill.bundle_hash) for name, skill in shared.skills.items()}
+        present = {skill.name: (skill.source, skill.bundle_hash) for skill in await self._discover("")}
+        return present != {name: (skill.source, skill.bundle_hash) for name, skill in shared.skills.items()}
 
     async def _discover(self, workdir: str) -> list[FoundSkill]:
         bases = self._harness.bases
@@ -87,17 +87,17 @@ class Registrar:
         if policy.bundle_drift == "accept" and before.approved is not None:
             await self._accept(stream, before.approved, code)
 
-    async def _accept(self, stream: StreamId, approved: Code, found: Code) -> None:
+    async def _accept(self, stream: StreamId, approved: Code, present: Code) -> None:
         """This run was told to run changed code: freeze it, so that it is at least one code."""
-        if approved.source != found.source or approved.bundle_hash == found.bundle_hash:
+        if approved.source != present.source or approved.bundle_hash == present.bundle_hash:
             return  # a copy planted elsewhere inherits nothing
         try:
-            frozen = await self._frozen.freeze(found.source)
+            frozen = await self._frozen.freeze(present.source)
         except (Refusal, OSError) as problem:  # one skill that cannot be copied; it stays as it was approved
-            _log.warning("%s has changed and cannot be copied: %s", found.source, problem)
+            _log.warning("%s has changed and cannot be copied: %s", present.source, problem)
             return
-        if frozen.bundle_hash == found.bundle_hash:
-            code = Code(found.source, frozen.bundle_hash, frozen.digest)
+        if frozen.bundle_hash == present.bundle_hash:
+            code = Code(present.source, frozen.bundle_hash, frozen.digest)
             await self._decide(stream, registration.Accept(code, self._engine.run))
 
     async def _adopt(self, place: SkillScope, skill: FoundSkill) -> None:

@@ -33,27 +33,27 @@ class SkillSearch(msgspec.Struct, frozen=True):
 
 async def every(folders: SkillFolders, search: SkillSearch, *, guidance: bool = False) -> list[Candidate]:
     """Every skill there, also several of one name. Raises OSError."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for scope in ("workdir", "global"):
         if search.scope in (None, scope):
             look = partial(folders.discover, search.workdir) if scope == "workdir" else folders.discover_global
             workdir = search.workdir if scope == "workdir" else ""
-            found += await _in_scope(partial(look, guidance=guidance), workdir, search.harness)
-    return found
+            candidates += await _in_scope(partial(look, guidance=guidance), workdir, search.harness)
+    return candidates
 
 
 async def _in_scope(look: Callable[..., object], workdir: str, harness: Harness | None) -> list[Candidate]:
     if harness is not None:
         skills: list[FoundSkill] = await look(harness.bases)  # type: ignore[misc]  # a port's method with its scope bound
         return [Candidate(SkillScope(workdir, harness.name), skill) for skill in skills]
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for one in HARNESSES:
-        found += [Candidate(SkillScope(workdir, one.name), skill) for skill in await look((one.base,))]  # type: ignore[misc]
+        candidates += [Candidate(SkillScope(workdir, one.name), skill) for skill in await look((one.base,))]  # type: ignore[misc]
     for skill in await look((SHARED_BASE,)):  # type: ignore[misc]
-        own = {candidate.place.harness for candidate in found if candidate.skill.name == skill.name}
+        own = {candidate.place.harness for candidate in candidates if candidate.skill.name == skill.name}
         sees = next((one.name for one in HARNESSES if one.name not in own), DEFAULT_HARNESS.name)
-        found.append(Candidate(SkillScope(workdir, sees), skill))
-    return found
+        candidates.append(Candidate(SkillScope(workdir, sees), skill))
+    return candidates
 
 
 async def find(

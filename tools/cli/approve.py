@@ -35,16 +35,16 @@ class ApproveRequest(NamedTuple):
     json: bool
 
 
-def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Approve a skill, or revoke its approval. Raises Refusal."""
-    if asked.revoke:
-        return _revoke(asked, environment, clock)
+    if request.revoke:
+        return _revoke(request, environment, clock)
     folders = DiskSkillFolders(environment)
-    search = search_of(asked.where, folders)
-    candidate = trio.run(find, folders, search, asked.skill, "omac approve", "", asked.bundle_hash)
-    command = f"omac approve {shlex.quote(asked.skill)} {candidate.place.flags}"
-    digest = require_meant(folders, candidate, asked.bundle_hash, command)
-    with opened(environment, asked.journal, clock) as everything:
+    search = search_of(request.where, folders)
+    candidate = trio.run(find, folders, search, request.skill, "omac approve", "", request.bundle_hash)
+    command = f"omac approve {shlex.quote(request.skill)} {candidate.place.flags}"
+    digest = require_meant(folders, candidate, request.bundle_hash, command)
+    with opened(environment, request.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
@@ -54,7 +54,7 @@ def run(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[
     gets = [one.name for one in sidecar.secrets if one.name in given.secrets]
     gets += [one.name for one in sidecar.config if one.name in given.config]
     missing = unmet(sidecar, given, environment)
-    _tell(asked, Told(candidate, approved, before if changed else None, changed, gets, list(missing)))
+    _tell(request, Told(candidate, approved, before if changed else None, changed, gets, list(missing)))
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
     return 0
@@ -106,21 +106,21 @@ def granted(sidecar: SidecarMeta) -> list[str]:
     )
 
 
-def _revoke(asked: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def _revoke(request: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """By what is recorded: the folder may be gone."""
-    if asked.bundle_hash is not None:
+    if request.bundle_hash is not None:
         raise Refusal("misuse", "--revoke and --hash cannot be combined: --revoke ends the approval of any code")
-    registry = Registry.read(environment, asked.journal)
-    known = registry.one(asked.where, asked.skill, "omac approve", "--revoke")
+    registry = Registry.read(environment, request.journal)
+    known = registry.one(request.where, request.skill, "omac approve", "--revoke")
     if known is None:
-        message = f"no skill {asked.skill!r} is registered there"
-        raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=asked.skill)
+        message = f"no skill {request.skill!r} is registered there"
+        raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)
     status, place = known.status, SkillScope(known.status.dir)
     skill = FoundSkill(status.skill, status.harness, "", status.source, status.bundle_hash)
-    with opened(environment, asked.journal, clock) as everything:
+    with opened(environment, request.journal, clock) as everything:
         changed = trio.run(everything.registering.revoke, Candidate(place, skill))
-    if asked.json:
-        told = {
+    if request.json:
+        document = {
             "skill": status.skill,
             "dir": status.dir,
             "source": status.source,
@@ -128,7 +128,7 @@ def _revoke(asked: ApproveRequest, environment: Mapping[str, str], clock: Callab
             "digest": status.digest,
             "revoked": changed,
         }
-        print_json(told)
+        print_json(document)
     else:
         say(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {status.source}")
     return 0
@@ -146,42 +146,42 @@ class Told(NamedTuple):
     missing: list[str]
 
 
-def _tell(asked: ApproveRequest, told: Told) -> None:
-    skill, sidecar = told.candidate.skill, sidecar_of(told.candidate)
-    if asked.json:
+def _tell(request: ApproveRequest, approval: Told) -> None:
+    skill, sidecar = approval.candidate.skill, sidecar_of(approval.candidate)
+    if request.json:
         fields = {
             "skill": skill.name,
-            "dir": told.candidate.place.workdir,
+            "dir": approval.candidate.place.workdir,
             "source": skill.source,
             "bundle_hash": skill.bundle_hash,
-            "digest": told.approved.digest,
+            "digest": approval.approved.digest,
             "command": sidecar.command,
-            "interpreters": [one.path for one in told.approved.interpreters or () if one.path],
+            "interpreters": [one.path for one in approval.approved.interpreters or () if one.path],
             "variables": granted(sidecar),
-            "gets": told.gets,
-            "missing": told.missing,
-            "new": told.changed,
+            "gets": approval.gets,
+            "missing": approval.missing,
+            "new": approval.changed,
         }
         print_json(fields)
         return
-    again = " again, other code than before" if told.before else ""
-    say(f"{f'approved{again}' if told.changed else 'already approved'}: {skill.name} in {skill.source}")
+    again = " again, other code than before" if approval.before else ""
+    say(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
     show_code(skill, sidecar)
-    show_interpreters(told.approved)
-    if told.before:
-        say(f"  approved before: {told.before.bundle_hash}, digest {told.before.digest or 'not taken'}")
-    if told.gets:
-        say(f"  it receives values set before: {', '.join(told.gets)}")
-    if told.missing:
-        say(f"  it still needs: {', '.join(told.missing)}")
-        say(f"  try: omac register {shlex.quote(skill.name)} {told.candidate.place.flags}")
+    show_interpreters(approval.approved)
+    if approval.before:
+        say(f"  approved before: {approval.before.bundle_hash}, digest {approval.before.digest or 'not taken'}")
+    if approval.gets:
+        say(f"  it receives values set before: {', '.join(approval.gets)}")
+    if approval.missing:
+        say(f"  it still needs: {', '.join(approval.missing)}")
+        say(f"  try: omac register {shlex.quote(skill.name)} {approval.candidate.place.flags}")
 
 
 def show_interpreters(approved: Code) -> None:
     """The programs of the host that were approved with it, and those that it lacks."""
-    found = [one for one in approved.interpreters or () if one.path]
-    if found:
-        say(f"  by {', '.join(one.path for one in found)}")
+    interpreters = [one for one in approved.interpreters or () if one.path]
+    if interpreters:
+        say(f"  by {', '.join(one.path for one in interpreters)}")
     for one in approved.interpreters or ():
         if not one.path:
             say(f"  {one.name} is in no folder of PATH that only you may change: install it, then approve again")

@@ -36,12 +36,12 @@ class CacheRow(msgspec.Struct, frozen=True):
 def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show all caches. Raises Refusal."""
     with Progress("inspected") as progress, open_caches(environment, progress.step) as caches:
-        found = _looked_at(caches, caches.ids()) if caches else []
+        listed = _looked_at(caches, caches.ids()) if caches else []
     if as_json:
-        for cache in found:
+        for cache in listed:
             _print({**msgspec.structs.asdict(cache), "last_used": rfc3339(cache.last_used)})
-    elif found:
-        _show_table(found)
+    elif listed:
+        _show_table(listed)
     else:
         report("no tool caches exist")
     return 0
@@ -54,8 +54,8 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
     where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
     with Progress("inspected or removed") as progress, open_caches(environment, progress.step) as caches:
         meant = [one for one in caches.ids() if every or one == cache_id(where)] if caches else []
-        found = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
-        rows, problems = _removed(caches, found, dry_run) if caches else ([], [])
+        chosen = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
+        rows, problems = _removed(caches, chosen, dry_run) if caches else ([], [])
     if not rows:
         report(f"no tool cache exists for {where}" if where else "no tool caches exist")
     for row in rows:
@@ -77,13 +77,13 @@ def gc(
     since = parse_moment(max_age, clock)
     bytes_max = parse_size(max_size) if max_size is not None else None
     with Progress("inspected or removed") as progress, open_caches(environment, progress.step) as caches:
-        found = _looked_at(caches, caches.ids()) if caches else []
-        going = [(cache, why, cache.last_used) for cache, why in to_go(found, clock(), since, bytes_max)]
+        present = _looked_at(caches, caches.ids()) if caches else []
+        going = [(cache, why, cache.last_used) for cache, why in to_go(present, clock(), since, bytes_max)]
         rows, problems = _removed(caches, going, dry_run) if caches else ([], [])
         if caches and not dry_run:
             caches.drop_loose_locks()
     gone = {row.id for row in rows if row.action != "in use"}
-    left = [cache for cache in found if cache.id not in gone]
+    left = [cache for cache in present if cache.id not in gone]
     _tell(rows, problems, as_json)
     total = sum(cache.bytes for cache in left)
     report(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}")
@@ -119,13 +119,13 @@ class Progress:
 
 
 def _looked_at(caches: Caches, ids: Iterable[str]) -> list[Cache]:
-    found = []
+    present = []
     for identity in ids:
         try:
-            found.append(caches.look(identity))
+            present.append(caches.look(identity))
         except FileNotFoundError:
             continue  # another process removed it
-    return found
+    return present
 
 
 def _removed(
@@ -155,16 +155,16 @@ def _tell(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) -> N
         report(f"omac: not removed: {problem}")
 
 
-def _show_table(found: list[Cache]) -> None:
+def _show_table(shown: list[Cache]) -> None:
     cells = [HEADS]
-    for cache in sorted(found, key=lambda cache: cache.bytes, reverse=True):
+    for cache in sorted(shown, key=lambda cache: cache.bytes, reverse=True):
         size = shown_size(cache.bytes) if cache.counted else f"> {shown_size(cache.bytes)}"
         state = "in use" if cache.in_use else "no marker" if not cache.workdir else ""
         state = state or ("idle" if cache.workdir_exists else "workdir gone")
         at = datetime.fromtimestamp(cache.last_used / 10**9, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         cells.append((cache.workdir or "-", size, at, state, cache.id))
     show_columns(cells)
-    report(f"{len(found)} in all, {shown_size(sum(cache.bytes for cache in found))}")
+    report(f"{len(shown)} in all, {shown_size(sum(cache.bytes for cache in shown))}")
 
 
 def _print(row: Mapping[str, object]) -> None:

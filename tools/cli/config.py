@@ -29,13 +29,13 @@ class ConfigRow(msgspec.Struct):
     description: str
 
 
-def show(asked: SkillArgument, as_json: bool) -> int:
+def show(request: SkillArgument, as_json: bool) -> int:
     """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
-    with one_skill(asked, "omac config show", []) as one:
+    with one_skill(request, "omac config show", []) as one:
         rows = [_row(one, field) for field in one.sidecar.config]
         secrets = rows_of(one)
     if as_json:
-        told = {
+        document = {
             "skill": one.name,
             "mount": one.sidecar.mount,
             "workdir": one.place.workdir,
@@ -45,7 +45,7 @@ def show(asked: SkillArgument, as_json: bool) -> int:
                 for row in secrets
             ],
         }
-        print_json(told)
+        print_json(document)
         return 0
     say(f"{one.name} at /{one.sidecar.mount} for {one.place.shown}")
     if rows or secrets:
@@ -58,9 +58,9 @@ def show(asked: SkillArgument, as_json: bool) -> int:
     return 0
 
 
-def get(asked: SkillArgument, name: str, as_json: bool) -> int:
+def get(request: SkillArgument, name: str, as_json: bool) -> int:
     """Print the value of a setting, and nothing else. Raises Refusal (not-found) when it has none."""
-    with one_skill(asked, "omac config get", [name]) as one:
+    with one_skill(request, "omac config get", [name]) as one:
         row = _row(one, one.config(name))
     if as_json:
         print_json(row)
@@ -74,9 +74,9 @@ def get(asked: SkillArgument, name: str, as_json: bool) -> int:
     return 0
 
 
-def set_(asked: SkillArgument, name: str, value: str | None, as_json: bool) -> int:
+def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) -> int:
     """Give a skill a setting; "-" reads it from stdin, None asks for it at a terminal. Raises Refusal."""
-    with one_skill(asked, "omac config set", [name]) as one:
+    with one_skill(request, "omac config set", [name]) as one:
         checked = _checked(one, one.config(name), value)
         one.give(Values(config={name: checked}))
         row = _row(one, one.config(name))
@@ -88,9 +88,9 @@ def set_(asked: SkillArgument, name: str, value: str | None, as_json: bool) -> i
     return 0
 
 
-def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
+def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Have settings of a skill say nothing of their own. Raises Refusal."""
-    with one_skill(asked, "omac config unset", names) as one:
+    with one_skill(request, "omac config unset", names) as one:
         names, stored = list(dict.fromkeys(names)), one.given().config
         for name in names:
             if name not in stored:  # what an earlier omac.yaml declared can be taken back too

@@ -27,8 +27,10 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     except UnicodeEncodeError:
         raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
     runs = _having(path, environment) if action == "reload" else []
-    asked = [(run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run]
-    answers = [answer for answer in (_ask(*one) for one in asked) if answer is not None]
+    requests = [
+        (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
+    ]
+    answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
     if not answers:
         raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
     if as_json:
@@ -44,14 +46,14 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
 def _having(path: str, environment: Mapping[str, str]) -> list[str]:
     """The sockets of the runs that have a directory, or what all share, online: the server's, and those beside it."""
     canonical = os.path.realpath(path)
-    found = []
+    having = []
     for run in living_sockets(environment):
         kind = "global" if path == ids.SHARED else "dirs"
         answer = _ask(run, "GET", f"/__omac__/{kind}")
-        told = msgspec.json.decode(answer) if answer is not None else {}
-        if told.get("skills") or any(one["dir"] == canonical for one in told.get("dirs", ())):
-            found.append(run)
-    return found
+        document = msgspec.json.decode(answer) if answer is not None else {}
+        if document.get("skills") or any(one["dir"] == canonical for one in document.get("dirs", ())):
+            having.append(run)
+    return having
 
 
 def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:

@@ -75,20 +75,20 @@ class DefaultsToPurge(NamedTuple):
     defaults: tuple[str, ...] = ()
 
 
-def run(asked: DeregisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
-    if not asked.skills and not asked.prune:
+    if not request.skills and not request.prune:
         raise Refusal(
             "misuse", "name a skill, or use --prune for every skill whose folder is gone", fix=["omac list --all"]
         )
-    registry = Registry.read(environment, asked.journal)
-    targets = _meant(asked, registry, environment)
+    registry = Registry.read(environment, request.journal)
+    targets = _meant(request, registry, environment)
     if not targets:
         say("nothing to prune: the folder of every registered skill exists")
         return 0
-    with opened(environment, asked.journal, clock) as everything:
-        purges = [_purge(asked, one, everything.credentials) for one in targets]
-        if not _confirmed(asked, targets, purges):
+    with opened(environment, request.journal, clock) as everything:
+        purges = [_purge(request, one, everything.credentials) for one in targets]
+        if not _confirmed(request, targets, purges):
             report("nothing was changed")
             return 1
         _require_stores(purges, everything)
@@ -99,7 +99,7 @@ def run(asked: DeregisterRequest, environment: Mapping[str, str], clock: Callabl
             recorded(everything, lambda: _take(purges, everything.credentials))
         except Refusal as refusal:
             message = f"deregistered, but deleting its values failed: {refusal.message}"
-            fix = [*refusal.fix, _again(asked, targets)]
+            fix = [*refusal.fix, _again(request, targets)]
             raise Refusal(refusal.reason, message, fix=fix) from None
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
@@ -113,26 +113,26 @@ def run(asked: DeregisterRequest, environment: Mapping[str, str], clock: Callabl
     return 0
 
 
-def _meant(asked: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
-    names = dict.fromkeys(asked.skills)
-    if asked.prune:
-        return _gone(asked, registry, names)
-    found = []
+def _meant(request: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
+    names = dict.fromkeys(request.skills)
+    if request.prune:
+        return _gone(request, registry, names)
+    targets = []
     for name in names:
-        one = registry.one(asked.where, name, COMMAND, asked.words())
-        if one is not None and one.status.scope == ids.GLOBAL and not asked.where.shared:
-            words = [COMMAND, shlex.quote(name), registry.place(one).flags, asked.words()]
-            message = f"{name} is not registered in {directory_of(asked.where)}; a global skill of that name is"
+        one = registry.one(request.where, name, COMMAND, request.words())
+        if one is not None and one.status.scope == ids.GLOBAL and not request.where.shared:
+            words = [COMMAND, shlex.quote(name), registry.place(one).flags, request.words()]
+            message = f"{name} is not registered in {directory_of(request.where)}; a global skill of that name is"
             raise Refusal("skill-ambiguous", message, fix=[" ".join(word for word in words if word)], skill=name)
-        target = _target(registry, one) if one else _only_values(asked, registry, name)
+        target = _target(registry, one) if one else _only_values(request, registry, name)
         if target is None:
-            raise _unregistered(asked, registry, name, environment)
-        found.append(target)
-    return found
+            raise _unregistered(request, registry, name, environment)
+        targets.append(target)
+    return targets
 
 
-def _gone(asked: DeregisterRequest, registry: Registry, names: Collection[str]) -> list[Target]:
-    within = registry.within(asked.where)
+def _gone(request: DeregisterRequest, registry: Registry, names: Collection[str]) -> list[Target]:
+    within = registry.within(request.where)
     gone = [one for one in within if one.gone]
     for name in names:
         if not any(one.status.skill == name for one in gone):
@@ -146,21 +146,21 @@ def _target(registry: Registry, known: RegisteredSkill) -> Target:
     return Target(known.status.skill, registry.place(known), known, known.status.harness)
 
 
-def _only_values(asked: DeregisterRequest, registry: Registry, name: str) -> Target | None:
+def _only_values(request: DeregisterRequest, registry: Registry, name: str) -> Target | None:
     """A skill that was forgotten before, and whose values shall be forgotten now; None if it has none."""
-    harness = harness_named(asked.where.harness) if asked.where.harness else None
-    place = SkillScope("" if asked.where.shared else directory_of(asked.where), (harness or DEFAULT_HARNESS).name)
+    harness = harness_named(request.where.harness) if request.where.harness else None
+    place = SkillScope("" if request.where.shared else directory_of(request.where), (harness or DEFAULT_HARNESS).name)
     whole = registry.credential(place.scope, name)
-    base = next((base for base in harness.bases if _has(asked, whole.of(base))), harness.base) if harness else None
-    remembered = asked.purge_defaults and _remembered(registry.credential(DEFAULTS, name))
-    if _has(asked, whole.of(base)) or remembered or (asked.purge_secrets and whole.left):
+    base = next((base for base in harness.bases if _has(request, whole.of(base))), harness.base) if harness else None
+    remembered = request.purge_defaults and _remembered(registry.credential(DEFAULTS, name))
+    if _has(request, whole.of(base)) or remembered or (request.purge_secrets and whole.left):
         return Target(name, place, None, base)
     return None
 
 
-def _has(asked: DeregisterRequest, given: Credential) -> bool:
+def _has(request: DeregisterRequest, given: Credential) -> bool:
     """Whether there is something that is to be taken back."""
-    return bool((asked.purge_secrets and (given.secrets or given.writing)) or (asked.purge_fields and given.config))
+    return bool((request.purge_secrets and (given.secrets or given.writing)) or (request.purge_fields and given.config))
 
 
 def _remembered(defaults: Credential) -> list[str]:
@@ -168,39 +168,39 @@ def _remembered(defaults: Credential) -> list[str]:
     return sorted({*defaults.defaults, *defaults.writing, *defaults.left})
 
 
-def _unregistered(asked: DeregisterRequest, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
+def _unregistered(request: DeregisterRequest, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
     """Who is not registered may lie there all the same; a person's folder is left alone."""
     folders = DiskSkillFolders(environment)
     there: list[str] = []
     with contextlib.suppress(Refusal):  # the directory itself may be gone
-        search = search_of(asked.where, folders)
-        found = trio.run(lambda: every(folders, search, guidance=True))
-        there = [one.skill.source for one in found if one.skill.name == name]
+        search = search_of(request.where, folders)
+        candidates = trio.run(lambda: every(folders, search, guidance=True))
+        there = [one.skill.source for one in candidates if one.skill.name == name]
     if there:
         message = f"{name} in {there[0]} is not registered; omac leaves folders alone: remove it yourself"
         fix = ["omac list --all", f"ls -la {shlex.quote(there[0])}"]
         return Refusal("skill-not-found", message, fix=fix, skill=name)
-    where = "for all projects" if asked.where.shared else f"in {directory_of(asked.where)}"
-    others = ", ".join(sorted({one.status.skill for one in registry.within(asked.where)})) or "none"
+    where = "for all projects" if request.where.shared else f"in {directory_of(request.where)}"
+    others = ", ".join(sorted({one.status.skill for one in registry.within(request.where)})) or "none"
     message = f"no skill {name!r} is registered {where}; registered are: {others}"
     return Refusal("skill-not-found", message, fix=["omac list --all"], skill=name)
 
 
-def _purge(asked: DeregisterRequest, target: Target, credentials: Credentials) -> DefaultsToPurge:
+def _purge(request: DeregisterRequest, target: Target, credentials: Credentials) -> DefaultsToPurge:
     scope, skill = target.place.scope, target.skill
     given = credentials.given(scope, skill, target.base)
-    secrets = {*given.secrets, *given.writing} if asked.purge_secrets else set()
+    secrets = {*given.secrets, *given.writing} if request.purge_secrets else set()
     return DefaultsToPurge(
         scope, skill, target.base, tuple(sorted(secrets)),
-        tuple(sorted(given.left.keys() - secrets)) if asked.purge_secrets else (),
-        tuple(sorted(given.config)) if asked.purge_fields else (),
-        tuple(_remembered(credentials.given(DEFAULTS, skill))) if asked.purge_defaults else (),
+        tuple(sorted(given.left.keys() - secrets)) if request.purge_secrets else (),
+        tuple(sorted(given.config)) if request.purge_fields else (),
+        tuple(_remembered(credentials.given(DEFAULTS, skill))) if request.purge_defaults else (),
     )  # fmt: skip
 
 
-def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[DefaultsToPurge]) -> bool:
+def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[DefaultsToPurge]) -> bool:
     """Show what will be done, and ask. Raises Refusal (misuse) where nobody can be asked."""
-    if asked.yes:
+    if request.yes:
         return True
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
@@ -215,15 +215,15 @@ def _confirmed(asked: DeregisterRequest, targets: list[Target], purges: list[Def
         ):
             if names:
                 report(f"  this deletes {what} of {one.skill}: {', '.join(names)}")
-    again = _again(asked._replace(yes=True), targets)
+    again = _again(request._replace(yes=True), targets)
     return confirm("go on?", "no terminal to prompt on; nothing was changed", [again])
 
 
-def _again(asked: DeregisterRequest, targets: list[Target]) -> str:
+def _again(request: DeregisterRequest, targets: list[Target]) -> str:
     """The same command, for the same place."""
     places = {one.place.flags for one in targets}
-    flags = places.pop() if len(places) == 1 else asked.where.flags
-    words = [COMMAND, *map(shlex.quote, asked.skills), flags, asked.words()]
+    flags = places.pop() if len(places) == 1 else request.where.flags
+    words = [COMMAND, *map(shlex.quote, request.skills), flags, request.words()]
     return " ".join(word for word in words if word)
 
 

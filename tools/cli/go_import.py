@@ -36,31 +36,31 @@ class ImportRequest(NamedTuple):
     json: bool
 
 
-def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what would be taken over and, if that is wanted, take it over. Raises Refusal."""
-    if asked.json and not (asked.dry_run or asked.yes):
+    if request.json and not (request.dry_run or request.yes):
         fix = ["omac import --dry-run --json", "omac import --yes --json"]
         raise Refusal("misuse", "--json cannot prompt; add --yes, or --dry-run to change nothing", fix=fix)
     folders = DiskSkillFolders(environment)
-    found = search_of(Where(asked.workdir, harness=asked.harness), folders)
-    search = SkillSearch(found.workdir, found.harness)
-    moved = _look(asked, search, folders, environment)
+    place = search_of(Where(request.workdir, harness=request.harness), folders)
+    search = SkillSearch(place.workdir, place.harness)
+    moved = _look(request, search, folders, environment)
     groups = [job.group for job in moved.jobs]
-    if not asked.json:
+    if not request.json:
         _show(search.workdir, groups)
     refused: list[Refusal] = []
-    changed = moved.is_needed and not asked.dry_run and _is_wanted(asked, search.workdir, groups)
+    changed = moved.is_needed and not request.dry_run and _is_wanted(request, search.workdir, groups)
     if changed:
-        refused = _carry_out(asked, moved, environment, clock)
+        refused = _carry_out(request, moved, environment, clock)
     _tell(moved, refused)
-    if asked.json:
-        print_json(_json(asked, search.workdir, moved, changed, refused))
+    if request.json:
+        print_json(_json(request, search.workdir, moved, changed, refused))
     elif not moved.is_needed:
         say("nothing is left to import" if groups else f"the Go omac left nothing to import for {search.workdir}")
     elif changed:
         rest = ", but for secrets in the keychain" if moved.refusals else ""
         say(f"imported{rest}; the old files and keychain entries are unchanged")
-    elif asked.dry_run:
+    elif request.dry_run:
         say("nothing was changed")
     else:
         report("nothing was changed")
@@ -68,17 +68,17 @@ def run(asked: ImportRequest, environment: Mapping[str, str], clock: Callable[[]
     return _exit_code(moved, refused)
 
 
-def _look(asked: ImportRequest, search: SkillSearch, folders: SkillFolders, environment: Mapping[str, str]) -> Moved:
-    old = _with_project(asked, read_set_up(search.workdir, environment))
-    literal = _literal(asked.workdir, search.workdir, environment)
-    with moving(old, literal, asked.journal, environment) as use_case:
+def _look(request: ImportRequest, search: SkillSearch, folders: SkillFolders, environment: Mapping[str, str]) -> Moved:
+    old = _with_project(request, read_set_up(search.workdir, environment))
+    literal = _literal(request.workdir, search.workdir, environment)
+    with moving(old, literal, request.journal, environment) as use_case:
         return trio.run(use_case.look, folders, search)
 
 
-def _with_project(asked: ImportRequest, old: Old) -> Old:
+def _with_project(request: ImportRequest, old: Old) -> Old:
     """The same, and whether the settings of the project will have been seen by a person when they are taken over."""
-    seen: Project = "seen" if asked.dry_run or current().stdout.isatty() else "unseen"
-    project: Project = "vouched" if asked.project_settings else "unseen" if asked.yes else seen
+    seen: Project = "seen" if request.dry_run or current().stdout.isatty() else "unseen"
+    project: Project = "vouched" if request.project_settings else "unseen" if request.yes else seen
     return msgspec.structs.replace(old, project=msgspec.structs.replace(old.project, project=project))
 
 
@@ -91,8 +91,8 @@ def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) 
     return path if os.path.realpath(path) == canonical else canonical
 
 
-def _is_wanted(asked: ImportRequest, workdir: str, groups: Sequence[ImportGroup]) -> bool:
-    if asked.yes:
+def _is_wanted(request: ImportRequest, workdir: str, groups: Sequence[ImportGroup]) -> bool:
+    if request.yes:
         return True
     from omac.tools.terminal.prompts import can_ask, confirm
 
@@ -109,11 +109,11 @@ def _is_wanted(asked: ImportRequest, workdir: str, groups: Sequence[ImportGroup]
 
 
 def _carry_out(
-    asked: ImportRequest, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]
+    request: ImportRequest, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> list[Refusal]:
     from omac.tools.cli.vault import make_usable
 
-    with opened(environment, asked.journal, clock) as everything:
+    with opened(environment, request.journal, clock) as everything:
         if any(job.values.secrets for job in moved.jobs):
             make_usable(everything.stores, {trio.run(everything.stores.chosen)})
         return trio.run(carry_out, moved, everything.registering, everything.credentials)
@@ -158,11 +158,11 @@ def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
 
 
 def _json(
-    asked: ImportRequest, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]
+    request: ImportRequest, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]
 ) -> dict[str, Any]:
     return {
         "workdir": workdir,
-        "dry_run": asked.dry_run,
+        "dry_run": request.dry_run,
         "changed": changed,
         "skills": [job.group for job in moved.jobs],
         "notes": moved.notes,

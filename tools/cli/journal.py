@@ -17,7 +17,7 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     with closing(to_read(environment, journal_path)) as journal:
         head = journal.store.head()
         inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)  # to look into
-        found = {
+        figures = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),
             "bytes": sum(_size(journal.store.path + suffix) for suffix in ("", "-wal")),
@@ -28,9 +28,9 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
             "kinds": dict(journal.store.kinds()),
         }
     if as_json:
-        print_json(found)
+        print_json(figures)
     else:
-        show_stats(found)
+        show_stats(figures)
     return 0
 
 

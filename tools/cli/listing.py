@@ -64,8 +64,8 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     folders = DiskSkillFolders(environment)
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
-    found = at_once(every(folders, search, guidance=whole))
-    rows = [_row(one, registry) for one in found]
+    candidates = at_once(every(folders, search, guidance=whole))
+    rows = [_row(one, registry) for one in candidates]
     if whole:
         rows += _elsewhere(registry, search.workdir, folders)
     own = {(row.name, row.dir) for row in rows if row.dir == search.workdir}
@@ -80,7 +80,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
         _show(rows, search.workdir)
     else:
         report(f"no skills in {search.workdir}, and none that all projects share")
-    for one in found:
+    for one in candidates:
         note_unknown_keys(one.skill)
     _tell_stale(registry.known if whole else registry.within(where))
     return 0
@@ -145,8 +145,8 @@ def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[
         if known.status.scope != GLOBAL and known.status.dir != workdir and not known.gone:
             by_dir.setdefault(known.status.dir, []).append(known)
     for directory, there in by_dir.items():
-        found = at_once(every(folders, SkillSearch(directory, None, "workdir"))) if directory else []
-        candidates = {(one.skill.base, one.skill.name): one for one in found}
+        elsewhere = at_once(every(folders, SkillSearch(directory, None, "workdir"))) if directory else []
+        candidates = {(one.skill.base, one.skill.name): one for one in elsewhere}
         for known in there:
             candidate = candidates.get((known.status.harness, known.status.skill))
             rows.append(_row(candidate, registry) if candidate else _lost(known))
@@ -169,8 +169,8 @@ def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) 
     assert approved is not None
     code = None
     if approved.source in now:
-        found = now[approved.source]
-        code = found if found == "gone" else "ok" if found == approved.bundle_hash else "changed"
+        digest = now[approved.source]
+        code = digest if digest == "gone" else "ok" if digest == approved.bundle_hash else "changed"
     return ApprovalRow(
         registry.place(one).shown, one.status.skill, one.status.harness, approved.bundle_hash, approved.digest,
         approved.source, rfc3339(one.approved_at), code,
@@ -179,17 +179,17 @@ def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) 
 
 async def _codes(registrations: Iterable[Registration], folders: SkillFolders) -> dict[str, str]:
     """By source folder the hash of what it holds now; "gone", or "" for what cannot be read."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for registration in registrations:
         if registration.approved is not None:
             source = registration.approved.source
             try:
-                found[source] = await folders.bundle_hash(source)
+                digests[source] = await folders.bundle_hash(source)
             except (FileNotFoundError, NotADirectoryError):
-                found[source] = "gone"
+                digests[source] = "gone"
             except OSError:
-                found[source] = ""
-    return found
+                digests[source] = ""
+    return digests
 
 
 def _show(rows: list[SkillRow], workdir: str) -> None:

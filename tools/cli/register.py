@@ -81,19 +81,19 @@ class Done(NamedTuple):
         return [] if self.served else [f"omac serve --no-inner --workdir {directory}", f"omac activate {directory}"]
 
 
-def run(asked: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Register a skill. Raises Refusal; then it was not approved."""
-    asked.ways.require_sense()
+    request.ways.require_sense()
     folders = DiskSkillFolders(environment)
-    search = search_of(asked.where, folders)
-    candidate = trio.run(find, folders, search, asked.skill, COMMAND, asked.words(), asked.bundle_hash)
-    digest = require_meant(folders, candidate, asked.bundle_hash, asked.command(candidate, asked.words()))
-    explicit = explicit_values(sidecar_of(candidate), asked.ways, environment)
-    with opened(environment, asked.journal, clock) as everything:
+    search = search_of(request.where, folders)
+    candidate = trio.run(find, folders, search, request.skill, COMMAND, request.words(), request.bundle_hash)
+    digest = require_meant(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
+    explicit = explicit_values(sidecar_of(candidate), request.ways, environment)
+    with opened(environment, request.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
-        if not asked.force:
-            digest = _require_unchanged(asked, candidate, before, folders) or digest
-        collected = _collect(asked, candidate, explicit, everything, environment)
+        if not request.force:
+            digest = _require_unchanged(request, candidate, before, folders) or digest
+        collected = _collect(request, candidate, explicit, everything, environment)
         values, adopted = collected.values, collected.adopted
         whoever = everything.credentials.given(candidate.place.scope, candidate.skill.name)
         problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
@@ -104,10 +104,10 @@ def run(asked: RegisterRequest, environment: Mapping[str, str], clock: Callable[
         served = everything.state.is_alive(RunId("current"))
         vault = everything.stores.vault.path
     done = Done(candidate, approved, approved != before, collected, given, missing, vault, served)
-    if asked.json:
+    if request.json:
         print_json(_told(done, environment))
     else:
-        _show(asked, done, environment)
+        _show(request, done, environment)
     tell_besides(candidate, values, whoever, problems)
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
@@ -115,7 +115,7 @@ def run(asked: RegisterRequest, environment: Mapping[str, str], clock: Callable[
 
 
 def _require_unchanged(
-    asked: RegisterRequest, candidate: Candidate, approved: Code | None, folders: SkillFolders
+    request: RegisterRequest, candidate: Candidate, approved: Code | None, folders: SkillFolders
 ) -> str | None:
     """The digest of the approved copy, which the skill still has; None if there is no copy. Raises Refusal."""
     skill = candidate.skill
@@ -123,28 +123,28 @@ def _require_unchanged(
         return None
     digest = digest_of(folders, skill)
     if approved.bundle_hash != skill.bundle_hash:
-        was, found, what = approved.bundle_hash, skill.bundle_hash, "is not the code that was approved"
+        was, present, what = approved.bundle_hash, skill.bundle_hash, "is not the code that was approved"
     elif approved.digest not in ("", digest):
-        was, found, what = approved.digest, digest, "has other files than when it was approved, in folders like dist"
+        was, present, what = approved.digest, digest, "has other files than when it was approved, in folders like dist"
     else:
         return approved.digest or None
-    message = f"{skill.name} in {skill.source} {what}: approved {was}, found {found}; nothing was recorded"
-    fix = [asked.command(candidate, asked.words(), "--force", "--hash", digest)]
+    message = f"{skill.name} in {skill.source} {what}: approved {was}, found {present}; nothing was recorded"
+    fix = [request.command(candidate, request.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
 
 def _collect(
-    asked: RegisterRequest, candidate: Candidate, explicit: Values, everything: Opened, environment: Mapping[str, str]
+    request: RegisterRequest, candidate: Candidate, explicit: Values, everything: Opened, environment: Mapping[str, str]
 ) -> Collected:
     """All values, checked, with their stores found open. Raises Refusal."""
     skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
-    asks = not asked.ways.no_input and can_ask()
+    asks = not request.ways.no_input and can_ask()
     stored = everything.credentials.given(scope, skill.name, skill.base)
-    collecting = Collecting(sidecar, asked.ways, environment, explicit, stored, asks)
-    remembered = _remembered(asked, candidate, collecting, everything)
+    collecting = Collecting(sidecar, request.ways, environment, explicit, stored, asks)
+    remembered = _remembered(request, candidate, collecting, everything)
     sources = collecting.sources(remembered)
     if missing := [name for name, source in sources.items() if source == "missing"]:
-        raise _missing(asked, candidate, missing, everything)
+        raise _missing(request, candidate, missing, everything)
     secrets = {secret.name for secret in sidecar.secrets}
     needed = [name for name in secrets if sources[name] in NEEDS_STORE]
     _require_store(candidate, needed, everything, asks)
@@ -156,10 +156,10 @@ def _collect(
     return collected
 
 
-def _remembered(asked: RegisterRequest, candidate: Candidate, collecting: Collecting, everything: Opened) -> Values:
+def _remembered(request: RegisterRequest, candidate: Candidate, collecting: Collecting, everything: Opened) -> Values:
     """The defaults that are to be adopted silently; what all projects share has none."""
     skill = candidate.skill
-    if not asked.ways.defaults or candidate.place.scope == GLOBAL:
+    if not request.ways.defaults or candidate.place.scope == GLOBAL:
         return Values()
     unknown = collecting.sources(Values())
     wanted = [name for name, source in unknown.items() if source not in ("given", "keep")]
@@ -167,8 +167,8 @@ def _remembered(asked: RegisterRequest, candidate: Candidate, collecting: Collec
     stores = {one.secret.store for name, one in defaults.items() if name in wanted and one.secret}
     if collecting.can_ask:
         make_usable(everything.stores, stores)
-    found = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted))
-    return usable(collecting.sidecar, found)
+    saved = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted))
+    return usable(collecting.sidecar, saved)
 
 
 def _require_store(candidate: Candidate, names: list[str], everything: Opened, asks: bool) -> None:
@@ -185,25 +185,25 @@ def _require_store(candidate: Candidate, names: list[str], everything: Opened, a
     trio.run(look)
 
 
-def _missing(asked: RegisterRequest, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:
+def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:
     """Everything that is missing at once, and the ways to give it."""
-    skill, sidecar, words = candidate.skill, sidecar_of(candidate), asked.words()
+    skill, sidecar, words = candidate.skill, sidecar_of(candidate), request.words()
     fields = {field.name: field for field in sidecar.fields}
     for name in names:
         field = fields[name]
         kind = "secret" if isinstance(field, Secret) else field.type
         report(f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}")
     fix = []
-    if candidate.place.workdir and not asked.ways.defaults:
+    if candidate.place.workdir and not request.ways.defaults:
         remembered = everything.credentials.defaults(skill.name)
         if all(name in remembered for name in names):
-            fix.append(asked.command(candidate, words, "--defaults"))
-    fix.append(asked.command(candidate, words) + "  # at a terminal, where it asks")
+            fix.append(request.command(candidate, words, "--defaults"))
+    fix.append(request.command(candidate, words) + "  # at a terminal, where it asks")
     for secret, flag, what in ((True, "--secrets-from", "OMAC_SECRET_"), (False, "--fields-from", "OMAC_CONFIG_")):
         some = [name for name in names if isinstance(fields[name], Secret) == secret]
         if some:
-            told = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
-            fix.append(asked.command(candidate, words, flag, "FILE") + told)
+            lines = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
+            fix.append(request.command(candidate, words, flag, "FILE") + lines)
     message = f"{skill.name} needs {', '.join(names)}, but omac has no terminal to prompt on; nothing was recorded"
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
 
@@ -238,7 +238,7 @@ def _told(done: Done, environment: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _show(asked: RegisterRequest, done: Done, environment: Mapping[str, str]) -> None:
+def _show(request: RegisterRequest, done: Done, environment: Mapping[str, str]) -> None:
     skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
     say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
     show_code(skill, sidecar)
@@ -256,7 +256,7 @@ def _show(asked: RegisterRequest, done: Done, environment: Mapping[str, str]) ->
         show_install_script(script)
     if done.missing:
         report(f"it does not start without: {', '.join(done.missing)}")
-        report(f"  try: {asked.command(done.candidate)}")
+        report(f"  try: {request.command(done.candidate)}")
     if done.next:
         serve, activate = done.next
         say(f"next: {serve}")

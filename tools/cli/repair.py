@@ -70,35 +70,35 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     return DAMAGED if findings else 0
 
 
-def repair(asked: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
     state = StateDir.of(environment)
-    path = state.journal_in_use(environment, asked.journal)
+    path = state.journal_in_use(environment, request.journal)
     with without_server(state, path):
-        return _repair(asked, path, host_id(state), clock)
+        return _repair(request, path, host_id(state), clock)
 
 
-def _repair(asked: RepairRequest, path: str, host: HostId, clock: Callable[[], int]) -> int:
+def _repair(request: RepairRequest, path: str, host: HostId, clock: Callable[[], int]) -> int:
     run = secrets.token_hex(6)
     work = Repair(path, host, run, clock, lambda: System().apply, is_living)
-    planned = work.plan(asked.positions)
+    planned = work.plan(request.positions)
     if not planned:
         say(f"nothing in {path} is damaged")
         return 0
     _show(planned)
-    if asked.dry_run:
+    if request.dry_run:
         return 0
-    if not _confirmed(asked, _counted(planned)):
+    if not _confirmed(request, _counted(planned)):
         report("nothing was changed")
         return 1
-    done = work.perform(asked.positions)
+    done = work.perform(request.positions)
     say(f"{_counted(done)} mended in {path}; replaced rows are kept in its table set_aside")
     return 0
 
 
-def _confirmed(asked: RepairRequest, count: str) -> bool:
-    again = ["omac journal repair", *(f"--position {position}" for position in asked.positions), "--yes"]
-    return asked.yes or confirm(f"Do this for {count}?", fix=[" ".join(again)])
+def _confirmed(request: RepairRequest, count: str) -> bool:
+    again = ["omac journal repair", *(f"--position {position}" for position in request.positions), "--yes"]
+    return request.yes or confirm(f"Do this for {count}?", fix=[" ".join(again)])
 
 
 def _counted(findings: Sequence[Damage]) -> str:

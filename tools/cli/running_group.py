@@ -57,10 +57,12 @@ def _parameter(option: Option) -> inspect.Parameter:
     """The parameter that typer makes the option of; `omac sandbox run` checks its value by its own parser."""
     type_ = list[str] | None if option.repeats else str | None if option.takes else bool
     text = option.text[0].upper() + option.text[1:]
-    said = typer.Option(option.name, metavar=option.takes or None, help=f"{text}.")
+    declared = typer.Option(option.name, metavar=option.takes or None, help=f"{text}.")
     name = option.name.removeprefix("--").replace("-", "_")
     default = None if option.takes else False
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[type_, said])
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[type_, declared]
+    )
 
 
 def add_to(app: typer.Typer) -> None:
@@ -93,8 +95,8 @@ def start(
     from omac.tools.cli.start import StartRequest, run
 
     words = context.meta[WORDS]
-    asked = StartRequest(harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal)
-    return run(asked, current().environment)
+    request = StartRequest(harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal)
+    return run(request, current().environment)
 
 
 def serve(
@@ -127,8 +129,8 @@ def serve(
     """
     from omac.tools.cli.serve import ServeRequest, run
 
-    asked = ServeRequest(
+    request = ServeRequest(
         harness, context.meta[WORDS], root or [], workdir, no_inner, no_sandbox, sandbox, unapproved,
         accept_skill_changes, control_addr, facade_addr, journal, json,
     )  # fmt: skip
-    return run(asked, current().environment)
+    return run(request, current().environment)

@@ -11,10 +11,10 @@ from omac.tools.terminal.render import say
 
 def run(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings; 0 when a sandbox can be built, else the status of a sandbox that is not available."""
-    found = findings(probe_machine())
+    diagnoses = findings(probe_machine())
     if as_json:
-        print_json({"healthy": healthy(found), "findings": found})
+        print_json({"healthy": healthy(diagnoses), "findings": diagnoses})
     else:
-        for line in report(found):
+        for line in report(diagnoses):
             say(line)
-    return 0 if healthy(found) else REASONS["sandbox-unavailable"].exit_code
+    return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code

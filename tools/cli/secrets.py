@@ -35,7 +35,7 @@ class SecretRow(msgspec.Struct):
     description: str
 
 
-def set_(asked: SkillArgument, name: str, rest: Sequence[str], as_json: bool) -> int:
+def set_(request: SkillArgument, name: str, rest: Sequence[str], as_json: bool) -> int:
     """Give a skill a secret, from a masked prompt or from stdin. Raises Refusal. `rest` is what else was on the command
     line: perhaps a secret, so that no error may repeat it."""
     name, equals, _ = name.partition("=")
@@ -44,26 +44,26 @@ def set_(asked: SkillArgument, name: str, rest: Sequence[str], as_json: bool) ->
             "the command line holds more than a skill and a name. Never put a secret there, where other programs can "
             "read it: type it when prompted, or pass it by stdin"
         )
-        words = " ".join(filter(None, (shlex.join((asked.skill, name)), asked.where.flags)))
+        words = " ".join(filter(None, (shlex.join((request.skill, name)), request.where.flags)))
         raise Refusal("misuse", message, fix=[f"omac secrets set {words}"])
-    with one_skill(asked, "omac secrets set", [name]) as one:
+    with one_skill(request, "omac secrets set", [name]) as one:
         secret = one.secret(name)
         _open_store(one)
         _give(one, {name: _value(one, secret)}, as_json)
     return 0
 
 
-def import_(asked: SkillArgument, source: str, as_json: bool) -> int:
+def import_(request: SkillArgument, source: str, as_json: bool) -> int:
     """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
-    with one_skill(asked, "omac secrets import", ["--from", source]) as one:
+    with one_skill(request, "omac secrets import", ["--from", source]) as one:
         _open_store(one)
         _give(one, _imported(one, source), as_json)
     return 0
 
 
-def list_(asked: SkillArgument, as_json: bool) -> int:
+def list_(request: SkillArgument, as_json: bool) -> int:
     """Show which secrets a skill declares and which it was given; no store is asked. Raises Refusal."""
-    with one_skill(asked, "omac secrets list", []) as one:
+    with one_skill(request, "omac secrets list", []) as one:
         rows = rows_of(one)
     if as_json:
         for row in rows:
@@ -79,9 +79,9 @@ def list_(asked: SkillArgument, as_json: bool) -> int:
     return 0
 
 
-def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
+def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
-    with one_skill(asked, "omac secrets unset", names) as one:
+    with one_skill(request, "omac secrets unset", names) as one:
         names, given = list(dict.fromkeys(names)), one.given()
         stored, left = given.secrets | given.writing, given.left
         for name in names:
@@ -92,8 +92,8 @@ def unset(asked: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         remembered = sorted(name for name in one.opened.credentials.defaults(one.name) if name in names)
     tell_taken(one, "secrets", [name for name in names if name in stored], names, as_json)
     if remembered and one.place.scope != GLOBAL:
-        told = ", ".join(remembered)
-        report(f"{told}: still a saved default for omac register --defaults; to delete all saved defaults:")
+        document = ", ".join(remembered)
+        report(f"{document}: still a saved default for omac register --defaults; to delete all saved defaults:")
         report(f"  try: omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults")
     return 0
 
@@ -140,9 +140,9 @@ def _value(one: OneSkill, secret: Secret) -> Hidden:
     from omac.tools.terminal.prompts import ask_secret, read_stdin
 
     if at_terminal():
-        found = ask_secret(secret)
-        assert found is not None, "no question without an answer was asked"
-        return found
+        value = ask_secret(secret)
+        assert value is not None, "no question without an answer was asked"
+        return value
     text = text_of(read_stdin(INPUT_BYTES_MAX))
     if text is None:
         message, again = f"{secret.name}: is not UTF-8; nothing was stored", one.command("secrets", "set", "NAME")
@@ -181,11 +181,11 @@ def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
     where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
     if as_json:
         for name in values:
-            told = {
+            document = {
                 "skill": one.name, "workdir": one.place.workdir, "name": name, "store": store,
                 "fingerprint": given[name].fingerprint,
             }  # fmt: skip
-            print_json(told)
+            print_json(document)
     else:
         say(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
     tell_unapproved(one)
@@ -198,12 +198,12 @@ def tell_unapproved(one: OneSkill) -> None:
         report(f"  try: {command}")
 
 
-def tell_taken(one: OneSkill, group: str, taken: Sequence[str], asked: Sequence[str], as_json: bool) -> None:
+def tell_taken(one: OneSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
     """What was taken back, and what the skill will miss."""
     if as_json:
         print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})
     else:
-        for name in asked:
+        for name in request:
             say(f"{name} {'is revoked from' if name in taken else 'was not given to'} {one.name} for {one.place.shown}")
     for field in one.sidecar.fields:
         if (

@@ -37,15 +37,15 @@ class ServeRequest(NamedTuple):
     json: bool
 
 
-def run(asked: ServeRequest, environment: Mapping[str, str]) -> int:
+def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
-    wanted = options(asked, environment)
+    wanted = options(request, environment)
     if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch)
     server = Server(wanted, environment)
 
     def announce(ready: Ready) -> None:
-        if asked.json:
+        if request.json:
             print_json(ready)
         else:
             facade = ready.facade_base.removeprefix("http://")
@@ -55,39 +55,41 @@ def run(asked: ServeRequest, environment: Mapping[str, str]) -> int:
     return trio.run(server.run, announce)
 
 
-def options(asked: ServeRequest, environment: Mapping[str, str]) -> ServeOptions:
+def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptions:
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
-    harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
-    workdir = directory(asked.workdir, "--workdir") if asked.workdir else None
-    roots = [directory(root, "--root") for root in asked.roots] or ([] if workdir else [os.getcwd()])
+    harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
+    workdir = directory(request.workdir, "--workdir") if request.workdir else None
+    roots = [directory(root, "--root") for root in request.roots] or ([] if workdir else [os.getcwd()])
     if workdir is not None and not any(below(workdir, root) for root in roots):
         roots.append(workdir)
     return ServeOptions(
         harness,
         tuple(roots),
         workdir,
-        _launch(asked, workdir or roots[0], roots, environment),
-        journal=asked.journal,
-        control=_address(asked.control_addr, "--control-addr"),
-        facade=_address(asked.facade_addr, "--facade-addr"),
+        _launch(request, workdir or roots[0], roots, environment),
+        journal=request.journal,
+        control=_address(request.control_addr, "--control-addr"),
+        facade=_address(request.facade_addr, "--facade-addr"),
         settings={
-            "serve.unapproved": asked.unapproved,
-            "serve.bundle_drift": "accept" if asked.accept_changes else None,
+            "serve.unapproved": request.unapproved,
+            "serve.bundle_drift": "accept" if request.accept_changes else None,
         },
     )
 
 
-def _launch(asked: ServeRequest, workdir: str, roots: list[str], environment: Mapping[str, str]) -> AgentLaunch | None:
-    if asked.no_inner:
-        if asked.words is not None:
+def _launch(
+    request: ServeRequest, workdir: str, roots: list[str], environment: Mapping[str, str]
+) -> AgentLaunch | None:
+    if request.no_inner:
+        if request.words is not None:
             raise Refusal("misuse", "--no-inner launches no agent, so it takes no arguments for one")
-        if flag := "--no-sandbox" if asked.no_sandbox else first_option(asked.sandbox):
+        if flag := "--no-sandbox" if request.no_sandbox else first_option(request.sandbox):
             raise Refusal("misuse", f"--no-inner launches no agent, so {flag} has no effect")
         return None
-    agent = harness_named(asked.harness or DEFAULT_HARNESS.name) if asked.harness or asked.words is None else None
+    agent = harness_named(request.harness or DEFAULT_HARNESS.name) if request.harness or request.words is None else None
     return launch_of(
-        (agent or DEFAULT_HARNESS).serve, asked.words, agent, environment, workdir=workdir, roots=roots,
-        sandbox=asked.sandbox, sandboxed=not asked.no_sandbox,
+        (agent or DEFAULT_HARNESS).serve, request.words, agent, environment, workdir=workdir, roots=roots,
+        sandbox=request.sandbox, sandboxed=not request.no_sandbox,
     )  # fmt: skip
 
 

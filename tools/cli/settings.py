@@ -21,9 +21,9 @@ def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[st
         report(f"omac: {warning}")
     resolved = resolve({}, environment, project, read_user(environment))
     if as_json:
-        for name, found in resolved.items():
-            told = {"name": name, **msgspec.to_builtins(found), "meaning": SETTINGS[name].meaning}
-            print_json(told)
+        for name, setting in resolved.items():
+            document = {"name": name, **msgspec.to_builtins(setting), "meaning": SETTINGS[name].meaning}
+            print_json(document)
     else:
         _show_table(resolved, show_origin)
     return 0
@@ -64,9 +64,9 @@ def _change(
 
 def _show_table(resolved: Mapping[str, Resolved], show_origin: bool) -> None:
     names = max(map(len, resolved))
-    values = max(len(found.value) for found in resolved.values())
-    for name, found in resolved.items():
-        say(f"{name:<{names}}  {found.value:<{values}}  {found.origin if show_origin else ''}".rstrip())
+    values = max(len(setting.value) for setting in resolved.values())
+    for name, setting in resolved.items():
+        say(f"{name:<{names}}  {setting.value:<{values}}  {setting.origin if show_origin else ''}".rstrip())
         if show_origin:
-            for line in found.ignored:
+            for line in setting.ignored:
                 say(f"  {line}")

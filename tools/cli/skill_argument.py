@@ -103,24 +103,24 @@ class OneSkill(NamedTuple):
 
 
 @contextmanager
-def one_skill(asked: SkillArgument, command: str, words: Collection[str]) -> Iterator[OneSkill]:
+def one_skill(request: SkillArgument, command: str, words: Collection[str]) -> Iterator[OneSkill]:
     """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
-    with opened(current().environment, asked.journal, time.time_ns) as everything:
-        search = search_of(asked.where, everything.folders)
+    with opened(current().environment, request.journal, time.time_ns) as everything:
+        search = search_of(request.where, everything.folders)
         again = " ".join(map(shlex.quote, words))
         try:
-            candidate = trio.run(find, everything.folders, search, asked.skill, command, again)
+            candidate = trio.run(find, everything.folders, search, request.skill, command, again)
         except Refusal as refusal:
             if refusal.reason not in BY_RECORD or not command.endswith(" unset"):
                 raise
             place = SkillScope(
-                "" if asked.where.shared else search.workdir, asked.where.harness or DEFAULT_HARNESS.name
+                "" if request.where.shared else search.workdir, request.where.harness or DEFAULT_HARNESS.name
             )
-            forget = f"omac deregister {shlex.quote(asked.skill)} {place.where} --purge-secrets --purge-fields"
+            forget = f"omac deregister {shlex.quote(request.skill)} {place.where} --purge-secrets --purge-fields"
             fix = (*refusal.fix, f"{forget}  # needs no folder")
-            raise Refusal(refusal.reason, refusal.message, fix=fix, skill=asked.skill) from None
+            raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
         assert candidate.skill.sidecar is not None, "find returns no other"
-        yield OneSkill(everything, candidate, candidate.skill.sidecar, asked.where)
+        yield OneSkill(everything, candidate, candidate.skill.sidecar, request.where)
 
 
 def tell_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:

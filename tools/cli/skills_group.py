@@ -59,8 +59,8 @@ def register(
     from omac.tools.cli.value_sources import Ways
 
     ways = Ways(defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input)
-    asked = RegisterRequest(skill, Where(workdir, shared, harness), ways, force, bundle_hash, journal, json)
-    return run(asked, current().environment, time.time_ns)
+    request = RegisterRequest(skill, Where(workdir, shared, harness), ways, force, bundle_hash, journal, json)
+    return run(request, current().environment, time.time_ns)
 
 
 def deregister(
@@ -87,10 +87,10 @@ def deregister(
     from omac.tools.cli.scope_options import Where
 
     where = Where(workdir, shared, harness)
-    asked = DeregisterRequest(
+    request = DeregisterRequest(
         tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal
     )
-    return run(asked, current().environment, time.time_ns)
+    return run(request, current().environment, time.time_ns)
 
 
 def approve(
@@ -112,8 +112,8 @@ def approve(
     from omac.tools.cli.approve import ApproveRequest, run
     from omac.tools.cli.scope_options import Where
 
-    asked = ApproveRequest(skill, Where(workdir, shared, harness), bundle_hash, revoke, journal, json)
-    return run(asked, current().environment, time.time_ns)
+    request = ApproveRequest(skill, Where(workdir, shared, harness), bundle_hash, revoke, journal, json)
+    return run(request, current().environment, time.time_ns)
 
 
 def approvals(

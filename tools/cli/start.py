@@ -27,26 +27,29 @@ class StartRequest(NamedTuple):
     journal: str | None
 
 
-def run(asked: StartRequest, environment: Mapping[str, str]) -> int:
+def run(request: StartRequest, environment: Mapping[str, str]) -> int:
     """Run the command to its end; its exit status. Raises Refusal."""
-    wanted = options(asked, environment)
+    wanted = options(request, environment)
     if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch)
     server = Server(wanted, environment)
     return trio.run(server.run, lambda _: None, _tell_what_is_not_ready)
 
 
-def options(asked: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
+def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
-    harness = harness_named(asked.harness) if asked.harness else DEFAULT_HARNESS
-    agent = harness if asked.harness or asked.words is None else None
-    workdir = directory(asked.workdir, "--workdir")
+    harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
+    agent = harness if request.harness or request.words is None else None
+    workdir = directory(request.workdir, "--workdir")
     launch = launch_of(
-        harness.serve[:1], asked.words, agent, environment, workdir=workdir, sandbox=asked.sandbox,
-        sandboxed=not asked.no_sandbox,
+        harness.serve[:1], request.words, agent, environment, workdir=workdir, sandbox=request.sandbox,
+        sandboxed=not request.no_sandbox,
     )  # fmt: skip
-    settings = {"serve.unapproved": asked.unapproved, "serve.bundle_drift": "accept" if asked.accept_changes else None}
-    return ServeOptions(harness, (workdir,), workdir, launch, beside=True, journal=asked.journal, settings=settings)
+    settings = {
+        "serve.unapproved": request.unapproved,
+        "serve.bundle_drift": "accept" if request.accept_changes else None,
+    }
+    return ServeOptions(harness, (workdir,), workdir, launch, beside=True, journal=request.journal, settings=settings)
 
 
 def _tell_what_is_not_ready(manifest: Manifest) -> None:

@@ -152,10 +152,10 @@ def usable(sidecar: SidecarMeta, remembered: Values) -> Values:
     hidden = [(field, remembered.secrets[field.name]) for field in sidecar.secrets if field.name in remembered.secrets]
     secrets = _checked([(field, value.reveal()) for field, value in hidden], check_secret, problems)
     config = [(field, remembered.config[field.name]) for field in sidecar.config if field.name in remembered.config]
-    found = Values(secrets, _checked(config, check_config, problems))
+    values = Values(secrets, _checked(config, check_config, problems))
     for problem in problems:
         report(f"{problem.name}: the saved default cannot be used: it {problem.problem}")
-    return found
+    return values
 
 
 def refuse(problems: Sequence[ValueRefused]) -> None:
@@ -181,14 +181,14 @@ def _named(
         else:  # it may be meant for another skill
             report(f"{variable} is in the environment, and no {kind} {name} is declared: ignored")
     if source is not None:
-        found = read_values(source, secret=kind == "secret")
-        if undeclared := [name for name in found if name not in fields]:
+        values = read_values(source, secret=kind == "secret")
+        if undeclared := [name for name in values if name not in fields]:
             names = ", ".join(fields) or "none"
             message = (
                 f"{', '.join(undeclared)} in {shown_source(source)}: no such {kind} is declared; declared are: {names}"
             )
             raise Refusal("value-refused", f"{message}; nothing was recorded", missing=undeclared)
-        given |= found
+        given |= values
     return [(fields[name], text) for name, text in given.items()]
 
 

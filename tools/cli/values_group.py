@@ -69,7 +69,7 @@ def add_to(app: typer.Typer) -> None:
 # What is on the command line by mistake may be a secret, which the parser's own errors would repeat.
 @secrets_app.command("set", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @on_skill
-def secrets_set(context: typer.Context, asked: "SkillArgument", name: SecretName, json: Json = False) -> int:
+def secrets_set(context: typer.Context, request: "SkillArgument", name: SecretName, json: Json = False) -> int:
     """Give a skill a secret: typed without being shown, or from stdin.
 
     \b
@@ -78,12 +78,12 @@ def secrets_set(context: typer.Context, asked: "SkillArgument", name: SecretName
     """
     from omac.tools.cli.secrets import set_
 
-    return set_(asked, name, context.args, json)
+    return set_(request, name, context.args, json)
 
 
 @secrets_app.command("list")
 @on_skill
-def secrets_list(asked: "SkillArgument", json: Json = False) -> int:
+def secrets_list(request: "SkillArgument", json: Json = False) -> int:
     """Show which secrets a skill needs and which are set; never their values.
 
     \b
@@ -91,12 +91,12 @@ def secrets_list(asked: "SkillArgument", json: Json = False) -> int:
     """
     from omac.tools.cli.secrets import list_
 
-    return list_(asked, json)
+    return list_(request, json)
 
 
 @secrets_app.command("unset")
 @on_skill
-def secrets_unset(asked: "SkillArgument", names: SecretNames, json: Json = False) -> int:
+def secrets_unset(request: "SkillArgument", names: SecretNames, json: Json = False) -> int:
     """Revoke secrets of a skill.
 
     \b
@@ -104,13 +104,13 @@ def secrets_unset(asked: "SkillArgument", names: SecretNames, json: Json = False
     """
     from omac.tools.cli.secrets import unset
 
-    return unset(asked, names, json)
+    return unset(request, names, json)
 
 
 @secrets_app.command("import")
 @on_skill
 def secrets_import(
-    asked: "SkillArgument",
+    request: "SkillArgument",
     source: Annotated[str, typer.Option("--from", metavar="FILE", help="NAME=value lines; - is stdin.")],
     json: Json = False,
 ) -> int:
@@ -121,12 +121,12 @@ def secrets_import(
     """
     from omac.tools.cli.secrets import import_
 
-    return import_(asked, source, json)
+    return import_(request, source, json)
 
 
 @config_app.command("show")
 @on_skill
-def config_show(asked: "SkillArgument", json: Json = False) -> int:
+def config_show(request: "SkillArgument", json: Json = False) -> int:
     """Show the settings of a skill and where each comes from; for secrets, whether they are set.
 
     \b
@@ -134,12 +134,12 @@ def config_show(asked: "SkillArgument", json: Json = False) -> int:
     """
     from omac.tools.cli.config import show
 
-    return show(asked, json)
+    return show(request, json)
 
 
 @config_app.command("get")
 @on_skill
-def config_get(asked: "SkillArgument", field: Field, json: Json = False) -> int:
+def config_get(request: "SkillArgument", field: Field, json: Json = False) -> int:
     """Print the value of a setting of a skill.
 
     \b
@@ -147,13 +147,13 @@ def config_get(asked: "SkillArgument", field: Field, json: Json = False) -> int:
     """
     from omac.tools.cli.config import get
 
-    return get(asked, field, json)
+    return get(request, field, json)
 
 
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # a value may be -5
 @on_skill
 def config_set(
-    asked: "SkillArgument",
+    request: "SkillArgument",
     field: Field,
     value: Annotated[
         str | None, typer.Argument(metavar="[VALUE]", help="The value; - is stdin, and without it you are asked.")
@@ -167,12 +167,12 @@ def config_set(
     """
     from omac.tools.cli.config import set_
 
-    return set_(asked, field, value, json)
+    return set_(request, field, value, json)
 
 
 @config_app.command("unset")
 @on_skill
-def config_unset(asked: "SkillArgument", fields: Fields, json: Json = False) -> int:
+def config_unset(request: "SkillArgument", fields: Fields, json: Json = False) -> int:
     """Remove values of a skill's settings; their defaults apply again.
 
     \b
@@ -180,7 +180,7 @@ def config_unset(asked: "SkillArgument", fields: Fields, json: Json = False) -> 
     """
     from omac.tools.cli.config import unset
 
-    return unset(asked, fields, json)
+    return unset(request, fields, json)
 
 
 @vault_app.command("init")

@@ -66,12 +66,12 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
 def status(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show where the vault is, what opens it, and how much is in it, if it is open here. Raises Refusal."""
     vault = vaults.secret_stores(environment).vault
-    told: dict[str, object] = {
+    document: dict[str, object] = {
         "path": vault.path, "exists": vault.exists(), "key": None, "locked": None, "services": None, "names": None,
     }  # fmt: skip
     detail = ""
     if vault.exists():
-        told["key"] = "passphrase" if vault.has_passphrase() else "key file"
+        document["key"] = "passphrase" if vault.has_passphrase() else "key file"
         at_hand = vaults.key_of_environment(environment)
         try:
             counted = None if at_hand is None else vaults.counted(vault, at_hand)
@@ -79,13 +79,13 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
             if refusal.reason != "vault-key-wrong":
                 raise
             counted, detail = None, refusal.message
-        told["locked"] = counted is None
+        document["locked"] = counted is None
         if counted is not None:
-            told["services"], told["names"] = counted
+            document["services"], document["names"] = counted
     if as_json:
-        print_json(told)
+        print_json(document)
         return 0
-    _show_status(told, detail)
+    _show_status(document, detail)
     return 0
 
 
@@ -102,8 +102,8 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
         trio.run(stores.unlock, KEYCHAIN)
         looked_at += _tell_server(runs, {}, environment)
     if as_json:
-        told = {"stores": sorted(used), "server": runs, "dirs": list(dict.fromkeys(looked_at))}
-        print_json(told)
+        document = {"stores": sorted(used), "server": runs, "dirs": list(dict.fromkeys(looked_at))}
+        print_json(document)
         return 0
     names = {VAULT: f"the vault {stores.vault.path}", KEYCHAIN: "the system's keychain"}
     say(f"{' and '.join(names[store] for store in sorted(used))}: open")
@@ -145,9 +145,9 @@ def _key_of_person(vault: Vault, passphrase: Callable[[str], Hidden]) -> VaultKe
 def _typed(of_what: str) -> Hidden:
     from omac.tools.terminal.prompts import ask_secret
 
-    found = ask_secret(Secret("passphrase", of_what))
-    assert found is not None, "no question without an answer was asked"
-    return found
+    value = ask_secret(Secret("passphrase", of_what))
+    assert value is not None, "no question without an answer was asked"
+    return value
 
 
 def _read(of_what: str) -> Hidden:
@@ -166,17 +166,17 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
     print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
 
 
-def _show_status(told: Mapping[str, object], detail: str) -> None:
-    if not told["exists"]:
-        say(f"no vault exists at {told['path']}")
+def _show_status(document: Mapping[str, object], detail: str) -> None:
+    if not document["exists"]:
+        say(f"no vault exists at {document['path']}")
         report("  try: omac vault init")
         return
-    say(f"{told['path']}: a vault that opens with its {told['key']}")
-    if told["locked"]:
+    say(f"{document['path']}: a vault that opens with its {document['key']}")
+    if document["locked"]:
         say(f"locked here{': ' + detail if detail else ''}")
         report_fix(("omac unlock", f"export {FILE_VARIABLE}=PATH"))
     else:
-        say(f"open here: {told['names']} values of {told['services']} skills")
+        say(f"open here: {document['names']} values of {document['services']} skills")
 
 
 def _new_passphrase() -> Hidden:

@@ -51,18 +51,18 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     shown: bool = True
     allowed: tuple[str, ...] = ()
 
-    def sees(self, told: Ready) -> Ready:
+    def sees(self, ready: Ready) -> Ready:
         """Where the command finds what omac offers."""
-        return told.inside(shown=self.shown) if self.request is not None else told
+        return ready.inside(shown=self.shown) if self.request is not None else ready
 
-    def start(self, told: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
+    def start(self, ready: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
         """Start it in a Trio task. `handed_on` are the names of variables that its `environment` gives it. Raises
         Refusal (prerequisite-missing)."""
         if self.request is None:
             return Inner(self.argv, environment, self.workdir)
-        own: dict[str, object] = {"run": told.run, "env": list(handed_on), "command": list(self.argv)}
+        own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": list(self.argv)}
         if self.shown:
-            own |= {"control_token": told.control_token_file, "facade_socket": told.facade_socket}
+            own |= {"control_token": ready.control_token_file, "facade_socket": ready.facade_socket}
         request = self.request.over(request_of(own))
         with os.fdopen(os.memfd_create("omac-request"), "wb") as file:
             file.write(json.dumps(request.fields()).encode())
@@ -95,10 +95,10 @@ def launch_of(
     if sandbox.network != "none":
         own["open_ports"] = _served_ports(argv, agent)
     request = request_of(own).over(sandbox)
-    found = find_program(argv, environment)
+    program = find_program(argv, environment)
     ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
     allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
-    return AgentLaunch(found, workdir, request, sandbox.backend != "landlock", allowed)
+    return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed)
 
 
 def directory(path: str, flag: str) -> str:
@@ -120,11 +120,11 @@ def warn_unsandboxed(launch: AgentLaunch) -> None:
 
 def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """`argv` with its program found on PATH. Raises Refusal (prerequisite-missing)."""
-    found = shutil.which(argv[0], path=environment.get("PATH"))
-    if found is None:
+    program = shutil.which(argv[0], path=environment.get("PATH"))
+    if program is None:
         fix = [*install_hints(os.path.basename(argv[0])), f"command -v {shlex.quote(argv[0])}"]
         raise Refusal("prerequisite-missing", f"{argv[0]} is not installed, or not on PATH", fix=fix)
-    return (os.path.abspath(found), *argv[1:])
+    return (os.path.abspath(program), *argv[1:])
 
 
 def _served_ports(argv: Sequence[str], agent: Harness | None) -> list[int]:

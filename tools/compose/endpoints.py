@@ -43,30 +43,30 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not FOREIGN.fullmatch(name)}
 
 
-def variables(harness: str, told: Ready) -> dict[str, str]:
+def variables(harness: str, ready: Ready) -> dict[str, str]:
     """What every inner command learns: places, never a token (rule 1)."""
-    host, _, port = told.facade_base.rpartition(":")
-    found = {
+    host, _, port = ready.facade_base.rpartition(":")
+    variables_set = {
         "OMAC_VERSION": VERSION,
         "OMAC_HARNESS": harness,
-        "OMAC_RUN": told.run,
+        "OMAC_RUN": ready.run,
         "OMAC_HOST": host.removeprefix("http://").strip("[]"),
         "OMAC_PORT": port,
-        "OMAC_BASE": told.facade_base + "/",
-        "OMAC_SOCKET": told.facade_socket,
-        "OMAC_CONTROL_BASE": told.control_base,
-        "OMAC_CONTROL_SOCKET": told.control_socket,
-        "OMAC_CONTROL_TOKEN_FILE": told.control_token_file,
+        "OMAC_BASE": ready.facade_base + "/",
+        "OMAC_SOCKET": ready.facade_socket,
+        "OMAC_CONTROL_BASE": ready.control_base,
+        "OMAC_CONTROL_SOCKET": ready.control_socket,
+        "OMAC_CONTROL_TOKEN_FILE": ready.control_token_file,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in variables_set.items() if value}
 
 
-def flat_variables(manifest: Manifest, told: Ready) -> dict[str, str]:
+def flat_variables(manifest: Manifest, ready: Ready) -> dict[str, str]:
     """What a command learns of the skills of its one directory, by their mounts (rule 2).
 
     A skill that is not ready has its names too: they are right from the moment it is.
     """
-    reach = Reach(told.facade_base, told.facade_socket)
+    reach = Reach(ready.facade_base, ready.facade_socket)
     paths = {}
     for skill in reversed(manifest.skills):  # the directory's own come last, and stay
         if skill["mount"]:

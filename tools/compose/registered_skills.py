@@ -88,23 +88,23 @@ class Registry:
 
     def one(self, where: Where, name: str, command: str, words: str = "") -> RegisteredSkill | None:
         """The registration that a name means; None if there is none. Raises Refusal (skill-ambiguous)."""
-        found = [one for one in self.within(where) if one.status.skill == name]
-        if where.harness and len({one.status.scope for one in found}) == 1:
+        matches = [one for one in self.within(where) if one.status.skill == name]
+        if where.harness and len({one.status.scope for one in matches}) == 1:
             bases = harness_named(where.harness).bases
-            found = [min(found, key=lambda one: bases.index(one.status.harness))]
-        if len(found) > 1:
-            raise ambiguous(name, [(self.place(one), one.status.source) for one in found], command, words)
-        return found[0] if found else None
+            matches = [min(matches, key=lambda one: bases.index(one.status.harness))]
+        if len(matches) > 1:
+            raise ambiguous(name, [(self.place(one), one.status.source) for one in matches], command, words)
+        return matches[0] if matches else None
 
     def _of_host(self) -> list[RegisteredSkill]:
-        found = []
+        skills = []
         for status in registry_of(self.system):
             stream = ids.registration_stream(self._host, status.scope, status.harness, status.skill)
             entry = self.system.registrations.entries.get(stream)
             if entry is not None and entry.position == status.since:
                 at, approved_at = self._at.get(stream, 0), self._approved_at.get(stream, 0)
-                found.append(RegisteredSkill(stream, status, entry.state, at, approved_at))
-        return found
+                skills.append(RegisteredSkill(stream, status, entry.state, at, approved_at))
+        return skills
 
     def _note(self, recorded: Recorded) -> None:
         match recorded.event:

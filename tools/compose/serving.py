@@ -318,16 +318,16 @@ class Server:
 
         return await first(work, stopped)
 
-    async def _run_inner(self, told: Ready, manifest: Manifest | None) -> int:
+    async def _run_inner(self, ready: Ready, manifest: Manifest | None) -> int:
         """Run what is to be launched to its end; `manifest` is that of the one directory of a run beside the server."""
         launch = self._options.launch
         if launch is None:
             await self._stop.wait()
             return 0
-        seen = launch.sees(told)
+        seen = launch.sees(ready)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
         given = flat | variables(self._options.harness.name, seen)
-        self._inner = launch.start(told, inherited(self._environment) | given, list(given))
+        self._inner = launch.start(ready, inherited(self._environment) | given, list(given))
         try:
             return await self._inner.ended()
         finally:

@@ -65,9 +65,9 @@ class _Stage:
 
     def write(self) -> None:
         """Replace the file; where that is not possible, leave it."""
-        found = [kept for module in self.modules if (kept := _kept(module))]
-        codes = marshal.dumps(tuple(code for _, code in found))
-        index = marshal.dumps((len(codes), [entry for entry, _ in found]))
+        kept_modules = [kept for module in self.modules if (kept := _kept(module))]
+        codes = marshal.dumps(tuple(code for _, code in kept_modules))
+        index = marshal.dumps((len(codes), [entry for entry, _ in kept_modules]))
         head = MAGIC_NUMBER + len(index).to_bytes(_HEAD_BYTES - len(MAGIC_NUMBER), "little")
         made = f"{self.path}.{os.getpid()}"
         try:

@@ -123,14 +123,14 @@ class _Guarded:
 
     def _siblings(self, place: bytes) -> list[bytes]:
         """Other checkouts of this repository that a path is in, innermost first; what cannot be told apart is one."""
-        found = [
+        siblings = [
             checkout
             for checkout in checkouts(place, self._root)
             if self._common is not None and common_folder(checkout) in (None, self._common)
         ]
         if self._common is not None and not below(place, self._root) and below(place, self._common):
-            found.append(self._common)
-        return found
+            siblings.append(self._common)
+        return siblings
 
     def _is_declared(self, place: bytes) -> bool:
         return any(below(place, landing(folder)) for folder in _declared(self._environment))
@@ -139,11 +139,11 @@ class _Guarded:
         denial = Denial(why, call=self._call, named=named, path=_text(place), root=_text(self._root))
         try:
             siblings = self._siblings(place)
-            found = siblings or list(checkouts(place, self._root))
+            places = siblings or list(checkouts(place, self._root))
         except (OSError, Unclear):
             return denial  # it is denied all the same
-        if found and GIT not in place.split(b"/"):
-            wrong = found[0]
+        if places and GIT not in place.split(b"/"):
+            wrong = places[0]
             denial.checkout, denial.sibling = _text(wrong), bool(siblings)
             meant = self._root + place[len(wrong) :]
             if siblings or os.path.lexists(os.path.dirname(meant)):
@@ -167,8 +167,8 @@ def _workdir(call: Call, environment: Environment) -> bytes:
 
 def _state(environment: Environment) -> bytes:
     """omac's state directory."""
-    said = _said(environment)
-    return os.path.abspath(os.fsencode(state_paths.state(said, _home(said))))
+    stated = _said(environment)
+    return os.path.abspath(os.fsencode(state_paths.state(stated, _home(stated))))
 
 
 def _said(environment: Environment) -> dict[str, str]:
@@ -176,20 +176,20 @@ def _said(environment: Environment) -> dict[str, str]:
     return {os.fsdecode(name): os.fsdecode(environment[name]) for name in PLACES if name in environment}
 
 
-def _home(said: Mapping[str, str]) -> str:
-    if stated := state_paths.stated_home(said):
+def _home(named: Mapping[str, str]) -> str:
+    if stated := state_paths.stated_home(named):
         return stated
     from omac.adapters.linux.home import home_of  # rarely needed
 
-    return home_of(said)
+    return home_of(named)
 
 
 def _declared(environment: Environment) -> list[bytes]:
     """The scratch folders that the person declared: by OMAC_GUARD_SCRATCH, else by the user's settings file."""
     folders = environment.get(b"OMAC_GUARD_SCRATCH")
-    said = folders.split(os.pathsep.encode()) if folders else _declared_in_file(environment)
+    stated = folders.split(os.pathsep.encode()) if folders else _declared_in_file(environment)
     home = environment.get(b"HOME", b"")
-    whole = [home + folder[1:] if folder == b"~" or folder.startswith(b"~/") else folder for folder in said]
+    whole = [home + folder[1:] if folder == b"~" or folder.startswith(b"~/") else folder for folder in stated]
     return [folder for folder in whole if folder.startswith(b"/") and os.path.normpath(folder) not in (b"/", b"//")]
 
 
@@ -198,11 +198,11 @@ def _declared_in_file(environment: Environment) -> list[bytes]:
     path = os.fsencode(state_paths.configuration(stated, _home(stated)) + "/settings.toml")
     try:
         with open(path, "rb") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             content = file.read(PAYLOAD_BYTES_MAX)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         raise Unclear(f"{shown(_text(path))} is writable by other users")
     import tomllib
 
@@ -249,10 +249,10 @@ def _scanner() -> Callable[[str, int], tuple[object, int]]:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise Unclear("the hook's input says a key twice")
-    return found
+    return members
 
 
 class _Reading:

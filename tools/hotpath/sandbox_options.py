@@ -200,5 +200,5 @@ def _misuse(what: str) -> Refusal:
 def _near(name: str) -> str:
     from difflib import get_close_matches
 
-    found = get_close_matches(name, list(BY_NAME), 1)
-    return f"; did you mean {found[0]}?" if found else ""
+    matches = get_close_matches(name, list(BY_NAME), 1)
+    return f"; did you mean {matches[0]}?" if matches else ""

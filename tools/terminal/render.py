@@ -100,9 +100,9 @@ def show_timeline(records: Iterable[Recorded], system: System) -> None:
         kind = KIND_OF[type(recorded.event)]
         why = f" after {recorded.causation}" if recorded.causation else ""
         fields = msgspec.structs.asdict(recorded.event).items()
-        told = " ".join(f"{name}={_short(value)}" for name, value in fields if value not in (None, "", (), []))
+        text = " ".join(f"{name}={_short(value)}" for name, value in fields if value not in (None, "", (), []))
         about = about_stream(system, recorded.stream)
-        say(f"{recorded.position:>9}  {rfc3339(recorded.at)}  {kind:<32}  {about} (by {recorded.actor}{why}) {told}")
+        say(f"{recorded.position:>9}  {rfc3339(recorded.at)}  {kind:<32}  {about} (by {recorded.actor}{why}) {text}")
 
 
 def _short(value: object) -> str:
@@ -110,13 +110,13 @@ def _short(value: object) -> str:
     return text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
 
 
-def show_stats(found: Mapping[str, Any]) -> None:
+def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
-    say(f"{found['path']}: {found['events']} events, {found['bytes']} bytes, id {found['id']}")
-    say(f"from {found['first_at'] or '-'} to {found['last_at'] or '-'}")
-    if any(found["spool"].values()):
-        say("spool: {waiting} records wait, {rejected} were set aside".format(**found["spool"]))
-    for kind, count in found["kinds"].items():
+    say(f"{figures['path']}: {figures['events']} events, {figures['bytes']} bytes, id {figures['id']}")
+    say(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
+    if any(figures["spool"].values()):
+        say("spool: {waiting} records wait, {rejected} were set aside".format(**figures["spool"]))
+    for kind, count in figures["kinds"].items():
         say(f"{count:>9}  {kind}")
 
 
