@@ -51,13 +51,13 @@ class _Item(msgspec.Struct):
     since: float = 0.0  # when it was queued, by Trio's clock
 
 
-class _Look(Enum):
+class _Poll(Enum):
     """In the queue: look at what others appended."""
 
     NOW = auto()
 
 
-_LOOK = _Look.NOW
+_LOOK = _Poll.NOW
 _Answer = tuple[_Item, "outcome.Outcome[Sequence[Recorded]]"]
 
 
@@ -68,7 +68,7 @@ class Writer:
         self._journal = journal
         self._feed = Feed(journal, seen)
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[_Item | _Look | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item | _Poll | None] = queue.SimpleQueue()
         self._poll_s = POLL_S
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
@@ -122,7 +122,7 @@ class Writer:
         else:
             self._put(_Item(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Something may have been appended by another process: have it read. Whoever calls this replaces the poll."""
         self._poll_s = WATCHED_POLL_S
         self._queue.put(_LOOK)
@@ -198,7 +198,7 @@ class Writer:
         try:
             item = self._queue.get(timeout=self._poll_s)
             while item is not None:
-                if isinstance(item, _Look):
+                if isinstance(item, _Poll):
                     look = True
                 else:
                     batch.append(item)

@@ -24,7 +24,7 @@ from omac.domain.guard import denial
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Actor, Event
 from omac.domain.kernel.ids import HostId, LaunchId, StreamId
-from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox import inspection
 from omac.domain.sandbox import launch as sandbox
@@ -169,7 +169,7 @@ class Pass:
         stream, launch = self._stream(file)
         return SpooledRecord(name, stream, file.version, event, file.at, file.run, file.actor, launch)
 
-    def _stream(self, file: "_File") -> tuple[StreamId, str | None]:
+    def _stream(self, file: "_SpoolFile") -> tuple[StreamId, str | None]:
         name, stream_of = LOGS.get(file.kind, ("", ids.guard_stream))
         if file.stream == name and file.version is None:
             return stream_of(self._host), None
@@ -188,7 +188,7 @@ class _Unfit(Exception):
     """A file that is set aside, and why."""
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _SpoolFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a file of the spool says."""
 
     form: int
@@ -228,7 +228,7 @@ def _until_last_of(records: list[SpooledRecord], present: frozenset[str]) -> lis
 
 def _unreadable(folder: str, error: OSError) -> Refusal:
     message = f"records cannot be taken from {folder}: {error.strerror}"
-    return Refusal("state-unusable", message, fix=[look_at(folder)])
+    return Refusal("state-unusable", message, fix=[list_command(folder)])
 
 
 def _locked(folder: int, wait_s: float) -> bool:
@@ -266,7 +266,7 @@ def _content(name: str, folder: int) -> bytes:
         os.close(descriptor)
 
 
-def _decode(content: bytes) -> _File:
+def _decode(content: bytes) -> _SpoolFile:
     file = _DECODE(content)
     if file.form != FORM:
         raise _Unfit(f"it has form {file.form}; this omac knows {FORM}")
@@ -275,10 +275,10 @@ def _decode(content: bytes) -> _File:
     return file
 
 
-_DECODE: Callable[[bytes], _File] = msgspec.json.Decoder(_File).decode
+_DECODE: Callable[[bytes], _SpoolFile] = msgspec.json.Decoder(_SpoolFile).decode
 
 
-def _event(file: _File) -> Event:
+def _event(file: _SpoolFile) -> Event:
     """The event whose fields a file names; those that are not there have their defaults."""
     cls = KINDS[file.kind][1]
     declared = {field.name: field for field in msgspec.structs.fields(cls)}

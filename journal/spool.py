@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from omac.domain.kernel.refusal import Refusal, look_at, quoted
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Spool:
             os.fsync(folder)
 
     def _not_recorded(self, kind: str, error: OSError) -> Refusal:
-        fix = [f"df -h {quoted(self.folder)}", look_at(self.folder)]
+        fix = [f"df -h {quoted(self.folder)}", list_command(self.folder)]
         message = f"{kind} cannot be recorded in {self.folder}: {error.strerror}"
         return Refusal("journal-unavailable", message, fix=fix)
 
@@ -243,5 +243,5 @@ def _create(folder: str) -> None:
 
 def _unusable(folder: str, why: str, *, chmod: bool = False) -> Refusal:
     own = "export OMAC_STATE_DIR=PATH  # one of your own"
-    fix = [f"chmod 700 {quoted(folder)}"] if chmod else [look_at(folder), own]
+    fix = [f"chmod 700 {quoted(folder)}"] if chmod else [list_command(folder), own]
     return Refusal("state-unusable", f"records cannot be kept in {folder}: {why}", fix=fix)

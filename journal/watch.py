@@ -15,7 +15,7 @@ from omac.domain.kernel.refusal import Refusal
 LOG = "-wal"
 
 
-class _File(NamedTuple):
+class _FileIdentity(NamedTuple):
     device: int
     inode: int
     size: int
@@ -53,15 +53,15 @@ class JournalWatch:
         return Refusal("journal-unavailable", message, fix=fix)
 
 
-def _what(seen: _File, now: _File | None) -> str:
+def _what(seen: _FileIdentity, now: _FileIdentity | None) -> str:
     if now is None:
         return "removed"
     return "cut" if now[:2] == seen[:2] else "replaced"
 
 
-def _file(path: str) -> _File | None:
+def _file(path: str) -> _FileIdentity | None:
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return _File(status.st_dev, status.st_ino, status.st_size)
+    return _FileIdentity(status.st_dev, status.st_ino, status.st_size)

@@ -50,7 +50,7 @@ class Caches:
         """Their names, sorted: whatever is named like one, whether it can be used or not. Raises OSError."""
         return sorted(name for name in os.listdir(self._root.folder) if is_cache_id(name))
 
-    def look(self, identity: str) -> Cache:
+    def inspect(self, identity: str) -> Cache:
         """One cache as it is now. Raises OSError."""
         workdir, size = "", Size(0, True)
         with suppress(NotADirectoryError), self._folder(identity) as folder:

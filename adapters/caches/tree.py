@@ -22,7 +22,7 @@ import time
 from omac.adapters.files import atomic, lock
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.digest import sha256_hex
-from omac.domain.kernel.refusal import Refusal, look_at, quoted
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import DENY, WRITE, Entry
 from omac.domain.sandbox.tool_cache import cache_id
 
@@ -311,7 +311,7 @@ def _require_safe(status: os.stat_result, path: str, own: bool) -> None:
     """Nobody else may change what is in a folder, nor look into omac's own. Raises Refusal (cache-unsafe)."""
     if status.st_uid != os.geteuid() and (own or status.st_uid):
         message = f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
-        raise Refusal("cache-unsafe", message, fix=[look_at(path), _WITHOUT])
+        raise Refusal("cache-unsafe", message, fix=[list_command(path), _WITHOUT])
     kept = not own and status.st_mode & stat.S_ISVTX  # nobody can replace what is not theirs
     if status.st_mode & (_OTHERS if own else _OTHERS_WRITE) and not kept:
         message = f"{path} is {'writable' if status.st_mode & _OTHERS_WRITE else 'readable'} by other users"
@@ -327,7 +327,7 @@ def _no_folder(above: int, name: str, path: str, workdir: str) -> Refusal:
     what = "is no folder" if target is None else f"is a link (to {target}); omac keeps no tool caches behind links"
     if workdir:
         return _refusal(f"{path} {what}", workdir)
-    fix = [look_at(path), _WITHOUT]
+    fix = [list_command(path), _WITHOUT]
     if target is not None and not path.endswith("/omac"):  # people move their whole cache folder to another disk
         fix.insert(0, f"export XDG_CACHE_HOME={quoted(os.path.realpath(path))}")
     return Refusal("cache-unsafe", f"{path} {what}", fix=fix)
@@ -338,5 +338,5 @@ def _refusal(message: str, workdir: str) -> Refusal:
 
 
 def _unusable(path: str, error: OSError) -> Refusal:
-    fix = [look_at(os.path.dirname(path)), _WITHOUT]
+    fix = [list_command(os.path.dirname(path)), _WITHOUT]
     return Refusal("cache-unsafe", f"the tool cache {path} cannot be used: {error.strerror or error}", fix=fix)

@@ -7,7 +7,7 @@ import stat
 
 from omac.adapters.credentials.vault_format import HiddenBytes
 from omac.adapters.files import bounded
-from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.kernel.refusal import Refusal, list_command
 
 
 def read_private(path: str, what: str, bytes_max: int, *, handed_over: bool = False) -> HiddenBytes:
@@ -26,10 +26,10 @@ def read_private(path: str, what: str, bytes_max: int, *, handed_over: bool = Fa
         raise
     except bounded.TooLarge:
         message = f"{what} {path} is larger than {bytes_max} bytes"
-        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
+        raise Refusal("vault-unusable", message, fix=[list_command(path)]) from None
     except OSError as error:
         message = f"{what} {path} cannot be read: {error.strerror}"
-        raise Refusal("vault-unusable", message, fix=[look_at(path)]) from None
+        raise Refusal("vault-unusable", message, fix=[list_command(path)]) from None
     _require_private(path, what, status, handed_over)
     return hidden
 
@@ -39,7 +39,7 @@ def require_private_folder(path: str) -> None:
     status = os.stat(path)
     if status.st_uid not in (os.geteuid(), 0):
         message = f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
-        raise Refusal("vault-unusable", message, fix=[look_at(path)])
+        raise Refusal("vault-unusable", message, fix=[list_command(path)])
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {shlex.quote(path)}"])
 
@@ -56,14 +56,14 @@ def _require_regular(path: str, what: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
         message = f"{what} {path} is {kind}; put the file itself in its place"
-        raise Refusal("vault-unusable", message, fix=[look_at(path)])
+        raise Refusal("vault-unusable", message, fix=[list_command(path)])
 
 
 def _require_private(path: str, what: str, status: os.stat_result, handed_over: bool) -> None:
     roots = handed_over and status.st_uid == 0
     if status.st_uid != os.geteuid() and not roots:
         who = f"user {status.st_uid}, not to you ({os.geteuid()})"
-        raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[look_at(path)])
+        raise Refusal("vault-unusable", f"{what} {path} belongs to {who}", fix=[list_command(path)])
     if status.st_mode & (0o007 if roots else 0o077):
         message = f"{what} {path} is accessible to other users"
         raise Refusal("vault-unusable", message, fix=[f"chmod 600 {shlex.quote(path)}"])

@@ -17,7 +17,7 @@ from omac.adapters.linux import process_identity
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import HostId, RunId
-from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.kernel.run import Run
 
 FINGERPRINT_KEY_BYTES = 32
@@ -215,7 +215,7 @@ class StateDir:
         status = os.stat(self.path)
         if status.st_uid != os.geteuid():
             message = f"the state directory {self.path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
-            fix = [look_at(self.path), "export OMAC_STATE_DIR=PATH  # one of your own"]
+            fix = [list_command(self.path), "export OMAC_STATE_DIR=PATH  # one of your own"]
             raise Refusal("state-unusable", message, fix=fix)
         if status.st_mode & 0o022:
             message = f"the state directory {self.path} is writable by other users"
@@ -228,7 +228,7 @@ class StateDir:
             yield
         except OSError as error:
             message = f"the state directory {self.path} cannot be used: {error}"
-            fix = [look_at(self.path), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [list_command(self.path), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

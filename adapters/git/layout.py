@@ -15,7 +15,7 @@ from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
 from omac.adapters.git.skipped_hooks import SkippedHooks
-from omac.adapters.git.tree import Found, walk
+from omac.adapters.git.tree import TreeContents, walk
 from omac.adapters.linux import host_programs
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel.paths import below
@@ -83,7 +83,7 @@ def lay_out(
     workdir: str,
     choices: GitChoices,
     home: str,
-    found: Found | None = None,
+    found: TreeContents | None = None,
     *,
     config_list: program.ConfigList | None = None,
     is_agents: bool = False,

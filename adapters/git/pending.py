@@ -16,7 +16,7 @@ import os
 from omac.adapters.files import atomic, lock
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
-from omac.domain.kernel.refusal import Refusal, look_at, quoted
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class _Compared:
             self._lock = lock.open_file(f"{folder}/{_LOCK}")
         except OSError as problem:
             message = f"the folder {folder} cannot be used: {problem.strerror}"
-            raise Refusal("state-unusable", message, fix=[look_at(folder)]) from problem
+            raise Refusal("state-unusable", message, fix=[list_command(folder)]) from problem
         try:
             lock.acquire(self._lock)
             self._others = self._pending.others(self._own)

@@ -12,7 +12,7 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.repository import mode_of
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import look_at
+from omac.domain.kernel.refusal import list_command
 from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry
 
 
@@ -50,7 +50,7 @@ class Pins:
         if stat.S_ISLNK(mode):
             raise pointers.unsafe(
                 f"{path} is a symbolic link, so it cannot be pinned",
-                f"{look_at(path)}  # put the file or folder itself in its place",
+                f"{list_command(path)}  # put the file or folder itself in its place",
             )
         return mode != 0 or made != ""
 

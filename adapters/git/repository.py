@@ -18,7 +18,7 @@ from omac.adapters.git import pointers
 from omac.adapters.git.pointers import unsafe
 from omac.domain.git import config
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import look_at, quoted
+from omac.domain.kernel.refusal import list_command, quoted
 
 PLAIN = "plain"  # `.git` is a folder of the worktree
 LINKED = "linked"  # `git worktree add`: an admin folder in another repository's common folder
@@ -50,7 +50,9 @@ def identify(root: str, workdir: str) -> Repository | None:
     if mode == 0:
         return Repository(BARE, root, "", root, root) if is_git_folder(root) else None
     if stat.S_ISLNK(mode):
-        raise unsafe(f"{dot} is a symbolic link; replace it by a file with the line 'gitdir: FOLDER'", look_at(dot))
+        raise unsafe(
+            f"{dot} is a symbolic link; replace it by a file with the line 'gitdir: FOLDER'", list_command(dot)
+        )
     if stat.S_ISDIR(mode):
         _require_no_redirection(dot)
         return Repository(PLAIN, root, dot, dot, dot) if is_git_folder(dot) else None
@@ -132,4 +134,6 @@ def _require_no_redirection(git: str) -> None:
     """A git folder of its own has no `commondir`, but for the one that omac holds its place with."""
     content = pointers.read(f"{git}/commondir", pointers.BYTES_MAX)
     if content is not None and content.strip() != b".":
-        raise unsafe(f"{git}/commondir makes git take its configuration from elsewhere", look_at(f"{git}/commondir"))
+        raise unsafe(
+            f"{git}/commondir makes git take its configuration from elsewhere", list_command(f"{git}/commondir")
+        )

@@ -22,7 +22,7 @@ _OF_ANY_NAME = ("lfs", "annex", "modules", "worktrees")  # in a git folder, or i
 _OF_A_BARE_ONE = ("objects", "refs", "logs", "hooks", "info")  # of these git's grammar says what is in them
 
 
-class Found:
+class TreeContents:
     """`worktrees`: folders below the first that have a `.git`; `bare`: folders that are git folders themselves.
 
     `env_files` and `named`, which match a person's pattern, are the paths of what is to be hidden; `unread` are folders
@@ -43,7 +43,7 @@ def walk(
     entries_max: int = ENTRIES_MAX,
     names: HiddenNames | None = None,
     left_out: AbstractSet[str] = frozenset(),
-) -> Found:
+) -> TreeContents:
     """Look through a canonical folder; `complete` says whether all of it was seen. Folders of `left_out` are not."""
     scan = _Scan(workdir, names)
     waiting = [workdir]
@@ -60,7 +60,7 @@ class _Scan:
     """What was `found` so far, and how many entries were `seen`."""
 
     def __init__(self, workdir: str, names: HiddenNames | None) -> None:
-        self.found = Found()
+        self.found = TreeContents()
         self.seen = 0
         self._workdir = workdir
         self._names = names

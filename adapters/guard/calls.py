@@ -59,7 +59,7 @@ def are_off(text: str, off_switch: str) -> bool:
     return bool(off_switch and settings.get(off_switch))
 
 
-class _Call:
+class _HookCall:
     """A handler that is omac's: the `index`th of a group, which is the `place`th of the groups of hooks."""
 
     def __init__(self, whole: JsonText, hooks: JsonNode, groups: JsonNode, place: int, index: int) -> None:
@@ -88,7 +88,7 @@ class _Call:
         return whole.without(whole.root, whole.root.keys.index("hooks"))
 
 
-def _calls(whole: JsonText) -> Iterator[_Call]:
+def _calls(whole: JsonText) -> Iterator[_HookCall]:
     """Every call of omac. Raises ValueError for settings of another form, and where a key is said twice."""
     settings = whole.value(whole.root)
     _require(settings, dict, "the settings")
@@ -107,10 +107,10 @@ def _calls(whole: JsonText) -> Iterator[_Call]:
         whole.member(groups.children[place], "hooks")
         for index, handler in enumerate(handlers):
             if isinstance(handler, dict) and _is_omac(handler.get("command")):
-                yield _Call(whole, hooks, groups, place, index)
+                yield _HookCall(whole, hooks, groups, place, index)
 
 
-def _is_current(call: _Call, matcher: str, command: str) -> bool:
+def _is_current(call: _HookCall, matcher: str, command: str) -> bool:
     handler = call.group["hooks"][call.index]
     tools = call.group.get("matcher")
     return (

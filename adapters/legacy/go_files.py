@@ -34,11 +34,11 @@ ParseYaml = Callable[[bytes, str], object]  # raises ValueError; its text goes o
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Unusable(Exception):
+class _Unreadable(Exception):
     """The text goes on after the file's name."""
 
 
-class _File(NamedTuple):
+class _GoFile(NamedTuple):
     """What was read of a file, or nothing (`content` None), and where the notes about it go."""
 
     path: str
@@ -78,9 +78,9 @@ def _user_folders(environment: Mapping[str, str]) -> list[str]:
     return [os.path.join(config, "omac"), usual] if config.startswith("/") else [usual]
 
 
-def _of_project(workdir: str, name: str, notes: list[str]) -> _File:
+def _of_project(workdir: str, name: str, notes: list[str]) -> _GoFile:
     path = printable(os.path.join(workdir, PROJECT_FOLDER, name))
-    file = _File(path, None, notes)
+    file = _GoFile(path, None, notes)
     try:
         top = os.open(workdir, _FOLDER_FLAGS)
         try:
@@ -89,7 +89,7 @@ def _of_project(workdir: str, name: str, notes: list[str]) -> _File:
             os.close(top)
         try:
             if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                raise _Unusable("is a link, and omac follows none in a project; put the file itself there")
+                raise _Unreadable("is a link, and omac follows none in a project; put the file itself there")
             return file._replace(content=_content(name, folder)[0])
         finally:
             os.close(folder)
@@ -97,16 +97,16 @@ def _of_project(workdir: str, name: str, notes: list[str]) -> _File:
         pass
     except NotADirectoryError:
         file.note(f"cannot be read: {PROJECT_FOLDER} is a link or no folder, and omac follows no links in a project")
-    except (OSError, _Unusable) as error:
+    except (OSError, _Unreadable) as error:
         file.note(_problem(error))
     return file
 
 
-def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: list[str]) -> _File:
+def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: list[str]) -> _GoFile:
     folders = _user_folders(environment)
     paths = [os.path.join(folder, name) for folder in (folders if name == SETTINGS else folders[:1])]
     path = next((path for path in paths if os.path.lexists(path)), paths[0])
-    file = _File(printable(path), None, notes)
+    file = _GoFile(printable(path), None, notes)
     try:
         real = os.path.realpath(path)
         if real.startswith(workdir.rstrip("/") + "/"):
@@ -121,60 +121,60 @@ def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: lis
         return file._replace(content=content)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, _Unusable) as error:
+    except (OSError, ValueError, _Unreadable) as error:
         file.note(_problem(error))
     return file
 
 
 def _require_own(status: os.stat_result, whose: str = "") -> None:
     if status.st_uid not in (0, os.geteuid()):
-        raise _Unusable(f"{whose}belongs to user {status.st_uid}, and not to you ({os.geteuid()})")
+        raise _Unreadable(f"{whose}belongs to user {status.st_uid}, and not to you ({os.geteuid()})")
     if status.st_mode & 0o022:
-        raise _Unusable(f"{whose}is writable by other users, so omac ignores it; run: chmod go-w")
+        raise _Unreadable(f"{whose}is writable by other users, so omac ignores it; run: chmod go-w")
 
 
 def _content(path: str, folder: int | None = None) -> tuple[bytes, os.stat_result]:
     try:
         return bounded.read_with_status(path, BYTES_MAX, dir_fd=folder)
     except bounded.NotRegular:
-        raise _Unusable("is not a regular file") from None
+        raise _Unreadable("is not a regular file") from None
     except bounded.TooLarge:
-        raise _Unusable(f"is larger than {BYTES_MAX // 1024**2} MiB") from None
+        raise _Unreadable(f"is larger than {BYTES_MAX // 1024**2} MiB") from None
 
 
-def _entries(file: _File, workdir: str) -> Iterator[OldEntry]:
+def _entries(file: _GoFile, workdir: str) -> Iterator[OldEntry]:
     for where, section in _listed(file, "registered"):
         try:
             name, bundle_hash = _name(section), _text(section, "bundle_hash")
             names = section.get("declared_secret_names")
             names = [] if names is None else names
             if not isinstance(names, list) or len(names) > NAMES_MAX:
-                raise _Unusable(f"declared_secret_names must be a list of at most {NAMES_MAX} names")
+                raise _Unreadable(f"declared_secret_names must be a list of at most {NAMES_MAX} names")
             for one in names:
                 if not (isinstance(one, str) and VARIABLE.fullmatch(one)):
-                    raise _Unusable(f"declared_secret_names has {_shown(one)}, which is not the name of a variable")
+                    raise _Unreadable(f"declared_secret_names has {_shown(one)}, which is not the name of a variable")
             source = _folder(section, workdir)
-        except _Unusable as problem:
+        except _Unreadable as problem:
             file.note(f"{where} {problem}")
         else:
             yield OldEntry(name, source, bundle_hash, tuple(names), file.path, not workdir)
 
 
-def _approvals(file: _File) -> Iterator[OldApproval]:
+def _approvals(file: _GoFile) -> Iterator[OldApproval]:
     for where, section in _listed(file, "approved"):
         try:
             bundle_hash = _text(section, "bundle_hash")
             if not HASH.fullmatch(bundle_hash):
-                raise _Unusable(f"bundle_hash {shown(bundle_hash)} must be sha256: and 64 hexadecimal digits")
+                raise _Unreadable(f"bundle_hash {shown(bundle_hash)} must be sha256: and 64 hexadecimal digits")
             if not section.get("skill_dir"):
-                raise _Unusable("has no skill_dir, so the approved folder is unknown")
+                raise _Unreadable("has no skill_dir, so the approved folder is unknown")
             source, path = _folder(section, ""), os.path.normpath(section["skill_dir"])
             yield OldApproval(_name(section), path, _project_resolved(path), source, bundle_hash, file.path)
-        except _Unusable as problem:
+        except _Unreadable as problem:
             file.note(f"{where} {problem}")
 
 
-def _listed(file: _File, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
+def _listed(file: _GoFile, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
     """The mappings in the list `key` of a JSON file, each with how a note calls it."""
     if file.content is None:
         return
@@ -189,10 +189,12 @@ def _listed(file: _File, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
         if entries is None:
             return
         if not isinstance(entries, list):
-            raise _Unusable(f"{key} must be a list")
+            raise _Unreadable(f"{key} must be a list")
         if len(entries) > ENTRIES_MAX:
-            raise _Unusable(f"{key} has {len(entries)} entries; at most {ENTRIES_MAX} are read, and none of these was")
-    except _Unusable as unusable:
+            raise _Unreadable(
+                f"{key} has {len(entries)} entries; at most {ENTRIES_MAX} are read, and none of these was"
+            )
+    except _Unreadable as unusable:
         file.note(str(unusable))
         return
     for index, entry in enumerate(entries):
@@ -204,20 +206,20 @@ def _listed(file: _File, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
             file.note(f"{where} must be a mapping")
 
 
-def _values(file: _File, parse_yaml: ParseYaml) -> OldValues:
+def _values(file: _GoFile, parse_yaml: ParseYaml) -> OldValues:
     if file.content is None:
         return OldValues(file.path)
     try:
         if len(file.content) > YAML_BYTES_MAX:
-            raise _Unusable(f"is larger than {YAML_BYTES_MAX // 1024} KiB")
+            raise _Unreadable(f"is larger than {YAML_BYTES_MAX // 1024} KiB")
         document = _of_version(parse_yaml(file.content, file.path))
-    except (_Unusable, ValueError) as problem:
+    except (_Unreadable, ValueError) as problem:
         file.note(_problem(problem))
         return OldValues(file.path)
     return OldValues(file.path, _by_skill(file, document, "skills"), _by_skill(file, document, "defaults"))
 
 
-def _by_skill(file: _File, document: dict[Any, Any], key: str) -> dict[str, dict[str, str]]:
+def _by_skill(file: _GoFile, document: dict[Any, Any], key: str) -> dict[str, dict[str, str]]:
     sections = document.get(key)
     if sections is None:
         return {}
@@ -234,14 +236,14 @@ def _by_skill(file: _File, document: dict[Any, Any], key: str) -> dict[str, dict
             for name, value in (fields or {}).items():
                 try:
                     _add(by_skill.setdefault(skill, {}), name, value)
-                except _Unusable as problem:
+                except _Unreadable as problem:
                     file.note(f"{key}.{skill} {problem}")
     return by_skill
 
 
 def _add(fields: dict[str, str], name: object, value: object) -> None:
     if not (isinstance(name, str) and VARIABLE.fullmatch(name)):
-        raise _Unusable(f"has {_shown(name)}, which is not the name of a variable")
+        raise _Unreadable(f"has {_shown(name)}, which is not the name of a variable")
     match value:
         case bool():
             fields[name] = "true" if value else "false"
@@ -250,26 +252,26 @@ def _add(fields: dict[str, str], name: object, value: object) -> None:
         case str():
             fields[name] = value
         case _:
-            raise _Unusable(f"has a value of {name} that is not text: put it in quotes")
+            raise _Unreadable(f"has a value of {name} that is not text: put it in quotes")
 
 
 def _of_version(document: object) -> dict[Any, Any]:
     if not isinstance(document, dict):
-        raise _Unusable("must hold a mapping")
+        raise _Unreadable("must hold a mapping")
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int):
-        raise _Unusable(f"must say version: {VERSION}")
+        raise _Unreadable(f"must say version: {VERSION}")
     if version > VERSION:
-        raise _Unusable("was written by a newer omac (its version is beyond 1)")
+        raise _Unreadable("was written by a newer omac (its version is beyond 1)")
     if version != VERSION:
-        raise _Unusable(f"must say version: {VERSION}")
+        raise _Unreadable(f"must say version: {VERSION}")
     return document
 
 
 def _name(section: dict[Any, Any]) -> str:
     name = _text(section, "name")
     if not SKILL_NAME.fullmatch(name):
-        raise _Unusable("has a name that no skill can have: 1 to 64 of A-Z a-z 0-9 . _ -, a letter or digit first")
+        raise _Unreadable("has a name that no skill can have: 1 to 64 of A-Z a-z 0-9 . _ -, a letter or digit first")
     return name
 
 
@@ -277,13 +279,13 @@ def _folder(section: dict[Any, Any], workdir: str) -> str:
     """Where the folder leads now."""
     path = _text(section, "skill_dir")
     if not path.isprintable() or ".." in path.split("/"):
-        raise _Unusable(f"skill_dir {shown(path)} must be a plain path, without .. and control characters")
+        raise _Unreadable(f"skill_dir {shown(path)} must be a plain path, without .. and control characters")
     if not (workdir or path.startswith("/")):
-        raise _Unusable(f"skill_dir {shown(path)} must be an absolute path")
+        raise _Unreadable(f"skill_dir {shown(path)} must be an absolute path")
     try:
         return os.path.realpath(os.path.join(workdir, path))
     except (OSError, ValueError):
-        raise _Unusable(f"skill_dir {shown(path)} leads nowhere") from None
+        raise _Unreadable(f"skill_dir {shown(path)} leads nowhere") from None
 
 
 def _project_resolved(path: str) -> str:
@@ -295,7 +297,7 @@ def _project_resolved(path: str) -> str:
 def _text(section: dict[Any, Any], key: str) -> str:
     value = section.get(key)
     if not isinstance(value, str) or not value:
-        raise _Unusable(f"must have text as {key}")
+        raise _Unreadable(f"must have text as {key}")
     return value
 
 

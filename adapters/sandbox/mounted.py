@@ -18,7 +18,7 @@ import os
 import stat
 
 from omac.adapters.files.without_links import mount_of, opened_without_links
-from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
 
 TYPE_CHECKING = False
@@ -124,4 +124,4 @@ def _node(path: str, descriptor: int) -> tuple[int, int]:
 
 def _changed(path: str, what: str) -> Refusal:
     message = f"{path} was replaced while the sandbox was built ({what}); another process may be changing it: try again"
-    return Refusal("path-changed", message, fix=[look_at(path)])
+    return Refusal("path-changed", message, fix=[list_command(path)])

@@ -13,7 +13,7 @@ import os
 
 from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files.without_links import opened_without_links
-from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.kernel.refusal import Refusal, list_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Placeholders:
             lock.acquire(self._lock, shared=True)
         except OSError as problem:
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
-            raise Refusal("state-unusable", message, fix=[look_at(self._state)]) from problem
+            raise Refusal("state-unusable", message, fix=[list_command(self._state)]) from problem
 
     def make(self, policy: Policy) -> None:
         """Make what is missing. Raises Refusal (path-changed, state-unusable)."""
@@ -58,7 +58,7 @@ class Placeholders:
             self._list(made)
         except OSError as problem:
             message = f"the placeholder {at} cannot be made: {problem.strerror}"
-            raise Refusal("path-changed", message, fix=[look_at(os.path.dirname(at))]) from problem
+            raise Refusal("path-changed", message, fix=[list_command(os.path.dirname(at))]) from problem
 
     def end(self) -> None:
         """Let go; whoever is last removes all that were made and are still as they were made."""

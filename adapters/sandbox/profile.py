@@ -63,7 +63,7 @@ def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> 
         fix = [f"mv {shlex.quote(path)} {shlex.quote(_folder(environment, home))}/"]
         raise Refusal("settings-invalid", message, fix=fix)
     text = _text(path)
-    return _Reading(path, text, environment, home).request()
+    return _ProfileReader(path, text, environment, home).request()
 
 
 def _folder(environment: Mapping[str, str], home: str) -> str:
@@ -107,7 +107,7 @@ def _text(path: str) -> str:
         raise Refusal("settings-invalid", f"the profile {shown} is not UTF-8 text", fix=look) from None
 
 
-class _Reading:
+class _ProfileReader:
     """One file, as it is understood."""
 
     def __init__(self, path: str, text: str, environment: Mapping[str, str], home: str) -> None:

@@ -25,7 +25,7 @@ from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.paths import below, below_any
-from omac.domain.kernel.refusal import Refusal, look_at, quoted
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, governing
 
 TYPE_CHECKING = False
@@ -181,7 +181,7 @@ class _Needs:
             fix = [*install_hints(os.path.basename(name)), f"command -v {quoted(name)}"]
             raise Refusal("command-not-found", f"{what} {where}", fix=fix)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
-            raise Refusal("command-not-executable", f"{path} is not a program", fix=[look_at(path)])
+            raise Refusal("command-not-executable", f"{path} is not a program", fix=[list_command(path)])
         return path
 
     def _follow(self, path: str) -> str:

@@ -29,7 +29,7 @@ PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class _Unusable(Exception):
+class _UnusableSettings(Exception):
     """The file cannot be used; the text goes on after its path."""
 
 
@@ -54,7 +54,7 @@ def read_project(workdir: str) -> SettingsFile:
     except (OSError, ValueError) as error:  # a ValueError is about a path with NUL
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return SettingsFile(path, warnings=(f"{path} cannot be read ({reason}); ignored",))
-    except _Unusable as unusable:
+    except _UnusableSettings as unusable:
         return SettingsFile(path, warnings=(f"{path} {unusable}; ignored",))
     return project_settings(path, document)
 
@@ -110,7 +110,7 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         fix = [f"ls -la {shlex.quote(os.path.dirname(path))}"]
         raise Refusal("settings-invalid", f"{shown} cannot be read: {error.strerror}", fix=fix) from error
-    except _Unusable as unusable:
+    except _UnusableSettings as unusable:
         raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"$EDITOR {shlex.quote(path)}"]) from None
     if status.st_uid not in (0, os.geteuid()):
         message = f"{shown} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
@@ -122,46 +122,46 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
 
 
 def _project_content(workdir: str) -> bytes:
-    """Raises OSError, ValueError, _Unusable."""
+    """Raises OSError, ValueError, _UnusableSettings."""
     top = os.open(workdir, _FOLDER_FLAGS)
     try:
         folder = os.open(PROJECT_FOLDER, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=top)
     except NotADirectoryError:
-        raise _Unusable("is in a folder that is a link, or none at all") from None
+        raise _UnusableSettings("is in a folder that is a link, or none at all") from None
     finally:
         os.close(top)
     try:
         if stat.S_ISLNK(os.stat(FILE, dir_fd=folder, follow_symlinks=False).st_mode):
-            raise _Unusable("is a link")
+            raise _UnusableSettings("is a link")
         content, _ = _content(FILE, folder)
     finally:
         os.close(folder)
     for line in content.split(b"\n"):
         if len(line) > PROJECT_LINE_BYTES_MAX and not line.lstrip().startswith(b"#"):
-            raise _Unusable(f"has a line of more than {PROJECT_LINE_BYTES_MAX} bytes")
+            raise _UnusableSettings(f"has a line of more than {PROJECT_LINE_BYTES_MAX} bytes")
     return content
 
 
 def _content(path: str, folder: int | None = None) -> tuple[bytes, os.stat_result]:
-    """Return the content and status; in a project's `folder` no link is followed. Raises OSError, _Unusable."""
+    """Return the content and status; in a project's `folder` no link is followed. Raises OSError, _UnusableSettings."""
     try:
         return bounded.read_with_status(path, BYTES_MAX, dir_fd=folder, follow=folder is None)
     except bounded.NotRegular:
-        raise _Unusable("is not a regular file") from None
+        raise _UnusableSettings("is not a regular file") from None
     except bounded.TooLarge:
-        raise _Unusable(f"is larger than {BYTES_MAX // 1024} KiB") from None
+        raise _UnusableSettings(f"is larger than {BYTES_MAX // 1024} KiB") from None
 
 
 def _decoded(content: bytes) -> dict[str, Any]:
-    """Raises _Unusable."""
+    """Raises _UnusableSettings."""
     try:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError:
-        raise _Unusable("is not UTF-8 text") from None
+        raise _UnusableSettings("is not UTF-8 text") from None
     except RecursionError:
-        raise _Unusable("is nested too deep") from None
+        raise _UnusableSettings("is nested too deep") from None
     except ValueError as error:  # TOMLDecodeError is one; numbers too long for Python are another
-        raise _Unusable(f"is not valid TOML ({printable(str(error))[:200]})") from None
+        raise _UnusableSettings(f"is not valid TOML ({printable(str(error))[:200]})") from None
 
 
 def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str, Any], path: str) -> str | None:

@@ -23,7 +23,7 @@ _PATH = re.compile(r"/[!-~]*")
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _Probed(msgspec.Struct, frozen=True):
     """What one try brought: `text` for a person; whether it was 2xx, and whether anything listened."""
 
     text: str
@@ -39,10 +39,10 @@ async def probe(health: Health, port: int, own: Callable[[], Collection[int]]) -
     """
     if not _PATH.fullmatch(health.path):
         raise ProbeFailed(f"sidecar.health.path {health.path!r} is not a path; it must start with / and have no blanks")
-    seen = _Seen(f"initial_delay_ms {health.initial_delay_ms} leaves no time within timeout_ms {health.timeout_ms}")
+    seen = _Probed(f"initial_delay_ms {health.initial_delay_ms} leaves no time within timeout_ms {health.timeout_ms}")
     with trio.move_on_after(health.timeout_ms / 1000):
         await trio.sleep(health.initial_delay_ms / 1000)
-        seen = _Seen(f"no answer to GET {health.path} within {min(TRY_S * 1000, health.timeout_ms):g} ms")
+        seen = _Probed(f"no answer to GET {health.path} within {min(TRY_S * 1000, health.timeout_ms):g} ms")
         began = trio.current_time()
         while True:
             seen = await _ask(health.path, port)
@@ -57,7 +57,7 @@ async def probe(health: Health, port: int, own: Callable[[], Collection[int]]) -
         raise ProbeFailed(f"port {port} is held by another process; start the sidecar again to give it another port")
 
 
-def _explain(seen: _Seen, health: Health, port: int, pids: Collection[int]) -> str:
+def _explain(seen: _Probed, health: Health, port: int, pids: Collection[int]) -> str:
     answering = process.answering(port)
     if answering and not process.owns_listener(pids, port):
         return f"port {port} is held by another process; {seen.text}"
@@ -73,7 +73,7 @@ def _explain(seen: _Seen, health: Health, port: int, pids: Collection[int]) -> s
     return f"{text}; the sidecar must listen on 127.0.0.1 and the port in SIDECAR_PORT"
 
 
-async def _ask(path: str, port: int) -> _Seen:
+async def _ask(path: str, port: int) -> _Probed:
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     # On loopback a refusal comes at once: most tries end here, for a twentieth of what a stream would cost.
     if connection.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED:
@@ -90,11 +90,11 @@ async def _ask(path: str, port: int) -> _Seen:
         except ConnectionRefusedError:
             return _nothing_listens(port)
         except (OSError, trio.BrokenResourceError) as problem:
-            return _Seen(f"GET {path} broke off: {problem.__cause__ or problem}")
-    return _Seen(f"no answer to GET {path} within {TRY_S:g} s")
+            return _Probed(f"GET {path} broke off: {problem.__cause__ or problem}")
+    return _Probed(f"no answer to GET {path} within {TRY_S:g} s")
 
 
-async def _exchange(stream: trio.SocketStream, path: str, port: int) -> _Seen:
+async def _exchange(stream: trio.SocketStream, path: str, port: int) -> _Probed:
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     await stream.send_all(request.encode("ascii"))
     answer = b""
@@ -107,10 +107,10 @@ async def _exchange(stream: trio.SocketStream, path: str, port: int) -> _Seen:
     status = _STATUS_LINE.fullmatch(line)
     if not status or not end:
         what = "did not speak HTTP" if answer else "closed the connection without an answer"
-        return _Seen(f"127.0.0.1:{port} {what}")
+        return _Probed(f"127.0.0.1:{port} {what}")
     code = int(status[1])
     await _take_leave(stream, ANSWER_BYTES_MAX - len(answer))
-    return _Seen(f"GET {path} answered {code}", healthy=200 <= code < 300)
+    return _Probed(f"GET {path} answered {code}", healthy=200 <= code < 300)
 
 
 async def _take_leave(stream: trio.SocketStream, bytes_max: int) -> None:
@@ -120,7 +120,7 @@ async def _take_leave(stream: trio.SocketStream, bytes_max: int) -> None:
             bytes_max -= len(piece)
 
 
-def _self_connected(connection: trio.socket.SocketType, port: int) -> _Seen:
+def _self_connected(connection: trio.socket.SocketType, port: int) -> _Probed:
     """On loopback a connection to a free port can meet itself (RFC 9293 section 3.5, simultaneous open).
 
     It must vanish at once, without TIME_WAIT: it holds the very port that the sidecar is about to bind.
@@ -129,5 +129,5 @@ def _self_connected(connection: trio.socket.SocketType, port: int) -> _Seen:
     return _nothing_listens(port)
 
 
-def _nothing_listens(port: int) -> _Seen:
-    return _Seen(f"nothing listens on 127.0.0.1:{port}", listened=False)
+def _nothing_listens(port: int) -> _Probed:
+    return _Probed(f"nothing listens on 127.0.0.1:{port}", listened=False)

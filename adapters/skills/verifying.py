@@ -79,7 +79,7 @@ def _check(path: str, source: str) -> None:
         boot = _boot()
         if manifest is not None and manifest.covers(boot, source, encoded):
             return
-        reading = _Reading(path, Relocation(os.fsencode(source), os.fsencode(path)))
+        reading = _CopyReader(path, Relocation(os.fsencode(source), os.fsencode(path)))
         entries = reading.entries(top)
         records = {os.fsencode(entry.relpath): _record(entry) for entry in entries}
         if tree_digest(entries) != f"sha256:{name}":
@@ -95,7 +95,7 @@ def _check(path: str, source: str) -> None:
         atomic.replace(manifest_path(path), msgspec.msgpack.encode(manifest), prefix=STAGING_PREFIX)
 
 
-class _Reading:
+class _CopyReader:
     """One reading of a copy; `relocated` says whether it mentions its own path."""
 
     def __init__(self, path: str, relocation: Relocation) -> None:

@@ -69,7 +69,7 @@ def speaks_of_secret(name: str) -> bool:
 
 def _word(text: str, awaited: str, cut: bool) -> tuple[str, str]:
     """A word without its secrets, given what the word before it `asked` for, and what it asks of the next one."""
-    look = _Look(text, cut)
+    look = _Redaction(text, cut)
     look.by_name()
     look.in_urls()
     look.by_form()
@@ -80,7 +80,7 @@ def _word(text: str, awaited: str, cut: bool) -> tuple[str, str]:
     return look.shown(), look.asks
 
 
-class _Look:
+class _Redaction:
     """What is to be hidden of one text; `asks` is what it wants of the word after it: "", "value" or "password"."""
 
     def __init__(self, text: str, cut: bool) -> None:

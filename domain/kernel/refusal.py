@@ -112,7 +112,7 @@ REASONS: dict[Reason, Outcome] = {
 }
 
 
-def look_at(path: str) -> str:
+def list_command(path: str) -> str:
     """The command by which a person sees what is at a path, ready to be pasted."""
     return f"ls -ld {quoted(path)}"
 

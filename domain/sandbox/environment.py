@@ -84,7 +84,7 @@ def filtered(
     return passed
 
 
-def told(environment: Mapping[str, str]) -> list[str]:
+def proxy_warnings(environment: Mapping[str, str]) -> list[str]:
     """What a person should know about this environment: credentials that the program gets to see."""
     return [
         f"{name} holds a password for the proxy, and the program can read it"

@@ -53,7 +53,7 @@ class TrustChanges:
                 self._paths[scope] = event.workdir
             case _:
                 pass
-        described = _told(event)
+        described = _described(event)
         if described is None:
             return None
         kind, refused, reason, detail = described
@@ -72,7 +72,7 @@ class TrustChanges:
                 return TrustChange(kind, self._paths.get(scope), key.name, refused, reason, detail)
 
 
-def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
+def _described(event: Event) -> tuple[str, bool, str | None, str] | None:
     """Kind, whether it was refused, the reason, and what there is to say; None for what is no change of trust."""
     match event:
         case registration.AutoRegistered(source, bundle_hash):
@@ -91,10 +91,10 @@ def _told(event: Event) -> tuple[str, bool, str | None, str] | None:
                 return "skill.drifted", False, None, f"accepted by run {accepted_by}: {detail}"
             return "skill.drifted", True, "skill-changed", detail
         case _:
-            return _told_of_calls(event)
+            return _described_call(event)
 
 
-def _told_of_calls(event: Event) -> tuple[str, bool, str | None, str] | None:
+def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
     match event:
         case RouteStubbed(_, _, why, detail):
             return "route.stubbed", True, why, detail
@@ -106,7 +106,7 @@ def _told_of_calls(event: Event) -> tuple[str, bool, str | None, str] | None:
             times = f", {count} times" if count > 1 else ""
             return "control.refused", True, reason, f"{action or 'unknown'} by {listener}{times}"
         case GuardDenied():
-            return _told_of_denial(event)
+            return _described_denial(event)
         case Inspected(launches, _, findings):
             listed = f"; found: {', '.join(findings)}" if findings else ""
             return "sandbox.inspected", False, None, f"what was left by {', '.join(launches)}{listed}"
@@ -115,10 +115,10 @@ def _told_of_calls(event: Event) -> tuple[str, bool, str | None, str] | None:
         case SettingChanged(name, value):
             return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
         case _:
-            return _told_of_values(event)
+            return _described_value(event)
 
 
-def _told_of_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
+def _described_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
     meant = f", {event.probable} was probably meant" if event.probable else ""
     claimed = ", as claimed from inside" if event.origin == "bridge" else ""
     if not event.path:
@@ -126,7 +126,7 @@ def _told_of_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
     return "guard.denied", True, OUTSIDE, f"{event.tool} of {event.harness} to {event.path}{meant}{claimed}"
 
 
-def _told_of_values(event: Event) -> tuple[str, bool, str | None, str] | None:
+def _described_value(event: Event) -> tuple[str, bool, str | None, str] | None:
     match event:
         case credential.SecretWritten(name, fingerprint, store, base):
             return "secret.written", False, None, f"{name} ({fingerprint}) in the {store}{_for(base)}"

@@ -79,7 +79,7 @@ class Directories:
         Callers for one directory share one activation. Raises Refusal: bad-request, directory-missing,
         not-a-directory, outside-roots, activation-failed, directory-offline (taken offline meanwhile).
         """
-        async with _Call(self, "activate", path, caller) as call:
+        async with _ControlCall(self, "activate", path, caller) as call:
             if session is not None:
                 self._check_session(session)
             canonical = await self._folders.canonical(path, self._roots)
@@ -115,7 +115,7 @@ class Directories:
     async def deactivate(self, path: str, caller: Caller) -> Deactivation:
         """Take a directory offline, at once, and record it as soon as the journal takes it. One that is not online
         stays so."""
-        async with _Call(self, "deactivate", path, caller) as call:
+        async with _ControlCall(self, "deactivate", path, caller) as call:
             canonical = path  # what is online goes offline by that name, whatever an agent has put in its place
             if self._state(self._stream(path)).status == "offline":
                 canonical = await self._folders.canonical(path, self._roots)
@@ -132,7 +132,7 @@ class Directories:
 
     async def reload_shared(self, caller: Caller) -> dict[str, Any]:
         """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
-        async with _Call(self, "reload", "", caller) as call:
+        async with _ControlCall(self, "reload", "", caller) as call:
             stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
             await self._shared_settled()
             if not self._state(stream).reachable:
@@ -144,7 +144,7 @@ class Directories:
     async def unlock(self, caller: Caller, open_store: Callable[[], None]) -> list[str]:
         """Record that a store of secrets is unlocked, unlock it, and inspect every directory again that waits for one.
         Returns their paths. Raises Refusal, and then nothing was unlocked."""
-        async with _Call(self, "unlock", "", caller) as call:
+        async with _ControlCall(self, "unlock", "", caller) as call:
             await self._engine.record(call.granted(""), call.cause())
             open_store()
             waiting = [
@@ -160,7 +160,7 @@ class Directories:
 
     async def reload(self, path: str, caller: Caller) -> Manifest:
         """Look at a directory's skills again; its tokens stay. Raises Refusal (directory-offline) when it is not up."""
-        async with _Call(self, "reload", path, caller) as call:
+        async with _ControlCall(self, "reload", path, caller) as call:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             before = self._state(stream).generation
@@ -259,7 +259,7 @@ class Directories:
         await self._engine.until([stream], is_over)
 
     async def _grant(
-        self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: "_Call"
+        self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: "_ControlCall"
     ) -> None:
         """Carry out a command that takes a fresh token's digest; the token is forgotten when it was not needed."""
         token = self._mint()
@@ -292,7 +292,7 @@ class Directories:
 
 
 @dataclass(eq=False, repr=False)
-class _Call:
+class _ControlCall:
     """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
 
     _directories: Directories
@@ -307,7 +307,7 @@ class _Call:
         event = ControlCalled(self._action, canonical, self._caller.listener)
         return (self._fact(event),)
 
-    async def __aenter__(self) -> "_Call":
+    async def __aenter__(self) -> "_ControlCall":
         return self
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:

@@ -78,7 +78,7 @@ class Engine(Execution):
     async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Read what other processes append as soon as `changed` returns, until cancelled."""
         while True:
-            self._writer.look()
+            self._writer.poll()
             await changed()
             await trio.sleep(SETTLE_S)
 

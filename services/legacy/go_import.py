@@ -1,4 +1,4 @@
-"""Moving: looks at what the omac that was written in Go left behind, and carries out the plan that comes of it.
+"""GoImport: looks at what the omac that was written in Go left behind, and carries out the plan that comes of it.
 
 Looking changes nothing. Values of secrets are read for approved code only, and wait in memory for the person's word.
 """
@@ -47,7 +47,7 @@ class Job(msgspec.Struct, frozen=True):
         return any(step.verdict == "take" and what in (None, step.what) for step in self.group.steps)
 
 
-class Moved(msgspec.Struct, frozen=True):
+class ImportPlan(msgspec.Struct, frozen=True):
     """The plan. `refusals` are those of the keychain: what is in there could not be looked at."""
 
     jobs: tuple[Job, ...]
@@ -82,7 +82,7 @@ class RecordedState:
 
 
 @dataclass(eq=False, repr=False)
-class Moving:
+class GoImport:
     """The use case. `old` is what was read, `literal` the workdir as it was typed, links and all.
 
     `see` reads a skill folder; `kept` does the same for the old omac's copy of an approved skill, by name and hash;
@@ -99,7 +99,7 @@ class Moving:
     _refusals: dict[str, Refusal] = field(default_factory=dict, init=False)
     _local: set[str] = field(default_factory=set, init=False)  # names of skills of the project
 
-    async def look(self, folders: SkillFolders, search: SkillSearch) -> Moved:
+    async def look(self, folders: SkillFolders, search: SkillSearch) -> ImportPlan:
         """What is to be taken over, where only skills of `search` count. Raises OSError."""
         candidates = [one for one in await every(folders, search) if go_import.matching(self._old, one.skill)]
         self._local = {one.skill.name for one in candidates if one.place.workdir}
@@ -111,7 +111,7 @@ class Moving:
         present = {(one.skill.name, one.skill.source) for one in candidates}
         jobs += [Job(group) for group in go_import.judge_absent(self._old, present)]
         kept = tuple(job for job in jobs if job.group.steps)
-        return Moved(kept, self._old.notes, tuple(self._refusals.values()))
+        return ImportPlan(kept, self._old.notes, tuple(self._refusals.values()))
 
     async def _job(self, candidate: Candidate) -> Job:
         skill, place = candidate.skill, candidate.place
@@ -192,7 +192,7 @@ def _values(steps: Sequence[Step], held: Mapping[str, KeychainSecret], present: 
     return Values(secrets, config)
 
 
-async def carry_out(moved: Moved, registering: Registering, credentials: Credentials) -> list[Refusal]:
+async def carry_out(moved: ImportPlan, registering: Registering, credentials: Credentials) -> list[Refusal]:
     """Take over what is to be taken over; what is refused for one skill does not stop the others."""
     refused: list[Refusal] = []
     for job in moved.jobs:

@@ -46,7 +46,7 @@ class HiddenSearch:
         self._entries_max = entries_max  # of each folder
         self.found: dict[str, FoundFiles] = {}
 
-    def look(self, folder: str, left_out: Iterable[str] = ()) -> FoundFiles:
+    def search(self, folder: str, left_out: Iterable[str] = ()) -> FoundFiles:
         """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
         files = self.found[folder] = self._ports.git.walk(folder, self._entries_max, self._names, left_out)
         if self._names.patterns and not files.complete:
@@ -61,7 +61,7 @@ class HiddenSearch:
         left_out = {*self.found, *(entry.path for entry in entries if entry.access == DENY)}
         for one in sorted(granted, key=lambda entry: len(entry.path)):
             if one.access == READ and not any(below(one.path, folder) for folder in self.found):
-                self.look(one.path, left_out)
+                self.search(one.path, left_out)
 
     def entries(self, entries: Sequence[Entry], repositories: Sequence[GitRepository]) -> list[Entry]:
         """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""

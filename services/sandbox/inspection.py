@@ -87,7 +87,7 @@ class LaunchInspection:
             if not self._end(record) and not record.kept:
                 self._ports.say("another launch still runs there: when that one ends, what this one left is inspected")
         if self._found_before:  # that one knows nothing of what was set aside while this one ran
-            _tell(self._ports, self._found_before, self._name)
+            _report(self._ports, self._found_before, self._name)
             self.findings += map(str, self._found_before)
         return self.findings
 
@@ -135,11 +135,11 @@ def _inspect(ports: SandboxPorts, records: list[Opaque], name: str, before: list
     if not ports.inspections.projects(records):
         return []
     findings = [*before, *ports.inspections.inspect(records, name, ports.state, ports.say)]
-    _tell(ports, findings, name)
+    _report(ports, findings, name)
     return list(map(str, findings))
 
 
-def _tell(ports: SandboxPorts, findings: list[Opaque], name: str) -> None:
+def _report(ports: SandboxPorts, findings: list[Opaque], name: str) -> None:
     for line in ports.inspections.lines(findings, name, ports.state):
         ports.say(line)
 

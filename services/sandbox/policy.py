@@ -9,7 +9,7 @@ from __future__ import annotations
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Reason, Refusal, look_at
+from omac.domain.kernel.refusal import Reason, Refusal, list_command
 from omac.domain.sandbox import environment as variables
 from omac.domain.sandbox import tool_cache
 from omac.domain.sandbox.confinement import (
@@ -131,7 +131,7 @@ class _Composition:
                 *warnings,
                 *made.search.warnings(),
                 *self._untrusted(entries),
-                *variables.told(environment),
+                *variables.proxy_warnings(environment),
             ),
         )
         return made
@@ -265,7 +265,7 @@ class _Composition:
                     raise Refusal(
                         "directory-missing",
                         f"{flag} {path}: no such file or directory",
-                        fix=[look_at(_folder_of(path))],
+                        fix=[list_command(_folder_of(path))],
                     )
                 if path == "/":
                     fix = ["omac sandbox run --explain -- true  # shows what is granted already"]
@@ -287,7 +287,7 @@ class _Composition:
         obeyed = [one.path for one in agents if one.access == READ]
         for one in trees:
             if one not in layouts and not _within(one, trees) and is_folder(one):
-                files, listing = search.look(one), self._listings.get(one)
+                files, listing = search.search(one), self._listings.get(one)
                 layouts[one] = git.lay_out(one, self._request, self._home, files, listing)
         for one in kept:
             if one not in layouts and not _within(one, [*kept, *trees]) and is_folder(one):
@@ -346,7 +346,7 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
         refuse_links(path, links, trees)
         if not files.is_folder(real):
             reason: Reason = "not-a-directory" if files.exists(real) else "directory-missing"
-            raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[look_at(_folder_of(real))])
+            raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[list_command(_folder_of(real))])
         _refuse_home(real, flag, home)
     return trees
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Refusal, look_at
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.sandbox.request import defaults
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
             raise Refusal(
                 "unsafe-link",
                 f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
-                fix=[f"{look_at(link)}  # to grant its target, name the target itself"],
+                fix=[f"{list_command(link)}  # to grant its target, name the target itself"],
             )
 
 

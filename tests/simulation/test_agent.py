@@ -29,7 +29,7 @@ from omac.adapters.skills.reading import read_tree
 from omac.domain.directories.events import SkillVanished
 from omac.domain.skills.registration import Approved
 from omac.projections.evidence.accesses import audit_rows
-from omac.tools.cli.audit import told
+from omac.tools.cli.audit import json_row
 
 TOKEN, OTHER = f"xoxb-token-of-the-shop-{os.urandom(6).hex()}", f"xoxb-token-of-the-mall-{os.urandom(6).hex()}"
 IGNORED = ("node_modules", "dist", "build")
@@ -110,7 +110,7 @@ class House:
 
     def audit(self, since: int) -> list[dict[str, Any]]:
         """What the audit tells of what came later, accesses aside; the last test has the command tell the same."""
-        rows = (told(row) for row in audit_rows(self.omac.events()))
+        rows = (json_row(row) for row in audit_rows(self.omac.events()))
         return [row for row in rows if row["position"] > since and row["kind"] != "access"]
 
     def unapproved(self) -> list[object]:

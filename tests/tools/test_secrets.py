@@ -28,7 +28,7 @@ from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.secrets import set_
-from omac.tools.cli.skill_argument import SkillArgument, tell_besides
+from omac.tools.cli.skill_argument import SkillArgument, report_besides
 from omac.tools.terminal.invocation import Invocation, working_for
 from omac.tools.terminal.prompts import BYTES_MAX
 
@@ -464,7 +464,7 @@ def test_what_is_told_besides(capsys: pytest.CaptureFixture[str]) -> None:
     one = Candidate(SkillScope("/w/shop"), FoundSkill("slack", "agents", "/s", "/s/slack", "sha256:1"))
     before = Credential(config={"A": "1", "B": "2"}, bases={"A": "claude", "B": "agents"})
     problem = Refusal("vault-locked", "stored, but saving it as a default failed: it is locked", fix=["omac unlock"])
-    tell_besides(one, Values({"T": Hidden(SECRET)}, {"A": "3", "B": "3"}), before, [problem])
+    report_besides(one, Values({"T": Hidden(SECRET)}, {"A": "3", "B": "3"}), before, [problem])
     assert capsys.readouterr() == (
         "",
         "A is no longer set for slack in .claude/skills: a name has one value\n"

@@ -54,7 +54,7 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
     gets = [one.name for one in sidecar.secrets if one.name in given.secrets]
     gets += [one.name for one in sidecar.config if one.name in given.config]
     missing = unmet(sidecar, given, environment)
-    _tell(request, Told(candidate, approved, before if changed else None, changed, gets, list(missing)))
+    _report(request, ApprovalResult(candidate, approved, before if changed else None, changed, gets, list(missing)))
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
     return 0
@@ -134,7 +134,7 @@ def _revoke(request: ApproveRequest, environment: Mapping[str, str], clock: Call
     return 0
 
 
-class Told(NamedTuple):
+class ApprovalResult(NamedTuple):
     """What came of an approval: `before` is what was approved until now, if that was other code; `gets` are the names
     of values that were given to the skill before, `missing` those that it needs and lacks."""
 
@@ -146,7 +146,7 @@ class Told(NamedTuple):
     missing: list[str]
 
 
-def _tell(request: ApproveRequest, approval: Told) -> None:
+def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
     skill, sidecar = approval.candidate.skill, sidecar_of(approval.candidate)
     if request.json:
         fields = {

@@ -71,7 +71,7 @@ class Filter(NamedTuple):
 def run(wanted: Filter, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the accesses. Raises Refusal."""
     with closing(to_read(environment, journal_path)) as journal:
-        rows = (told(row) for row in audit_rows(journal.records()) if wanted.wants(row))
+        rows = (json_row(row) for row in audit_rows(journal.records()) if wanted.wants(row))
         if as_json:
             for row in rows:
                 print_json(row)
@@ -80,7 +80,7 @@ def run(wanted: Filter, journal_path: str | None, as_json: bool, environment: Ma
     return 0
 
 
-def told(row: AuditRow) -> dict[str, Any]:
+def json_row(row: AuditRow) -> dict[str, Any]:
     """A row as people and programs read it: `at` in RFC 3339."""
     fields: dict[str, Any] = msgspec.to_builtins(row)
     return fields | {"at": rfc3339(row.at)}

@@ -61,7 +61,7 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
     for row in rows:
         if where and row.workdir not in (where, ""):
             report(f"this is the cache of {row.workdir}: both paths have the same cache")
-    _tell(rows, problems, as_json)
+    _report(rows, problems, as_json)
     return 1 if problems or any(row.action == "in use" for row in rows) else 0
 
 
@@ -84,7 +84,7 @@ def gc(
             caches.drop_loose_locks()
     gone = {row.id for row in rows if row.action != "in use"}
     left = [cache for cache in present if cache.id not in gone]
-    _tell(rows, problems, as_json)
+    _report(rows, problems, as_json)
     total = sum(cache.bytes for cache in left)
     report(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}")
     used = [cache for cache in left if cache.in_use]
@@ -122,7 +122,7 @@ def _looked_at(caches: Caches, ids: Iterable[str]) -> list[Cache]:
     present = []
     for identity in ids:
         try:
-            present.append(caches.look(identity))
+            present.append(caches.inspect(identity))
         except FileNotFoundError:
             continue  # another process removed it
     return present
@@ -145,7 +145,7 @@ def _removed(
     return rows, [] if dry_run else caches.empty_trash()
 
 
-def _tell(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) -> None:
+def _report(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) -> None:
     for row in rows:
         if as_json:
             _print(msgspec.structs.asdict(row))

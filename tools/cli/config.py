@@ -10,8 +10,8 @@ from omac.domain.skills.meta import Config
 from omac.domain.skills.values import ValueRefused, check_config, shown
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
-from omac.tools.cli.secrets import INPUT_BYTES_MAX, rows_of, tell_taken, tell_unapproved
-from omac.tools.cli.skill_argument import OneSkill, SkillArgument, at_terminal, one_skill, text_of
+from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of
+from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import say
 
@@ -31,7 +31,7 @@ class ConfigRow(msgspec.Struct):
 
 def show(request: SkillArgument, as_json: bool) -> int:
     """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
-    with one_skill(request, "omac config show", []) as one:
+    with opened_skill(request, "omac config show", []) as one:
         rows = [_row(one, field) for field in one.sidecar.config]
         secrets = rows_of(one)
     if as_json:
@@ -60,7 +60,7 @@ def show(request: SkillArgument, as_json: bool) -> int:
 
 def get(request: SkillArgument, name: str, as_json: bool) -> int:
     """Print the value of a setting, and nothing else. Raises Refusal (not-found) when it has none."""
-    with one_skill(request, "omac config get", [name]) as one:
+    with opened_skill(request, "omac config get", [name]) as one:
         row = _row(one, one.config(name))
     if as_json:
         print_json(row)
@@ -76,7 +76,7 @@ def get(request: SkillArgument, name: str, as_json: bool) -> int:
 
 def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) -> int:
     """Give a skill a setting; "-" reads it from stdin, None asks for it at a terminal. Raises Refusal."""
-    with one_skill(request, "omac config set", [name]) as one:
+    with opened_skill(request, "omac config set", [name]) as one:
         checked = _checked(one, one.config(name), value)
         one.give(Values(config={name: checked}))
         row = _row(one, one.config(name))
@@ -84,23 +84,23 @@ def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) ->
             print_json({"skill": one.name, "workdir": one.place.workdir, **msgspec.structs.asdict(row)})
         else:
             say(f"{name} of {one.name} for {one.place.shown} is {shown(checked)}")
-        tell_unapproved(one)
+        report_unapproved(one)
     return 0
 
 
 def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Have settings of a skill say nothing of their own. Raises Refusal."""
-    with one_skill(request, "omac config unset", names) as one:
+    with opened_skill(request, "omac config unset", names) as one:
         names, stored = list(dict.fromkeys(names)), one.given().config
         for name in names:
             if name not in stored:  # what an earlier omac.yaml declared can be taken back too
                 one.config(name)
         trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
-    tell_taken(one, "config", [name for name in names if name in stored], names, as_json)
+    report_stored(one, "config", [name for name in names if name in stored], names, as_json)
     return 0
 
 
-def _row(one: OneSkill, field: Config) -> ConfigRow:
+def _row(one: OpenedSkill, field: Config) -> ConfigRow:
     """Where the value comes from is decided as in rule 5 of skill_plan.py."""
     stored = one.given().config.get(field.name)
     from_host = current().environment.get(field.default_from_env or "") or None
@@ -115,7 +115,7 @@ def _row(one: OneSkill, field: Config) -> ConfigRow:
     return ConfigRow(field.name, field.type, value, source, field.required, field.description)
 
 
-def _checked(one: OneSkill, field: Config, value: str | None) -> str:
+def _checked(one: OpenedSkill, field: Config, value: str | None) -> str:
     if value is None:
         return _asked_for(one, field)
     again = one.command("config", "set", field.name)
@@ -134,7 +134,7 @@ def _checked(one: OneSkill, field: Config, value: str | None) -> str:
         raise one.refused(error, again) from None
 
 
-def _asked_for(one: OneSkill, field: Config) -> str:
+def _asked_for(one: OpenedSkill, field: Config) -> str:
     from omac.tools.terminal.prompts import ask_config, can_ask
 
     value = ask_config(field) if can_ask() else None

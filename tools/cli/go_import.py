@@ -11,7 +11,7 @@ import trio
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Step
 from omac.domain.skills.values import shown
-from omac.services.legacy.go_import import Moved, carry_out
+from omac.services.legacy.go_import import ImportPlan, carry_out
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import SkillSearch
 from omac.tools.cli.scope_options import Where, search_of
@@ -44,7 +44,7 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
     folders = DiskSkillFolders(environment)
     place = search_of(Where(request.workdir, harness=request.harness), folders)
     search = SkillSearch(place.workdir, place.harness)
-    moved = _look(request, search, folders, environment)
+    moved = _plan(request, search, folders, environment)
     groups = [job.group for job in moved.jobs]
     if not request.json:
         _show(search.workdir, groups)
@@ -52,7 +52,7 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
     changed = moved.is_needed and not request.dry_run and _is_wanted(request, search.workdir, groups)
     if changed:
         refused = _carry_out(request, moved, environment, clock)
-    _tell(moved, refused)
+    _report(moved, refused)
     if request.json:
         print_json(_json(request, search.workdir, moved, changed, refused))
     elif not moved.is_needed:
@@ -68,7 +68,9 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
     return _exit_code(moved, refused)
 
 
-def _look(request: ImportRequest, search: SkillSearch, folders: SkillFolders, environment: Mapping[str, str]) -> Moved:
+def _plan(
+    request: ImportRequest, search: SkillSearch, folders: SkillFolders, environment: Mapping[str, str]
+) -> ImportPlan:
     old = _with_project(request, read_set_up(search.workdir, environment))
     literal = _literal(request.workdir, search.workdir, environment)
     with moving(old, literal, request.journal, environment) as use_case:
@@ -109,7 +111,7 @@ def _is_wanted(request: ImportRequest, workdir: str, groups: Sequence[ImportGrou
 
 
 def _carry_out(
-    request: ImportRequest, moved: Moved, environment: Mapping[str, str], clock: Callable[[], int]
+    request: ImportRequest, moved: ImportPlan, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> list[Refusal]:
     from omac.tools.cli.vault import make_usable
 
@@ -144,7 +146,7 @@ def _line(step: Step) -> str:
     return f"{text}{':' if state and step.why else ''}{state}{f': {step.why}' if step.why else ''}"
 
 
-def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
+def _report(moved: ImportPlan, refused: Sequence[Refusal]) -> None:
     for note in moved.notes:
         report(f"omac: {note}")
     for refusal in moved.refusals:
@@ -158,7 +160,7 @@ def _tell(moved: Moved, refused: Sequence[Refusal]) -> None:
 
 
 def _json(
-    request: ImportRequest, workdir: str, moved: Moved, changed: bool, refused: Sequence[Refusal]
+    request: ImportRequest, workdir: str, moved: ImportPlan, changed: bool, refused: Sequence[Refusal]
 ) -> dict[str, Any]:
     return {
         "workdir": workdir,
@@ -172,7 +174,7 @@ def _json(
     }
 
 
-def _exit_code(moved: Moved, refused: Sequence[Refusal]) -> int:
+def _exit_code(moved: ImportPlan, refused: Sequence[Refusal]) -> int:
     """What was refused counts first, a keychain that could not be read among it: what is in there was not taken."""
     if refusals := (*refused, *moved.refusals):
         return refusals[0].exit_code

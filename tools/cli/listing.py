@@ -82,7 +82,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
         report(f"no skills in {search.workdir}, and none that all projects share")
     for one in candidates:
         note_unknown_keys(one.skill)
-    _tell_stale(registry.known if whole else registry.within(where))
+    _report_stale(registry.known if whole else registry.within(where))
     return 0
 
 
@@ -208,7 +208,7 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
             report(f"{row.name}: {row.detail}")
 
 
-def _tell_stale(known: Iterable[RegisteredSkill]) -> None:
+def _report_stale(known: Iterable[RegisteredSkill]) -> None:
     gone = [one.status for one in known if one.gone]
     for status in gone:
         report(f"stale: {status.skill}: its folder {status.source} is gone")

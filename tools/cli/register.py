@@ -19,9 +19,9 @@ from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.approve import digest_of, granted, recorded, require_meant, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
 from omac.tools.cli.scope_options import Where, search_of
-from omac.tools.cli.skill_argument import tell_besides
+from omac.tools.cli.skill_argument import report_besides
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
-from omac.tools.cli.value_sources import Collected, Collecting, Ways, explicit_values, usable
+from omac.tools.cli.value_sources import CollectedValues, ValueCollection, Ways, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
@@ -62,13 +62,13 @@ class RegisterRequest(NamedTuple):
         return " ".join(word for word in (COMMAND, skill, flags, *words) if word)
 
 
-class Done(NamedTuple):
+class RegistrationResult(NamedTuple):
     """What was done, as far as people and programs hear of it."""
 
     candidate: Candidate
     approved: Code
     new: bool
-    collected: Collected
+    collected: CollectedValues
     given: Credential
     missing: dict[str, str]
     vault: str
@@ -103,12 +103,12 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
         missing = unmet(sidecar_of(candidate), given, environment)
         served = everything.state.is_alive(RunId("current"))
         vault = everything.stores.vault.path
-    done = Done(candidate, approved, approved != before, collected, given, missing, vault, served)
+    done = RegistrationResult(candidate, approved, approved != before, collected, given, missing, vault, served)
     if request.json:
         print_json(_told(done, environment))
     else:
         _show(request, done, environment)
-    tell_besides(candidate, values, whoever, problems)
+    report_besides(candidate, values, whoever, problems)
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
     return 0
@@ -135,14 +135,14 @@ def _require_unchanged(
 
 def _collect(
     request: RegisterRequest, candidate: Candidate, explicit: Values, everything: Opened, environment: Mapping[str, str]
-) -> Collected:
+) -> CollectedValues:
     """All values, checked, with their stores found open. Raises Refusal."""
     skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
     asks = not request.ways.no_input and can_ask()
     stored = everything.credentials.given(scope, skill.name, skill.base)
-    collecting = Collecting(sidecar, request.ways, environment, explicit, stored, asks)
-    remembered = _remembered(request, candidate, collecting, everything)
-    sources = collecting.sources(remembered)
+    collection = ValueCollection(sidecar, request.ways, environment, explicit, stored, asks)
+    remembered = _remembered(request, candidate, collection, everything)
+    sources = collection.sources(remembered)
     if missing := [name for name, source in sources.items() if source == "missing"]:
         raise _missing(request, candidate, missing, everything)
     secrets = {secret.name for secret in sidecar.secrets}
@@ -150,25 +150,27 @@ def _collect(
     _require_store(candidate, needed, everything, asks)
     if asks and {"ask", "offer"} & set(sources.values()):
         report(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered")
-    collected = collecting.collect(remembered)
+    collected = collection.collect(remembered)
     if not needed:
         _require_store(candidate, list(collected.values.secrets), everything, asks)
     return collected
 
 
-def _remembered(request: RegisterRequest, candidate: Candidate, collecting: Collecting, everything: Opened) -> Values:
+def _remembered(
+    request: RegisterRequest, candidate: Candidate, collection: ValueCollection, everything: Opened
+) -> Values:
     """The defaults that are to be adopted silently; what all projects share has none."""
     skill = candidate.skill
     if not request.ways.defaults or candidate.place.scope == GLOBAL:
         return Values()
-    unknown = collecting.sources(Values())
+    unknown = collection.sources(Values())
     wanted = [name for name, source in unknown.items() if source not in ("given", "keep")]
     defaults = everything.credentials.defaults(skill.name)
     stores = {one.secret.store for name, one in defaults.items() if name in wanted and one.secret}
-    if collecting.can_ask:
+    if collection.can_ask:
         make_usable(everything.stores, stores)
     saved = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted))
-    return usable(collecting.sidecar, saved)
+    return usable(collection.sidecar, saved)
 
 
 def _require_store(candidate: Candidate, names: list[str], everything: Opened, asks: bool) -> None:
@@ -208,7 +210,7 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
 
 
-def _told(done: Done, environment: Mapping[str, str]) -> dict[str, object]:
+def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str, object]:
     skill, sidecar = done.candidate.skill, sidecar_of(done.candidate)
     script = install_script(skill, environment)
     sources, declared = done.collected.sources, {secret.name for secret in sidecar.secrets}
@@ -238,7 +240,7 @@ def _told(done: Done, environment: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _show(request: RegisterRequest, done: Done, environment: Mapping[str, str]) -> None:
+def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
     skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
     say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
     show_code(skill, sidecar)

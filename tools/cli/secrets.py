@@ -14,7 +14,7 @@ from omac.domain.skills.meta import Secret
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
-from omac.tools.cli.skill_argument import OneSkill, SkillArgument, at_terminal, one_skill, text_of
+from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import report, say
@@ -46,7 +46,7 @@ def set_(request: SkillArgument, name: str, rest: Sequence[str], as_json: bool) 
         )
         words = " ".join(filter(None, (shlex.join((request.skill, name)), request.where.flags)))
         raise Refusal("misuse", message, fix=[f"omac secrets set {words}"])
-    with one_skill(request, "omac secrets set", [name]) as one:
+    with opened_skill(request, "omac secrets set", [name]) as one:
         secret = one.secret(name)
         _open_store(one)
         _give(one, {name: _value(one, secret)}, as_json)
@@ -55,7 +55,7 @@ def set_(request: SkillArgument, name: str, rest: Sequence[str], as_json: bool) 
 
 def import_(request: SkillArgument, source: str, as_json: bool) -> int:
     """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
-    with one_skill(request, "omac secrets import", ["--from", source]) as one:
+    with opened_skill(request, "omac secrets import", ["--from", source]) as one:
         _open_store(one)
         _give(one, _imported(one, source), as_json)
     return 0
@@ -63,7 +63,7 @@ def import_(request: SkillArgument, source: str, as_json: bool) -> int:
 
 def list_(request: SkillArgument, as_json: bool) -> int:
     """Show which secrets a skill declares and which it was given; no store is asked. Raises Refusal."""
-    with one_skill(request, "omac secrets list", []) as one:
+    with opened_skill(request, "omac secrets list", []) as one:
         rows = rows_of(one)
     if as_json:
         for row in rows:
@@ -81,7 +81,7 @@ def list_(request: SkillArgument, as_json: bool) -> int:
 
 def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
-    with one_skill(request, "omac secrets unset", names) as one:
+    with opened_skill(request, "omac secrets unset", names) as one:
         names, given = list(dict.fromkeys(names)), one.given()
         stored, left = given.secrets | given.writing, given.left
         for name in names:
@@ -90,7 +90,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         stores = {stored[name].store for name in names if name in stored}
         _take(one, names, stores.union(*(left.get(name, ()) for name in names)))
         remembered = sorted(name for name in one.opened.credentials.defaults(one.name) if name in names)
-    tell_taken(one, "secrets", [name for name in names if name in stored], names, as_json)
+    report_stored(one, "secrets", [name for name in names if name in stored], names, as_json)
     if remembered and one.place.scope != GLOBAL:
         document = ", ".join(remembered)
         report(f"{document}: still a saved default for omac register --defaults; to delete all saved defaults:")
@@ -98,7 +98,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     return 0
 
 
-def _take(one: OneSkill, names: Sequence[str], stores: Collection[str]) -> None:
+def _take(one: OpenedSkill, names: Sequence[str], stores: Collection[str]) -> None:
     from omac.tools.cli.vault import make_usable
 
     try:
@@ -114,7 +114,7 @@ def _take(one: OneSkill, names: Sequence[str], stores: Collection[str]) -> None:
         raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=one.name) from None
 
 
-def rows_of(one: OneSkill) -> list[SecretRow]:
+def rows_of(one: OpenedSkill) -> list[SecretRow]:
     """Every secret that a skill declares."""
     given = one.given().secrets
     remembered = one.opened.credentials.defaults(one.name) if one.place.scope != GLOBAL else {}
@@ -136,7 +136,7 @@ def rows_of(one: OneSkill) -> list[SecretRow]:
     return rows
 
 
-def _value(one: OneSkill, secret: Secret) -> Hidden:
+def _value(one: OpenedSkill, secret: Secret) -> Hidden:
     from omac.tools.terminal.prompts import ask_secret, read_stdin
 
     if at_terminal():
@@ -150,7 +150,7 @@ def _value(one: OneSkill, secret: Secret) -> Hidden:
     return _checked(one, secret, text)
 
 
-def _imported(one: OneSkill, source: str) -> dict[str, Hidden]:
+def _imported(one: OpenedSkill, source: str) -> dict[str, Hidden]:
     again = one.command("secrets", "import", "--from", shlex.quote(source))
     if source == "-" and at_terminal():
         raise Refusal("misuse", "a terminal would show the secrets: import from a file, or from a pipe")
@@ -161,21 +161,21 @@ def _imported(one: OneSkill, source: str) -> dict[str, Hidden]:
     return {secret.name: _checked(one, secret, lines[secret.name]) for secret in declared}
 
 
-def _checked(one: OneSkill, secret: Secret, text: str) -> Hidden:
+def _checked(one: OpenedSkill, secret: Secret, text: str) -> Hidden:
     try:
         return check_secret(secret, text)
     except ValueRefused as error:
         raise one.refused(error, one.command("secrets", "set", secret.name)) from None
 
 
-def _open_store(one: OneSkill) -> None:
+def _open_store(one: OpenedSkill) -> None:
     """Choose the store that takes new values, before a person types one, and open it. Raises Refusal."""
     from omac.tools.cli.vault import make_usable
 
     make_usable(one.opened.stores, {trio.run(one.opened.stores.chosen)})
 
 
-def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
+def _give(one: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
     store = one.give(Values(values))
     given = one.given().secrets
     where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
@@ -188,17 +188,17 @@ def _give(one: OneSkill, values: dict[str, Hidden], as_json: bool) -> None:
             print_json(document)
     else:
         say(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
-    tell_unapproved(one)
+    report_unapproved(one)
 
 
-def tell_unapproved(one: OneSkill) -> None:
+def report_unapproved(one: OpenedSkill) -> None:
     """That what was given waits for an approval, if it does."""
     if command := one.approve_command():
         report(f"{one.name} is not approved: it receives its values after approval")
         report(f"  try: {command}")
 
 
-def tell_taken(one: OneSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
+def report_stored(one: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
     """What was taken back, and what the skill will miss."""
     if as_json:
         print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})

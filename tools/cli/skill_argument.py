@@ -33,7 +33,7 @@ class SkillArgument(NamedTuple):
     journal: str | None = None
 
 
-class OneSkill(NamedTuple):
+class OpenedSkill(NamedTuple):
     """A skill with a sidecar, and all that is open to work on it."""
 
     opened: Opened
@@ -62,7 +62,7 @@ class OneSkill(NamedTuple):
         Refusal; then nothing counts as given."""
         before = self.opened.credentials.given(self.place.scope, self.name)
         given = trio.run(self.opened.registering.give, self.candidate, values)
-        tell_besides(self.candidate, values, before, given.problems)
+        report_besides(self.candidate, values, before, given.problems)
         return given.store
 
     def command(self, group: str, *words: str) -> str:
@@ -103,7 +103,7 @@ class OneSkill(NamedTuple):
 
 
 @contextmanager
-def one_skill(request: SkillArgument, command: str, words: Collection[str]) -> Iterator[OneSkill]:
+def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -> Iterator[OpenedSkill]:
     """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
     with opened(current().environment, request.journal, time.time_ns) as everything:
         search = search_of(request.where, everything.folders)
@@ -120,10 +120,10 @@ def one_skill(request: SkillArgument, command: str, words: Collection[str]) -> I
             fix = (*refusal.fix, f"{forget}  # needs no folder")
             raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
         assert candidate.skill.sidecar is not None, "find returns no other"
-        yield OneSkill(everything, candidate, candidate.skill.sidecar, request.where)
+        yield OpenedSkill(everything, candidate, candidate.skill.sidecar, request.where)
 
 
-def tell_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:
+def report_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:
     """What failed once these values were given, and from which other skill of that name they were taken by that."""
     names, base = (*values.secrets, *values.config), candidate.skill.base
     for name in names:

@@ -33,7 +33,7 @@ def run(request: StartRequest, environment: Mapping[str, str]) -> int:
     if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch)
     server = Server(wanted, environment)
-    return trio.run(server.run, lambda _: None, _tell_what_is_not_ready)
+    return trio.run(server.run, lambda _: None, _report_unavailable)
 
 
 def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
@@ -52,7 +52,7 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
     return ServeOptions(harness, (workdir,), workdir, launch, beside=True, journal=request.journal, settings=settings)
 
 
-def _tell_what_is_not_ready(manifest: Manifest) -> None:
+def _report_unavailable(manifest: Manifest) -> None:
     """The command runs all the same: what is mended while it runs comes online under the names it has."""
     for skill in manifest.skills:
         if skill["state"] != "ready":

@@ -1,4 +1,4 @@
-"""Collecting the values of a skill that is being registered: given, kept, remembered or asked for; all, or a refusal.
+"""Collect the values of a skill that is being registered: given, kept, remembered or asked for; all, or a refusal.
 
 Nothing is recorded and nothing is stored here.
 """
@@ -47,7 +47,7 @@ class Ways(NamedTuple):
             raise Refusal("misuse", "the standard input can be read once: for --secrets-from or for --fields-from")
 
 
-class Collected(NamedTuple):
+class CollectedValues(NamedTuple):
     """What the skill shall be given, and by name where each value comes from."""
 
     values: Values
@@ -58,7 +58,7 @@ class Collected(NamedTuple):
         return [name for name, source in self.sources.items() if source == "default"]
 
 
-class Collecting(NamedTuple):
+class ValueCollection(NamedTuple):
     """What is known before anybody is asked. `explicit` are the person's values, `stored` those given here before."""
 
     sidecar: SidecarMeta
@@ -71,7 +71,7 @@ class Collecting(NamedTuple):
     def sources(self, remembered: Values) -> dict[str, Source]:
         return {field.name: self.source(field, remembered) for field in self.sidecar.fields}
 
-    def collect(self, remembered: Values) -> Collected:
+    def collect(self, remembered: Values) -> CollectedValues:
         """All values, asked for where that is needed. Raises Refusal: value-refused, prompt-ended."""
         sources = self.sources(remembered)
         secrets = {
@@ -84,7 +84,7 @@ class Collecting(NamedTuple):
             for field in self.sidecar.config
             if (text := self._value(field, sources, self.explicit.config, remembered.config, ask_config)) is not None
         }
-        return Collected(Values(secrets, config), sources)
+        return CollectedValues(Values(secrets, config), sources)
 
     def _value(
         self,

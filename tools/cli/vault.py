@@ -97,10 +97,10 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
     looked_at: list[str] = []
     if VAULT in used:
         key = _vault_key(stores, runs, environment)
-        looked_at += _tell_server(runs, {"key": key.hex()}, environment)
+        looked_at += _inform_server(runs, {"key": key.hex()}, environment)
     if KEYCHAIN in used:  # what may prompt in vain comes last
         trio.run(stores.unlock, KEYCHAIN)
-        looked_at += _tell_server(runs, {}, environment)
+        looked_at += _inform_server(runs, {}, environment)
     if as_json:
         document = {"stores": sorted(used), "server": runs, "dirs": list(dict.fromkeys(looked_at))}
         print_json(document)
@@ -112,7 +112,7 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _tell_server(runs: bool, document: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+def _inform_server(runs: bool, document: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
     """Have all that run look again at what waits; returns the directories. Raises Refusal."""
     answers = ask_each(environment, "POST", "/__omac__/unlock", document) if runs else []
     return [path for answer in answers for path in msgspec.json.decode(answer)["dirs"]]

@@ -9,7 +9,7 @@ from omac.adapters.legacy.go_files import copy_path, read_old
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.legacy.go_import import Old, Seen, loose_of
-from omac.services.legacy.go_import import Moving, RecordedState
+from omac.services.legacy.go_import import GoImport, RecordedState
 from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.journals import read_if_any
 from omac.tools.compose.state import StateDir, host_id
@@ -21,7 +21,7 @@ def read_set_up(workdir: str, environment: Mapping[str, str]) -> Old:
 
 
 @contextmanager
-def moving(old: Old, literal: str, journal_path: str | None, environment: Mapping[str, str]) -> Iterator[Moving]:
+def moving(old: Old, literal: str, journal_path: str | None, environment: Mapping[str, str]) -> Iterator[GoImport]:
     """Return the use case for a set-up; `literal` is the project's path as it was typed. Raises Refusal."""
     stores = secret_stores(environment)
 
@@ -29,7 +29,7 @@ def moving(old: Old, literal: str, journal_path: str | None, environment: Mappin
         return _seen(copy_path(name, bundle_hash, environment))
 
     with _recorded(journal_path, environment) as recorded:
-        yield Moving(old, literal, recorded, stores, _seen, kept, go_keyring_encoding.plain)
+        yield GoImport(old, literal, recorded, stores, _seen, kept, go_keyring_encoding.plain)
 
 
 def _parsed(content: bytes, shown_path: str) -> object:

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from omac.adapters.git.tree import Found
+    from omac.adapters.git.tree import TreeContents
     from omac.adapters.linux.background import Background
     from omac.adapters.sandbox.limits import Enforcement, LaunchLimits
     from omac.adapters.sandbox.replaceable import Replaceable
@@ -65,12 +65,12 @@ class _Git:
     discard = staticmethod(layout.discard)
 
     @staticmethod
-    def walk(folder: str, entries_max: int, names: HiddenNames, left_out: Iterable[str]) -> Found:
+    def walk(folder: str, entries_max: int, names: HiddenNames, left_out: Iterable[str]) -> TreeContents:
         return walk(folder, entries_max, names, frozenset(left_out))
 
     @staticmethod
     def lay_out(
-        folder: str, request: SandboxRequest, home: str, found: Found | None, listing: ConfigList | None,
+        folder: str, request: SandboxRequest, home: str, found: TreeContents | None, listing: ConfigList | None,
         obeyed: Sequence[str] | None = None,
     ) -> layout.Layout:  # fmt: skip
         choices, is_agents = layout.GitChoices(request.git_hooks, request.git_refs), obeyed is not None

@@ -245,7 +245,7 @@ def _scanner() -> Callable[[str, int], tuple[object, int]]:
         from json import JSONDecoder
 
         return JSONDecoder(object_pairs_hook=_once).raw_decode
-    return make_scanner(_Reading)  # type: ignore[arg-type]  # it takes whatever has these attributes
+    return make_scanner(_ScannerContext)  # type: ignore[arg-type]  # it takes whatever has these attributes
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -255,7 +255,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-class _Reading:
+class _ScannerContext:
     """How the scanner reads, as json.JSONDecoder would tell it."""
 
     strict = True

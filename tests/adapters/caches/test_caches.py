@@ -129,7 +129,7 @@ def test_hostile_trees_are_removed(
     precious = home / "outside" / "precious"
     before = (precious.read_text(), stat.S_IMODE(precious.stat().st_mode), stat.S_IMODE(precious.parent.stat().st_mode))
     (identity,) = caches.ids()
-    caches.look(identity)
+    caches.inspect(identity)
     assert caches.take_away(identity, "token")
     assert caches.ids() == []
     assert os.listdir(Path(caches.path) / ".locks") == []
@@ -230,12 +230,12 @@ def test_one_in_use_stays(workdir: Path, tools: Path, caches: Caches, user: Hold
     (tools / "warm").touch()
     process = user(workdir)
     (identity,) = caches.ids()
-    assert caches.look(identity).in_use
+    assert caches.inspect(identity).in_use
     assert not caches.take_away(identity, "token")
     assert (tools / "warm").exists()
     process.kill()
     process.wait()
-    assert not caches.look(identity).in_use
+    assert not caches.inspect(identity).in_use
     assert caches.take_away(identity, "token")
     assert not tools.exists()
 
@@ -243,11 +243,11 @@ def test_one_in_use_stays(workdir: Path, tools: Path, caches: Caches, user: Hold
 def test_one_used_meanwhile_stays(workdir: Path, tools: Path, environment: Environment, caches: Caches) -> None:
     """Looking at many takes minutes: one that was used after it was looked at is not what it was."""
     (identity,) = caches.ids()
-    seen = caches.look(identity).last_used
+    seen = caches.inspect(identity).last_used
     open_cache(str(workdir), environment).end()
     assert not caches.take_away(identity, "token", seen)
     assert tools.exists()
-    assert caches.take_away(identity, "token", caches.look(identity).last_used)
+    assert caches.take_away(identity, "token", caches.inspect(identity).last_used)
 
 
 def test_looking_changes_nothing(workdir: Path, tools: Path, caches: Caches) -> None:
@@ -256,11 +256,11 @@ def test_looking_changes_nothing(workdir: Path, tools: Path, caches: Caches) -> 
     (identity,) = caches.ids()
     lock = Path(caches.path) / ".locks" / f"{identity}.lock"
     os.utime(lock, (1, 1))
-    assert caches.look(identity).last_used == 10**9
+    assert caches.inspect(identity).last_used == 10**9
     assert lock.stat().st_mtime == 1
     assert stat.S_IMODE((tools / "locked").stat().st_mode) == 0
     lock.unlink()
-    found = caches.look(identity)
+    found = caches.inspect(identity)
     assert found.last_used == tools.parent.stat().st_mtime_ns
     assert not found.in_use
     assert not lock.exists()
@@ -305,14 +305,14 @@ def test_what_is_told(workdir: Path, tools: Path, caches: Caches) -> None:
     """Whose it is, whether that is still there, how large it is."""
     (tools / "file").write_bytes(os.urandom(100_000))
     (identity,) = caches.ids()
-    found = caches.look(identity)
+    found = caches.inspect(identity)
     assert (found.workdir, found.workdir_exists, found.counted, found.in_use) == (str(workdir), True, True, False)
     assert found.path == str(tools.parent)
     assert 100_000 <= found.bytes < 200_000
     workdir.rmdir()
-    assert not caches.look(identity).workdir_exists
+    assert not caches.inspect(identity).workdir_exists
     workdir.symlink_to("/nowhere")
-    assert not caches.look(identity).workdir_exists
+    assert not caches.inspect(identity).workdir_exists
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_sizes_of_hostile_trees(
     plant(tools, home)
     with (home / "outside" / "precious").open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, 50_000_000)
-    found = caches.look(caches.ids()[0])
+    found = caches.inspect(caches.ids()[0])
     assert found.counted == counted
     assert found.bytes < 20_000_000 or plant is hard_link
 
@@ -336,7 +336,7 @@ def test_many_names_of_one_file_count_once(tools: Path, caches: Caches) -> None:
     (tools / "file").write_bytes(os.urandom(1_000_000))
     for number in range(50):
         os.link(tools / "file", tools / f"name{number}")
-    assert caches.look(caches.ids()[0]).bytes < 2_000_000
+    assert caches.inspect(caches.ids()[0]).bytes < 2_000_000
 
 
 def test_counting_has_an_end(tools: Path, caches: Caches, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,9 +344,9 @@ def test_counting_has_an_end(tools: Path, caches: Caches, monkeypatch: pytest.Mo
     monkeypatch.setattr(size, "NAMES_MAX", 20)
     for number in range(19):
         (tools / f"file{number}").touch()
-    assert not caches.look(caches.ids()[0]).counted
+    assert not caches.inspect(caches.ids()[0]).counted
     (tools / "file0").unlink()
-    assert caches.look(caches.ids()[0]).counted
+    assert caches.inspect(caches.ids()[0]).counted
 
 
 @pytest.mark.parametrize("what", ["link", "file", "fifo", "empty"])
@@ -365,7 +365,7 @@ def test_what_only_has_the_name_of_a_cache(home: Path, caches: Caches, what: str
             path.mkdir()
         case _:
             raise AssertionError(what)
-    found = caches.look("0123456789ab")
+    found = caches.inspect("0123456789ab")
     assert (found.workdir, found.workdir_exists) == ("", False)
     assert caches.take_away("0123456789ab", "token")
     assert caches.empty_trash() == []

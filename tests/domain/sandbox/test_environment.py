@@ -9,7 +9,15 @@ from tables import failing
 
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.environment import BLOCKED, CERTIFICATES, DEFAULT_PATH, ORDINARY, PROXIES, filtered, told
+from omac.domain.sandbox.environment import (
+    BLOCKED,
+    CERTIFICATES,
+    DEFAULT_PATH,
+    ORDINARY,
+    PROXIES,
+    filtered,
+    proxy_warnings,
+)
 
 HOST = {
     "HOME": "/home/ada",
@@ -121,7 +129,7 @@ def test_proxies_pass_with_the_hosts_network_alone() -> None:
 )
 def test_a_password_in_a_proxy_is_told(environment: dict[str, str], count: int) -> None:
     """It passes, because there is no other way out; a person knows. The password itself is not repeated."""
-    warnings = told(filtered(environment))
+    warnings = proxy_warnings(filtered(environment))
     assert len(warnings) == count
     assert "pass@" not in "".join(warnings)
 

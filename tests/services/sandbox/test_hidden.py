@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 def test_what_lies_high_is_found_first(project: Path) -> None:
     """With more files than are looked at, those near the top are hidden, and a warning says that others are not."""
     search = HiddenSearch(HiddenNames(), PORTS, entries_max=35)
-    search.look(str(project))
+    search.search(str(project))
     hidden = search.entries([Entry(str(project), WRITE, "")], ())
     assert f"{project}/zz/.env" in {entry.path for entry in hidden}
     assert search.warnings() == [f"{project} has more than 35 files: .env files among the rest can be read"]
@@ -36,9 +36,9 @@ def test_what_lies_high_is_found_first(project: Path) -> None:
 def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
     """A person who denies a name is not given less without a word."""
     with pytest.raises(Refusal, match="too many for --deny-name") as caught:
-        HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS, entries_max=10).look(str(project))
+        HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS, entries_max=10).search(str(project))
     assert caught.value.reason == "policy-too-large"
-    assert HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS).look(str(project)).complete
+    assert HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS).search(str(project)).complete
 
 
 def test_what_is_denied_or_looked_through_is_left_out(project: Path) -> None:
