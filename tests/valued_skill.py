@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from real_omac import COMMAND, Done, Omac, Serving, curl, eventually
+from polling import eventually
+from real_omac import COMMAND, Done, Omac, Serving, curl
 
 NAMES = ("TOKEN", "PEM", "SPARE", "REGION", "LIMIT", "MODE", "HOST_SIDE", "NOTE")
 META = """\
