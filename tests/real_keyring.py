@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from jeepney import DBusAddress, MessageType, Properties, new_method_call
 from jeepney.io.blocking import open_dbus_connection
+from polling import eventually
 
 PASSWORD = "correct horse"
 NAME = "org.freedesktop.secrets"
@@ -138,11 +138,8 @@ def private_keyring(folder: Path) -> Iterator[PrivateKeyring]:
                 daemon.stdin.write(PASSWORD.encode())
                 daemon.stdin.close()
                 keyring.daemon = daemon
-                deadline = time.monotonic() + START_S
-                while not keyring.ready():
-                    assert daemon.poll() is None, "gnome-keyring-daemon did not start"
-                    assert time.monotonic() < deadline, "gnome-keyring-daemon has no open keyring"
-                    time.sleep(0.005)
+                eventually(lambda: keyring.ready() or daemon.poll() is not None, START_S, "an open keyring")
+                assert daemon.poll() is None, "gnome-keyring-daemon did not start"
                 yield keyring
             finally:
                 daemon.kill()

@@ -17,11 +17,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from polling import eventually
 
 from omac.domain.kernel.event import Recorded
 from omac.journal.reader import ReadJournal
@@ -31,7 +32,6 @@ COMMAND = (sys.executable, "-c", "from omac.tools.entry import main; main()")
 OWN_PROCESS = (("start",), ("serve",), ("sandbox", "run"), ("sandbox", "doctor"), ("hook", "pre-tool-use"))
 CURL = ("curl", "-q", "-sS", "--noproxy", "*", "--max-time", "60")
 ECHO_SKILL = Path(__file__).parent.parent / "examples" / "skills" / "echo"
-POLL_S = 0.01
 
 
 class Answer(NamedTuple):
@@ -52,23 +52,6 @@ class Done(NamedTuple):
     status: int
     out: str
     err: str
-
-
-def eventually(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The first true value of `condition`; an AssertionError that says `what` was awaited after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(POLL_S)
-    return found
-
-
-def stays(condition: Callable[[], Any], seconds: float, what: str) -> None:
-    """An AssertionError that says `what` ended when `condition` is false before `seconds` have passed."""
-    begun = time.monotonic()
-    while (passed := time.monotonic() - begun) < seconds:
-        assert condition(), f"ended after {passed:.1f} s: {what}"
-        time.sleep(POLL_S * 10)
 
 
 def curl(*arguments: str, stdin: bytes | None = None) -> Answer:

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from real_omac import COMMAND, Done, Omac, Serving, curl, eventually
+from polling import eventually
+from real_omac import COMMAND, Done, Omac, Serving, curl
 
 NAMES = ("TOKEN", "PEM", "SPARE", "REGION", "LIMIT", "MODE", "HOST_SIDE", "NOTE")
 META = """\
@@ -89,9 +90,8 @@ def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> 
                     shown += os.read(terminal, 65536)
                 except OSError:  # it hung up: the command has ended
                     break
-            if left and left[0][0].encode() in shown[seen:]:
+            if left and left[0][0].encode() in shown[seen:] and not shown.endswith(b"\n"):  # a question ends no line
                 seen = len(shown)
-                time.sleep(0.05)
                 os.write(terminal, left.pop(0)[1])
     finally:
         os.close(terminal)

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from bench.report import Figure, publish
 from contract.media import small_disk
-from real_omac import Omac, eventually
+from polling import eventually
+from real_omac import Omac
 from simulation.disorder import BOUND_S, Disorder
 
 DISK = "OMAC_CHAOS_DISK"  # in the environment of the process that has the small disk: where it is

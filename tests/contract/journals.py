@@ -6,13 +6,11 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import trio
 from contract.recorder import log
 
 from omac.domain.access.control import ControlCalled
@@ -121,15 +119,6 @@ def lock(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN IMMEDIATE")
     return connection
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10) -> float:
-    """Return as soon as the condition holds, with the seconds that took; fail when it does not come to hold."""
-    began = time.perf_counter()
-    with trio.fail_after(seconds):
-        while not condition():
-            await trio.sleep(0.001)
-    return time.perf_counter() - began
 
 
 def decide_now(

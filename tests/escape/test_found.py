@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import eventually
+from polling import eventually
 from real_sandbox import FEWER_USERS, Box, Done, box, readable_package
 from tiers import everything, spread
 

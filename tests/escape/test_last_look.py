@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 from escape.left_behind import FINDINGS_MAX, PRELUDE, WITHIN_S, Ground, ground_of
-from real_omac import eventually
+from polling import eventually
 from real_sandbox import FEWER_USERS, SYSTEM_PYTHON
 from tiers import some
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import eventually
+from polling import eventually
 from real_sandbox import FEWER_USERS, Box, box
 from tiers import everything
 

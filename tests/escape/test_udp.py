@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import eventually
+from polling import eventually
 from real_sandbox import SYSTEM_PYTHON, USERS, Box, box
 
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"

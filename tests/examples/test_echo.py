@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from polling import eventually
 from ruamel.yaml import YAML
 
 from omac.domain.skills.contract import parse_meta
@@ -73,15 +74,15 @@ def running_sidecar() -> Iterator[Sidecar]:
 
 def wait_until_ready(process: subprocess.Popen[str], port: int) -> None:
     """Ask for the health path until it answers, as omac does."""
-    deadline = time.monotonic() + READY_S_MAX
-    while process.poll() is None and time.monotonic() < deadline:
+
+    def is_ready() -> bool:
+        assert process.poll() is None, f"the sidecar ended with {process.poll()}"
         try:
-            assert ask(port, "GET", "/status").status == 200
+            return ask(port, "GET", "/status").status == 200
         except ConnectionRefusedError:
-            time.sleep(0.002)
-        else:
-            return
-    raise AssertionError(f"the sidecar is not ready; its status is {process.poll()}")
+            return False
+
+    eventually(is_ready, READY_S_MAX, "the sidecar's first answer")
 
 
 def omac_yaml() -> Any:  # a YAML document is of any shape

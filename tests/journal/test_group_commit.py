@@ -24,11 +24,11 @@ from contract.journals import (
     run_python,
     sqlite_recorder,
     texts,
-    until,
 )
 from contract.live import Live
 from contract.media import needs_bubblewrap, small_disk
 from contract.recorder import assert_whole, group, insert, log
+from polling import until
 
 from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.domain.kernel.refusal import Refusal
@@ -356,11 +356,12 @@ async def test_outcomes_are_kept_until_they_can_be_written(path: Path, nursery: 
 
 
 FULL = """
-    import json, os, sys
+    import json, logging, os, sys
     from itertools import count
     import trio
-    from contract.journals import called, until
+    from contract.journals import called
     from contract.live import Live
+    from polling import until
     from omac.domain.kernel.event import Cause
     from omac.domain.kernel.refusal import Refusal
     from omac.journal import group_commit
@@ -369,6 +370,8 @@ FULL = """
     folder = sys.argv[1]
     group_commit.CHECKPOINT_EVENTS, group_commit.RETRY_S = 5, 0.05
     told = {"refused": []}
+    failures = []
+    logging.getLogger("omac.journal").addFilter(lambda record: not failures.append(record))
 
     async def main():
         journal = open_journal(folder + "/journal.db", "run", count(1).__next__)
@@ -388,7 +391,8 @@ FULL = """
                     told["refused"].append([refusal.reason, refusal.message])
             live.writer.submit_soon([called("soon")], Cause("agent"))
             for _ in range(5):
-                await trio.sleep(0.05)
+                tries = len(failures)
+                await until(lambda: len(failures) > tries)
                 await live.writer.catch_up()
             told["alive while full"] = not live.ended.is_set()
             told["error"] = repr(live.error)
@@ -733,7 +737,7 @@ async def test_a_fold_that_fails_ends_everything(journal: Journal, path: Path, n
     assert live.positions == folded[: len(live.positions)]
     poisoned = next(recorded.position for recorded in journal.records() if recorded.event.dir == "poison")
     after = [position for position in folded if position > poisoned]
-    await trio.sleep(0.05)
+    await trio.testing.wait_all_tasks_blocked()
     assert after == [position for position in folded if position > poisoned]
 
 

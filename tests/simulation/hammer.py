@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 
 import trio
+from polling import until
 from simulation.world import World, kill, world
 
 DIRECTORIES = 4
@@ -81,14 +82,16 @@ async def use(skill: dict[str, str], project: Path, here: World) -> None:
 async def check_settled(here: World, projects: list[Path]) -> None:
     """Everything comes to rest by itself, and then what is recorded is what is there."""
     system = here.server.engine.system
-    with trio.fail_after(SETTLE_S):
-        while any(entry.state.status in PASSING for entry in system.directories.entries.values()) or any(
+
+    def is_settled() -> bool:
+        return not any(entry.state.status in PASSING for entry in system.directories.entries.values()) and not any(
             entry.state.live and entry.state.status != "healthy" for entry in system.sidecars.entries.values()
-        ):
-            await trio.sleep(0.02)
-        healthy = [e.state for e in system.sidecars.entries.values() if e.state.status == "healthy"]
-        while len(here.processes()) != len(healthy):  # what was killed a moment ago may still be on its way out
-            await trio.sleep(0.02)
+        )
+
+    await until(is_settled, SETTLE_S)
+    healthy = [e.state for e in system.sidecars.entries.values() if e.state.status == "healthy"]
+    # what was killed a moment ago may still be on its way out
+    await until(lambda: len(here.processes()) == len(healthy), SETTLE_S)
     for entry in system.directories.entries.values():
         for name, route in entry.state.routes.items():
             behind = any(s.spec and (s.spec.workdir, s.spec.skill) == (entry.state.path, name) for s in healthy)
@@ -104,6 +107,4 @@ async def check_alive_again(here: World, projects: list[Path]) -> None:
         for skill in manifest["skills"]:
             assert (await here.get(skill["base"] + "/")) == (200, str(project).encode())
         await here.control("deactivate", project)
-    with trio.fail_after(SETTLE_S):
-        while here.processes():
-            await trio.sleep(0.02)
+    await until(lambda: not here.processes(), SETTLE_S)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from real_omac import Answer, Done, Omac, Serving, curl, eventually, omac_in
+from polling import eventually
+from real_omac import Answer, Done, Omac, Serving, curl, omac_in
 from simulation.skills import Holder, Watch, holders, meta, person_of, program, traced, traces, watching
 from tiers import some
 from valued_skill import with_vault

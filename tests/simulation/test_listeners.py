@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from real_omac import Omac, Serving, curl, eventually, omac_in, stays
+from polling import eventually, stays
+from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
 
 DESCRIPTORS_MAX = 512  # of the server: fewer than the connections that are made

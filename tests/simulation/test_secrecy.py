@@ -20,8 +20,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from polling import eventually
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import COMMAND, Answer, Done, Omac, Serving, curl, eventually, omac_in
+from real_omac import COMMAND, Answer, Done, Omac, Serving, curl, omac_in
 from simulation.skills import Holder, holders, person_of
 from valued_skill import piped, typed, with_vault
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_omac import Omac, eventually, omac_in
+from polling import eventually
+from real_omac import Omac, omac_in
 
 AS_SOMEBODY = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
 GIT = ("git", *AS_SOMEBODY)

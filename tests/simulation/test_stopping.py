@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import CURL, Omac, Serving, eventually, omac_in, parse_answer
+from polling import eventually
+from real_omac import CURL, Omac, Serving, omac_in, parse_answer
 from streaming_skill import META, PROGRAM
 
 from omac.domain.directories.events import Deactivated

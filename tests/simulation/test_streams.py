@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import Omac, Serving, curl, eventually, omac_in
+from polling import eventually
+from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
 
 

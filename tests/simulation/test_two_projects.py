@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import trio
+from polling import eventually
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import Omac, Serving, curl, eventually, omac_in
+from real_omac import Omac, Serving, curl, omac_in
 from simulation.skills import holders, meta, person_of, program, traces
 from valued_skill import with_vault
 

@@ -4,7 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-from real_omac import Omac, eventually
+from polling import eventually
+from real_omac import Omac
 
 
 def position(omac: Omac) -> int:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_omac import Done, Omac, Serving, curl, eventually, omac_in
+from polling import eventually
+from real_omac import Done, Omac, Serving, curl, omac_in
 from tiers import some
 
 from omac.domain.access.control import ControlCalled, ControlRefused

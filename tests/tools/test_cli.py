@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_omac import Omac, Serving, curl, eventually
+from polling import eventually
+from real_omac import Omac, Serving, curl
 
 from omac.tools.terminal.timestamps import rfc3339
 from omac.tools.terminal.version import VERSION

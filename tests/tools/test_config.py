@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_omac import Omac, Serving, eventually, omac_in
+from polling import eventually
+from real_omac import Omac, Serving, omac_in
 from valued_skill import everywhere, pid_of, piped, told, typed, valued, waiting
 
 from omac.domain.credentials.credential import ConfigRemoved, ConfigWritten, DefaultMirrored

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import trio
-from real_omac import Done, Omac, eventually
+from polling import eventually
+from real_omac import Done, Omac
 from valued_skill import everywhere, piped, typed, valued, with_vault
 
 from omac.adapters.credentials.keys import key_at_hand

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 import secretstorage
 from jeepney.io.blocking import open_dbus_connection
+from polling import eventually
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import COMMAND, Done, Omac, curl, eventually, omac_in
+from real_omac import COMMAND, Done, Omac, curl, omac_in
 
 from omac.domain.credentials.credential import ConfigWritten, DefaultMirrored, SecretWritten
 from omac.domain.skills.registration import Approved, Registered

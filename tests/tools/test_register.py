@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import eventually
 from real_keyring import private_keyring
-from real_omac import ECHO_SKILL, Done, Omac, eventually, omac_in
+from real_omac import ECHO_SKILL, Done, Omac, omac_in
 from valued_skill import PROGRAM, everywhere, piped, told, typed, valued, with_vault
 
 from omac.adapters.credentials.keys import key_at_hand

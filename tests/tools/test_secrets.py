@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import eventually, stays
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import Done, Omac, Serving, curl, eventually, omac_in, stays
+from real_omac import Done, Omac, Serving, curl, omac_in
 from valued_skill import META, PROGRAM, everywhere, pid_of, piped, told, typed, valued, waiting, with_vault
 
 from omac.domain.credentials.credential import (

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from real_omac import CURL, Omac, Serving, curl, eventually, omac_in, stays
+from polling import eventually, stays
+from real_omac import CURL, Omac, Serving, curl, omac_in
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
 from omac.domain.kernel.run import RunRecovered, RunStopped

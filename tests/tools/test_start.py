@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_omac import Omac, curl, eventually
+from polling import eventually
+from real_omac import Omac, curl
 from started import BARE, SHOW, WAIT, started, told
 
 from omac.domain.access.control import ControlRefused

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from contract.media import needs_bubblewrap
-from real_omac import Omac, eventually
+from polling import eventually
+from real_omac import Omac
 
 LAUNCHES = 4
 ENTRY = (sys.executable, "-c", "from omac.tools.entry import main; main()")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import eventually
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import Done, Omac, Serving, eventually
+from real_omac import Done, Omac, Serving
 from valued_skill import everywhere, piped, told, typed, valued, waiting
 
 PASSPHRASE = "korrekt-pferd-9"

@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from real_omac import Omac, Serving, curl, eventually
+from polling import eventually
+from real_omac import Omac, Serving, curl
 
 from omac.adapters.control.app import control_app
 from omac.adapters.control.contract import ROOT

@@ -5,7 +5,8 @@ import stat
 from collections import Counter
 
 import pytest
-from real_omac import Answer, Omac, Serving, eventually
+from polling import eventually
+from real_omac import Answer, Omac, Serving
 
 from omac.domain.access.control import ControlRefused
 

@@ -81,10 +81,18 @@ class RecordingGate:
 
     async def until(self, kind: str, count: int = 1) -> tuple[Any, ...]:
         """Wait until `kind` stands in the transcript `count` times; the last of them."""
+
+        def of_kind() -> list[tuple[Any, ...]]:
+            return [entry for entry in self.transcript if entry[0] == kind]
+
+        await self.until_holds(lambda: len(of_kind()) >= count)
+        return of_kind()[-1]
+
+    async def until_holds(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition on the transcript holds."""
         with trio.fail_after(5):
-            while len(found := [entry for entry in self.transcript if entry[0] == kind]) < count:
+            while not condition():
                 await self._grown.wait()
-        return found[-1]
 
 
 class Client:

@@ -649,9 +649,9 @@ async def test_every_access_has_exactly_one_outcome(build: Build, read_request: 
     async with trio.open_nursery() as visitors:
         for _ in range(60):
             visitors.start_soon(visit)
-        while house.gate.admitted - len(outcomes()) < 5:  # several are open when it ends
-            await trio.sleep(0.001)
+        await house.gate.until_holds(lambda: house.gate.admitted - len(outcomes()) >= 5)  # they are open when it ends
         house.facade_scope.cancel()
+    await house.gate.until_holds(lambda: len(outcomes()) >= house.gate.admitted)
     await trio.testing.wait_all_tasks_blocked(0.02)
     assert sorted(outcomes()) == list(range(1, house.gate.admitted + 1))
     reasons = {entry[-1] for entry in house.gate.transcript if entry[0] == "aborted"}

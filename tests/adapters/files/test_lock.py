@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from omac.adapters.files import lock
 from omac.adapters.files.turns import OneAtATime
@@ -134,7 +135,7 @@ async def test_one_at_a_time(tmp_path: Path) -> None:
         async with one():
             inside += 1
             seen = max(seen, inside)
-            await trio.sleep(0.001)
+            await trio.testing.wait_all_tasks_blocked()
             inside -= 1
 
     async with trio.open_nursery() as nursery:

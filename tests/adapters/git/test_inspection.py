@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from adapters.git.boxed import Outcome, act, host, note, run_inside
+from polling import file_times_pass
 
 from adapters.git import layouts
 from omac.adapters.git.inspection import Budget, Exhausted
@@ -230,7 +231,7 @@ def test_set_user_id(workdir: Path, home: Path) -> None:
     """The bits are taken from a new file; one that was there before keeps them."""
     (workdir / "old").write_text("")
     (workdir / "old").chmod(0o4755)
-    time.sleep(0.03)
+    file_times_pass()
     inside = run_inside(workdir, "cp /bin/true new; chmod 6755 new", home=home)
     assert stat.S_IMODE((workdir / "new").stat().st_mode) == 0o755
     assert stat.S_IMODE((workdir / "old").stat().st_mode) == 0o4755
@@ -261,7 +262,7 @@ def test_what_other_programs_obey(path: str, workdir: Path, home: Path) -> None:
     """New and changed ones are reported, where they are; those that were there and stayed are not."""
     first = run_inside(workdir, f"mkdir -p $(dirname {path}); echo 1 > {path}", home=home)
     assert [finding.path for finding in first.findings] == [f"{workdir}/{path}"]
-    time.sleep(0.03)
+    file_times_pass()
     assert run_inside(workdir, "echo x > f", home=home).findings == []
     changed = run_inside(workdir, f"echo 2 > {path}", home=home)
     assert [finding.moved for finding in changed.findings] == [""]

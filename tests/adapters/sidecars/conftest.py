@@ -1,13 +1,13 @@
 """Skills whose sidecars are small real programs, and hosts that end what a test leaves running."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from adapters.sidecars.fixtures import Eventually, MakeSpec, Members, Printed, Spawn
+from adapters.sidecars.fixtures import MakeSpec, Members, Printed, Spawn
 from msgspec.structs import replace
 
 from omac.adapters.linux import process
@@ -79,18 +79,6 @@ def members() -> Members:
         return list(found.values())
 
     return find
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """Asks again every few milliseconds until it is true; fails after a second."""
-
-    async def poll(condition: Callable[[], object], seconds: float = 1.0) -> None:
-        with trio.fail_after(seconds):
-            while not condition():
-                await trio.sleep(0.003)
-
-    return poll
 
 
 @pytest.fixture

@@ -9,5 +9,4 @@ from omac.domain.sidecars.sidecar import SidecarSpec
 MakeSpec = Callable[..., SidecarSpec]
 Spawn = Callable[..., Awaitable[LinuxSidecarProcess]]
 Members = Callable[[LinuxSidecarProcess], list[process.Stat]]
-Eventually = Callable[..., Awaitable[None]]
 Printed = Callable[[str], bool]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from adapters.sidecars.fixtures import Eventually, Printed, Spawn
+from adapters.sidecars.fixtures import Printed, Spawn
 
 from omac.adapters.sidecars import health as health_check
 from omac.domain.skills.meta import Health
@@ -61,7 +61,7 @@ async def test_never_healthy(spawn: Spawn) -> None:
     assert str(caught.value) == "GET /ready?x=1 answered 503, for 400 ms"
 
 
-async def test_wrong_port(spawn: Spawn, printed: Printed, eventually: Eventually, tmp_path: Path) -> None:
+async def test_wrong_port(spawn: Spawn, printed: Printed, tmp_path: Path) -> None:
     """A sidecar that ignores SIDECAR_PORT is told where it listens and where it should."""
     sidecar = await spawn(*SERVER, "HTTP/1.1 200 OK", "0")
     with pytest.raises(ProbeFailed) as caught:

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from adapters.sidecars.fixtures import Eventually, MakeSpec, Members, Printed, Spawn
+from adapters.sidecars.fixtures import MakeSpec, Members, Printed, Spawn
+from polling import eventually, until
 
 from omac.adapters.linux import process
 from omac.adapters.linux import process_identity as birth
@@ -134,22 +135,20 @@ async def test_a_wrapped_server_keeps_its_grace(spawn: Spawn, printed: Printed) 
     assert printed("goodbye")
 
 
-async def test_who_ignores_sigterm_is_killed(
-    spawn: Spawn, members: Members, printed: Printed, eventually: Eventually
-) -> None:
+async def test_who_ignores_sigterm_is_killed(spawn: Spawn, members: Members, printed: Printed) -> None:
     """After the grace nothing is left, and not before."""
     sidecar = await spawn("sh", "-c", DEAF)
-    await eventually(lambda: printed("ready"))
+    await until(lambda: printed("ready"))
     began = trio.current_time()
     assert await sidecar.stop(300) == Exit(signal=signal.SIGKILL)
     assert 0.3 <= trio.current_time() - began < 2
     assert members(sidecar) == []
 
 
-async def test_stop_with_a_waiter(spawn: Spawn, printed: Printed, eventually: Eventually) -> None:
+async def test_stop_with_a_waiter(spawn: Spawn, printed: Printed) -> None:
     """The usual case: somebody watches the sidecar while somebody else stops it."""
     sidecar = await spawn("sh", "-c", DEAF)
-    await eventually(lambda: printed("ready"))
+    await until(lambda: printed("ready"))
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sidecar.wait)
@@ -167,27 +166,23 @@ async def test_a_stop_right_after_the_start(spawn: Spawn, members: Members) -> N
         assert members(sidecar) == []
 
 
-async def test_a_cancelled_stop_can_be_repeated(
-    spawn: Spawn, printed: Printed, eventually: Eventually, members: Members
-) -> None:
+async def test_a_cancelled_stop_can_be_repeated(spawn: Spawn, printed: Printed, members: Members) -> None:
     """Nothing stays frozen when a stop is given up half-way."""
     sidecar = await spawn("sh", "-c", DEAF)
-    await eventually(lambda: printed("ready"))
+    await until(lambda: printed("ready"))
     with trio.move_on_after(0.05):
         await sidecar.stop(60_000)
     assert "T" not in {entry.state for entry in members(sidecar)}
     assert await sidecar.stop(0) == Exit(signal=signal.SIGKILL)
 
 
-async def test_quick_forkers_do_not_escape(
-    spawn: Spawn, members: Members, printed: Printed, eventually: Eventually
-) -> None:
+async def test_quick_forkers_do_not_escape(spawn: Spawn, members: Members, printed: Printed) -> None:
     """A chain of processes that deafens itself and replaces itself all the time is gone after stop."""
     chain = "import os\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nprint('ready', flush=True)\n"
     chain += "while True:\n    if os.fork():\n        os._exit(0) if os.getpid() != os.getsid(0) else None\n"
     chain += "        os.waitid(os.P_ALL, 0, os.WEXITED) if os.getpid() == os.getsid(0) else None\n"
     sidecar = await spawn("sh", "-c", f'{sys.executable} -I -S -c "$0" & sleep 60; true', chain)
-    await eventually(lambda: printed("ready"))
+    await until(lambda: printed("ready"))
     with trio.fail_after(5):
         await sidecar.stop(30)
     assert members(sidecar) == []
@@ -222,9 +217,7 @@ async def test_secrets_are_in_the_program_and_nowhere_else(tmp_path: Path, spec:
     await sidecar.stop(0)
 
 
-async def test_an_approved_copy_is_read_only_to_its_program(
-    tmp_path: Path, spec: MakeSpec, printed: Printed, eventually: Eventually
-) -> None:
+async def test_an_approved_copy_is_read_only_to_its_program(tmp_path: Path, spec: MakeSpec, printed: Printed) -> None:
     """Whoever it runs as, also as root; the rest of the file system is as it was."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": os.environ["PATH"]})
     folder = tmp_path / "copy"
@@ -236,7 +229,7 @@ async def test_an_approved_copy_is_read_only_to_its_program(
     assert not list(folder.iterdir())
 
 
-async def test_the_environment_is_what_is_declared(tmp_path: Path, spec: MakeSpec, eventually: Eventually) -> None:
+async def test_the_environment_is_what_is_declared(tmp_path: Path, spec: MakeSpec) -> None:
     """No more and no less than domain.sidecar.environment says, and PWD; nothing of omac's own."""
     outside = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TOKEN": "secret", "ALLOWED": "yes"}
     host = LinuxSidecarHost(str(tmp_path / "logs"), outside)
@@ -258,7 +251,7 @@ def runs_server(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0") == [*SERVER]
 
 
-async def test_only_three_descriptors(spawn: Spawn, members: Members, eventually: Eventually) -> None:
+async def test_only_three_descriptors(spawn: Spawn, members: Members) -> None:
     """stdin is /dev/null, stdout and stderr the log; even an inheritable descriptor of omac's stays outside."""
     with tempfile.TemporaryFile() as treasure:
         os.set_inheritable(treasure.fileno(), True)
@@ -306,11 +299,11 @@ def test_a_port_is_not_given_twice(tmp_path: Path) -> None:
     assert len({host._free_port() for _ in range(256)}) == 256
 
 
-async def test_the_port_is_filled_in(spawn: Spawn, printed: Printed, eventually: Eventually) -> None:
+async def test_the_port_is_filled_in(spawn: Spawn, printed: Printed) -> None:
     """${SIDECAR_PORT} is replaced in every element, the log's header shows the result."""
     sidecar = await spawn("sh", "-c", "echo $0 $1; sleep 60", "a${SIDECAR_PORT}b${SIDECAR_PORT}", "$HOME")
     port = sidecar.birth.port
-    await eventually(lambda: printed(f"a{port}b{port} $HOME"))
+    await until(lambda: printed(f"a{port}b{port} $HOME"))
     header = Path(sidecar.birth.log).read_text().splitlines()[0]
     assert header.startswith(f'[omac] sidecar "demo" starts: port={port} argv=["/')
 
@@ -425,14 +418,18 @@ def test_nothing_outlives_a_killed_omac(tmp_path: Path, command: tuple[str, ...]
     birth, found = drive("isolated", tmp_path, *command)
     assert birth.isolated
     assert len(found) >= 4
-    trio.run(gone, found)
+    await_end(found)
 
 
 def test_bound_before_spawn_returns(tmp_path: Path) -> None:
     """Even killed at the very moment that spawn returns, omac leaves nothing."""
     for _ in range(5):
         _, found = drive("at-once", tmp_path, *WRAPPER)
-        trio.run(gone, found)
+        await_end(found)
+
+
+def await_end(found: list[tuple[int, int]]) -> None:
+    eventually(lambda: not any(process.living(pid, ticks) for pid, ticks in found), 1, "the end of all processes")
 
 
 def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:
@@ -448,18 +445,7 @@ def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:
     for tenths in range(5, 45, 5):
         drive(f"during {tenths / 10}", tmp_path, str(program))
 
-    async def ended() -> None:
-        with trio.fail_after(1):
-            while runs():
-                await trio.sleep(0.01)
-
-    trio.run(ended)
-
-
-async def gone(found: list[tuple[int, int]]) -> None:
-    with trio.fail_after(1):
-        while any(process.living(pid, ticks) for pid, ticks in found):
-            await trio.sleep(0.005)
+    eventually(lambda: not runs(), 1, "the end of the program")
 
 
 @pytest.mark.parametrize("leader_lives", [True, False])
@@ -473,9 +459,7 @@ def test_an_orphan_without_namespace_is_ended(tmp_path: Path, leader_lives: bool
 
     async def end() -> None:
         host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
-        with trio.fail_after(5):
-            while process.living(birth.pid, birth.start_ticks) != leader_lives:
-                await trio.sleep(0.005)
+        await until(lambda: process.living(birth.pid, birth.start_ticks) == leader_lives, 5)
         for stranger in ({"boot_id": "another"}, {"start_ticks": birth.start_ticks + 1_000_000}):
             assert not await host.end_orphan(msgspec.structs.replace(birth, **stranger))
         assert sum(process.living(*each) for each in found) == 2 + leader_lives
@@ -554,8 +538,7 @@ async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, 
         await sidecar.probe(Health(interval_ms=20))
         assert sidecar.listens()
         (tmp_path / "enough").touch()
-        while sidecar.listens():
-            await trio.sleep(0.01)
+        await until(lambda: not sidecar.listens())
         with socket.create_server(("127.0.0.1", sidecar.birth.port)):
             assert not sidecar.listens()
         await sidecar.stop(0)

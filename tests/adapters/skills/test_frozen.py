@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 import trio
+from polling import file_times_pass
 
 from omac.adapters.skills import frozen as frozen_module
 from omac.adapters.skills import staging, tree
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.adapters.skills.stat_fingerprint import file_system_now_ns
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.services.ports import CopyDamaged, FrozenSkills
@@ -574,11 +576,15 @@ async def test_a_copy_that_is_asked_for_again_is_new(
 ) -> None:
     """It does not vanish between a freeze that found it and the approval that will want it."""
     made = await frozen.freeze(str(source))
-    time.sleep(0.6)
+    file_times_pass()
+    first_ended_ns = file_system_now_ns()
+    file_times_pass()
     await frozen.freeze(str(source))
-    monkeypatch.setattr(frozen_module, "PRUNED_AFTER_NS", 5 * 10**8)
+    second_ended_ns = file_system_now_ns()
+    now_ns = first_ended_ns + frozen_module.PRUNED_AFTER_NS
+    monkeypatch.setattr(frozen_module, "file_system_now_ns", lambda: now_ns)
     assert await frozen.prune([]) == []
-    time.sleep(0.6)
+    now_ns = second_ended_ns + frozen_module.PRUNED_AFTER_NS + 1
     assert await frozen.prune([]) == [made.digest]
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import file_times_pass
 
 from omac.adapters.skills import verifying
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.adapters.skills.stat_fingerprint import file_system_now_ns
 from omac.adapters.skills.tree import BundleReader
 from omac.services.ports import CopyDamaged
-
-TICK_SECS = 0.03
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def copy(source: Path, frozen: DiskFrozenSkills) -> Path:
     (source / "tool").write_text(f"#!{source}/bin/python\n")
     (source / "tool").chmod(0o755)
     made = await frozen.freeze(str(source))
-    time.sleep(TICK_SECS)
+    file_times_pass()
     return Path(await frozen.checked(made.digest, str(source)))
 
 
@@ -172,10 +172,15 @@ async def test_an_unchanged_copy_is_not_read_again(copy: Path, source: Path, rea
     assert reads == []
 
 
-async def test_a_new_copy_is_read_once_more(source: Path, frozen: DiskFrozenSkills, reads: list[str]) -> None:
+async def test_a_new_copy_is_read_once_more(
+    source: Path, frozen: DiskFrozenSkills, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Changes within one tick of the clock bear the same times: stamps that are too fresh are not believed."""
-    made = await frozen.freeze(str(source))
-    time.sleep(TICK_SECS)
+    with monkeypatch.context() as patch:
+        begun_ns = file_system_now_ns()
+        patch.setattr(verifying, "file_system_now_ns", lambda: begun_ns)  # a copy takes no time
+        made = await frozen.freeze(str(source))
+    file_times_pass()
     reads.clear()
     for _ in range(3):
         await frozen.checked(made.digest, str(source))
@@ -220,7 +225,7 @@ async def test_the_same_bytes_in_another_file(copy: Path, source: Path, reads: l
     shutil.copy2(run, copy / "again")
     (copy / "again").rename(run)
     close_all(copy)
-    time.sleep(TICK_SECS)
+    file_times_pass()
     await check(copy, source)
     assert reads
     reads.clear()
@@ -252,7 +257,7 @@ async def test_a_thousand_files_are_checked_quickly(tmp_path: Path, frozen: Disk
         path.write_bytes(b"x" * 1000)
     folders = DiskSkillFolders()
     made = await frozen.freeze(str(source))
-    time.sleep(TICK_SECS)
+    file_times_pass()
     took = []
     for _ in range(8):
         started = time.perf_counter()

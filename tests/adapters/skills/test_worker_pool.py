@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
+from polling import until
 from trio.lowlevel import current_statistics
 
 from omac.adapters.skills import tree
@@ -76,13 +78,6 @@ def write_project(workdir: Path, names: tuple[str, ...] = ("echo",), *, slow: bo
     return workdir
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it, but not for ever."""
-    with trio.fail_after(DEADLINE_S):
-        while not condition():
-            await trio.sleep(0.005)
-
-
 async def test_a_look_that_nobody_waits_for_ends(tmp_path: Path, slow: Slow, folders: DiskSkillFolders) -> None:
     """Whatever was read so far; the file goes on for ever."""
     workdir = write_project(tmp_path / "hostile", slow=True)
@@ -145,9 +140,8 @@ async def test_links_to_many_folders_are_one_project_still(
         for source in sources:
             nursery.start_soon(folders.digest, str(source))
         await until(lambda: slow.total == THREADS_PER_KEY_MAX)
-        for _ in range(20):
-            await trio.sleep(0.005)
-            assert slow.total == THREADS_PER_KEY_MAX
+        await trio.testing.wait_all_tasks_blocked()  # each has its thread now, or waits for one
+        assert slow.total == THREADS_PER_KEY_MAX
         nursery.cancel_scope.cancel()
 
 

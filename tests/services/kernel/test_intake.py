@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 from contract.launches import AT, WHOLE, Program
+from polling import until
 
 from omac.adapters.linux import process, process_identity
 from omac.domain.kernel import ids
@@ -45,15 +46,6 @@ async def intake(omac: Any, inbox: Inbox) -> AsyncIterator[Intake]:
         nursery.start_soon(taking.run)
         yield taking
         nursery.cancel_scope.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> float:
-    """Return when it holds, with the seconds that took."""
-    began = trio.current_time()
-    with trio.fail_after(10):
-        while not condition():
-            await trio.sleep(0.005)
-    return trio.current_time() - began
 
 
 def sandboxes(omac: Any) -> dict[str, str]:
@@ -99,10 +91,18 @@ async def test_a_spool_that_cannot_be_used_stops_nothing(
     """It is said once, and tried again by and by."""
     monkeypatch.setattr("omac.services.kernel.intake.RETRY_S", 0.01)
     os.chmod(inbox.folder, 0o777)
+    tries, take_in = list[Intake](), Intake.take_in
+
+    async def counted(taking: Intake) -> None:
+        tries.append(taking)
+        await take_in(taking)
+
+    monkeypatch.setattr(Intake, "take_in", counted)
     program.deny("a")
     async with serving(reactors=False) as omac, intake(omac, inbox):
         await until(lambda: "writable by other users" in caplog.text)
-        await trio.sleep(0.1)
+        tries.clear()
+        await until(lambda: len(tries) >= 10)
         assert caplog.text.count("writable by other users") == 1
         os.chmod(inbox.folder, 0o700)
         await until(lambda: omac.engine.system.guarded.denied == 1)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from contract.journals import lock, until
+from contract.journals import lock
+from polling import until
 
 from omac.domain.access import access
 from omac.domain.access.access import AccessRefused

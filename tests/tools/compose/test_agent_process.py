@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import COMMAND, Omac, curl, eventually, stays
+from polling import eventually, stays
+from real_omac import COMMAND, Omac, curl
 from started import LOOP, started, told
 from tiers import some
 

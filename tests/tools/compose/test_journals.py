@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from contract.launches import WHOLE, Program
 from contract.media import needs_bubblewrap, read_only
-from real_omac import Omac, eventually
+from polling import eventually
+from real_omac import Omac
 
 from omac.adapters.files.journal_in_use import spool_of
 

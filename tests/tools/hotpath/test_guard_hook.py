@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from nested_worktree import Ground, ground
+from polling import eventually
 
 from omac.adapters.files.journal_in_use import SPOOL
 from omac.domain.guard.denial import GuardDenied
@@ -671,7 +672,11 @@ def test_interrupted(place: Ground, number: signal.Signals) -> None:
     process = subprocess.Popen(HOOK, env=place.environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         status = Path(f"/proc/{process.pid}/status")
-        _until(lambda: int(_field(status.read_text(), "SigCgt"), 16) & 1 << (number - 1) and _waits(process.pid))
+
+        def catches() -> bool:
+            return bool(int(_field(status.read_text(), "SigCgt"), 16) & 1 << (number - 1)) and _waits(process.pid)
+
+        eventually(catches, 10, "the hook to wait with its handlers")
         process.send_signal(number)
         _, err = process.communicate(timeout=10)
     finally:
@@ -691,20 +696,13 @@ def _field(status: str, name: str) -> str:
     return next(line.split()[1] for line in status.splitlines() if line.startswith(name))
 
 
-def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_stdin_that_does_not_block(place: Ground) -> None:
     """An agent's runtime may hand over a pipe that does not block."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     process = subprocess.Popen(HOOK, env=place.environment, stdin=read, stderr=subprocess.PIPE)
     os.close(read)
-    _until(lambda: _waits(process.pid))
+    eventually(lambda: _waits(process.pid), 10, "the hook to wait")
     os.write(write, json.dumps(writing(str(place.worktree / "x"), place.worktree)).encode())
     os.close(write)
     _, err = process.communicate(timeout=10)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_omac import eventually
+from polling import eventually
 from real_sandbox import NOBODY, Box, box
 
 USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from polling import eventually
 
 SECRET = "xoxb-7f3a9c"
 ASK = """
@@ -293,10 +294,7 @@ def test_with_a_pipe_the_terminal_is_asked(tmp_path: Path) -> None:
 def test_a_terminal_that_is_only_the_standard_input(tmp_path: Path) -> None:
     """Without /dev/tty it is asked there; the question goes to stderr."""
     with at_terminal(tmp_path, "ask_secret(Secret('TOKEN'))", controls=False) as person:
-        deadline = time.monotonic() + 30
-        while "value" not in (tmp_path / "err").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(lambda: "value" in (tmp_path / "err").read_text(), 30, "the question")
         person.types(SECRET.encode() + b"\n")
         assert person.ends() == 0
         assert SECRET.encode() not in person.seen
