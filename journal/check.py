@@ -66,9 +66,7 @@ class _Row(NamedTuple):
 
 def check(path: str, fold: Fold) -> list[Damage]:
     """Return what is wrong with the journal at `path`, in the order of positions; `fold` is that of a new system.
-
-    Raises Refusal: there is no journal, it is of a later omac, or it cannot be read at all.
-    """
+    Raises Refusal: there is no journal, it is of a later omac, or it cannot be read at all."""
     try:
         connection = connect_for_reading(path, lenient=True)
         try:

@@ -47,10 +47,8 @@ class Codec:
         return kind, version + self._encode(event)
 
     def decode(self, kind: str, body: bytes) -> Event:
-        """The event that `body` holds, brought to its kind's current version.
-
-        Raises Refusal: journal-newer for a kind or version from a later omac, journal-damaged for broken bytes.
-        """
+        """The event that `body` holds, brought to its kind's current version. Raises Refusal: journal-newer for a kind
+        or version from a later omac, journal-damaged for broken bytes."""
         if kind not in self._kinds:
             raise _newer(f"an event of kind {kind!r}")
         current, cls = self._kinds[kind]

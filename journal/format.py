@@ -42,10 +42,8 @@ def assume_living(_pid: int, _start_ticks: int, _boot_id: str) -> bool:
 
 
 def next_top(connection: sa.Connection, kinds: Iterable[str], path: str, is_living: IsLiving) -> int:
-    """Return the last position, after which events of `kinds` may now be appended in this transaction.
-
-    Raises Refusal: journal-newer, journal-damaged, journal-in-use (by a run that would misread one of them).
-    """
+    """Return the last position, after which events of `kinds` may now be appended in this transaction. Raises Refusal:
+    journal-newer, journal-damaged, journal-in-use (by a run that would misread one of them)."""
     try:
         schema, head, last = connection.execute(_STANDING).one()
     except sa.exc.NoResultFound:

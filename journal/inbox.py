@@ -203,10 +203,8 @@ class _SpoolFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def open_pass(inbox: Inbox, clock: Callable[[], int], wait_s: float) -> Pass | None:
-    """Begin a pass; None when there is no spool, or when another process is at it for longer than `wait_s`.
-
-    Raises Refusal (state-unusable) when the folder is not this user's alone.
-    """
+    """Begin a pass; None when there is no spool, or when another process is at it for longer than `wait_s`. Raises
+    Refusal (state-unusable) when the folder is not this user's alone."""
     try:
         folder = open_folder(inbox.folder)
     except FileNotFoundError:

@@ -184,10 +184,8 @@ def load(
 
 
 def records(reader: Reader, codec: Codec, after: int, until: int | None) -> Iterator[Recorded]:
-    """Return all records above position `after`, up to `until`, in order.
-
-    Raises Refusal for one that cannot be read or is missing.
-    """
+    """Return all records above position `after`, up to `until`, in order. Raises Refusal for one that cannot be read or
+    is missing."""
     while rows := reader.select(after, PAGE, until, inclusive_of_start=False):
         for row in rows:
             after += 1

@@ -79,10 +79,8 @@ class Spool:
         return os.path.join(self.folder, name)
 
     def flush(self, path: str) -> None:
-        """Make a record durable that was appended otherwise; nothing where it has been ingested since.
-
-        Raises Refusal (journal-unavailable).
-        """
+        """Make a record durable that was appended otherwise; nothing where it has been ingested since. Raises Refusal
+        (journal-unavailable)."""
         try:
             try:
                 descriptor = os.open(os.path.basename(path), os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._descriptor)
@@ -138,10 +136,8 @@ def file_name(at: int, id: str, version: int | None) -> str:  # noqa: A002
 
 
 def open_folder(folder: str, *, create: bool = False) -> int:
-    """A descriptor of a spool's folder, proven to be this user's alone.
-
-    Raises Refusal (state-unusable), and FileNotFoundError where there is none and `create` is not asked for.
-    """
+    """A descriptor of a spool's folder, proven to be this user's alone. Raises Refusal (state-unusable), and
+    FileNotFoundError where there is none and `create` is not asked for."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         try:
@@ -186,10 +182,8 @@ def _cut(text: str) -> str:
 
 
 def encoded(value: object) -> str:
-    """JSON (RFC 8259) of text, int, bool, None, and lists and dicts of them; what is not Unicode as of rule 4.
-
-    Raises TypeError for anything else.
-    """
+    """JSON (RFC 8259) of text, int, bool, None, and lists and dicts of them; what is not Unicode as of rule 4. Raises
+    TypeError for anything else."""
     if value is None:
         return "null"
     if isinstance(value, bool):

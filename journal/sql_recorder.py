@@ -141,10 +141,8 @@ class SqlRecorder(ApplicationRecorder):
         return changed
 
     def checkpoint(self) -> None:
-        """Move what is in the write-ahead log to the journal file, and mark how far the journal goes.
-
-        Raises Refusal when it cannot be moved (the disk is full, say); it stays in the log, where it is safe.
-        """
+        """Move what is in the write-ahead log to the journal file, and mark how far the journal goes. Raises Refusal
+        when it cannot be moved (the disk is full, say); it stays in the log, where it is safe."""
         self._require_same_file()
         checkpoint(self._writer, self.path)
         self._write_mark()

@@ -21,6 +21,7 @@ import time
 
 from omac.adapters.files import atomic, lock
 from omac.adapters.linux.home import home_of
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import DENY, WRITE, Entry
@@ -62,10 +63,8 @@ class ToolCache:
 
 
 def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
-    """The cache of a canonical workdir, made where it is missing, and not removed by anybody until it ends.
-
-    Raises Refusal: cache-unsafe, contention.
-    """
+    """The cache of a canonical workdir, made where it is missing, and not removed by anybody until it ends. Raises
+    Refusal: cache-unsafe, contention."""
     identity = identity_of(workdir)
     root = open_root(environment, make=True)
     assert root is not None
@@ -101,10 +100,8 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
 
 
 def cache_of(workdir: str, environment: Mapping[str, str]) -> ToolCache:
-    """What `open_cache` would answer, to be told and not to be used: nothing is looked at, made or held.
-
-    Raises Refusal (cache-unsafe).
-    """
+    """What `open_cache` would answer, to be told and not to be used: nothing is looked at, made or held. Raises Refusal
+    (cache-unsafe)."""
     root = root_of(environment)
     return ToolCache(root, os.path.join(root, identity_of(workdir), TOOLS), -1)
 
@@ -127,13 +124,12 @@ def identity_of(workdir: str) -> str:
     return cache_id(sha256_hex(os.fsencode(workdir)))
 
 
-class CacheRoot:
+class CacheRoot(PlainData):
     """The folder of all caches, open: `folder` is its descriptor, `locks` that of the folder of locks."""
 
-    def __init__(self, path: str, folder: int, locks: int) -> None:
-        self.path = path
-        self.folder = folder
-        self.locks = locks
+    path: str
+    folder: int
+    locks: int
 
     def close(self) -> None:
         os.close(self.locks)

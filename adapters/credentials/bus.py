@@ -59,10 +59,8 @@ class BoundedConnection(DBusConnection):  # type: ignore[misc]  # jeepney has no
 
 
 def connect(environment: Mapping[str, str], deadline: float, *, prompting: bool) -> BoundedConnection:
-    """Connect to the bus of $DBUS_SESSION_BUS_ADDRESS, else $XDG_RUNTIME_DIR/bus.
-
-    Raises Refusal (keychain-unavailable), TimeoutError.
-    """
+    """Connect to the bus of $DBUS_SESSION_BUS_ADDRESS, else $XDG_RUNTIME_DIR/bus. Raises Refusal
+    (keychain-unavailable), TimeoutError."""
     address = _socket_address(environment)
     try:
         sock = prep_socket(address, timeout=_seconds_until(deadline))

@@ -179,10 +179,8 @@ class StateDir:
         return []
 
     def hold_server(self, journal: str) -> int:
-        """Become the one server of a journal on this host, until the descriptor that is returned is closed.
-
-        Raises Refusal (journal-in-use).
-        """
+        """Become the one server of a journal on this host, until the descriptor that is returned is closed. Raises
+        Refusal (journal-in-use)."""
         path = journal + ".server.lock"
         with self._usable():
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

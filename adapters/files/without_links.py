@@ -35,10 +35,8 @@ def mount_of(descriptor: int) -> int | None:
 
 
 def opened_without_links(path: str, root: int) -> int:
-    """Open an absolute path below the open folder `root`, by O_PATH; at its end a link itself.
-
-    Raises OSError: ELOOP where a link stands in the way.
-    """
+    """Open an absolute path below the open folder `root`, by O_PATH; at its end a link itself. Raises OSError: ELOOP
+    where a link stands in the way."""
     path = path.strip("/") or "."
     try:
         return call(OPENAT2, root, os.fsencode(path) + b"\0", _HOW, len(_HOW))

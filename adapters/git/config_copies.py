@@ -95,10 +95,7 @@ class ConfigCopy:
 
 def branches_of(common: str) -> frozenset[str] | None:
     """Return the names of a repository's branches, without refs/heads/; None where git alone can list them, or there
-    are too many.
-
-    Raises Refusal.
-    """
+    are too many. Raises Refusal."""
     if is_folder(f"{common}/reftable") or _size(f"{common}/packed-refs") > PACKED_BYTES_MAX:
         return None
     packed = refs.parsed(pointers.read(f"{common}/packed-refs", refs.BYTES_MAX) or b"")

@@ -18,6 +18,7 @@ from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import TreeContents, walk
 from omac.adapters.linux import host_programs
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import WRITE, Entry
@@ -37,13 +38,12 @@ REFTABLE_GIT = (2, 45)  # the first git that reads the format
 BEHIND_A_LINK = "is behind a link that was not there"
 
 
-class GitChoices:
+class GitChoices(PlainData):
     """The settings `git.hooks` (of HOOKS), `git.refs` (of REFS) and `git.objects` (of OBJECTS)."""
 
-    def __init__(self, hooks: str = "deny", refs: str = "all", objects: str = "shared") -> None:
-        self.hooks = hooks
-        self.refs = refs
-        self.objects = objects
+    hooks: str = "deny"
+    refs: str = "all"
+    objects: str = "shared"
 
 
 class Narrowed:

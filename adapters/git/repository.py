@@ -17,6 +17,7 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.pointers import unsafe
 from omac.domain.git import config
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import list_command, quoted
 
@@ -26,15 +27,14 @@ APART = "apart"  # a whole git folder elsewhere: submodules, --separate-git-dir
 BARE = "bare"  # the folder is the git folder
 
 
-class Repository:
+class Repository(PlainData):
     """`root` is the worktree, `dot` its `.git` ("" for bare), `git` its own folder, `common` the shared one."""
 
-    def __init__(self, kind: str, root: str, dot: str, git: str, common: str) -> None:
-        self.kind = kind
-        self.root = root
-        self.dot = dot
-        self.git = git
-        self.common = common
+    kind: str
+    root: str
+    dot: str
+    git: str
+    common: str
 
     def __repr__(self) -> str:
         return f"Repository({self.kind!r}, {self.root!r}, git={self.git!r}, common={self.common!r})"

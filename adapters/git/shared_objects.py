@@ -24,10 +24,8 @@ _FAN_OUT = frozenset(f"{number:02x}" for number in range(256))
 
 
 def unshare(objects: str) -> list[str]:
-    """Copy the loose objects and commit graphs that have a second name; return what a person should know.
-
-    Raises Refusal (git-unsafe) where that would be too much, or is not possible.
-    """
+    """Copy the loose objects and commit graphs that have a second name; return what a person should know. Raises
+    Refusal (git-unsafe) where that would be too much, or is not possible."""
     left = _Left()
     try:
         folder = os.open(objects, _FOLDER)

@@ -189,10 +189,8 @@ class WorktreeScan:
 
 
 def judge_bare(inspection: Inspection, folder: int, path: str) -> None:
-    """Judge an open folder if git takes it for its own when it is run there; other files may lie in it too.
-
-    Raises Exhausted, OSError.
-    """
+    """Judge an open folder if git takes it for its own when it is run there; other files may lie in it too. Raises
+    Exhausted, OSError."""
     marks = 0
     for name, bits in MARKS.items():
         marks |= bits if is_there(folder, name) else 0

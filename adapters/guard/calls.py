@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from omac.adapters.files.json_text import JsonNode, JsonText
+from omac.domain.kernel import PlainData
 
 EVENT = "PreToolUse"
 WORDS = ("hook", "pre-tool-use")
@@ -25,9 +26,7 @@ def command(program: str) -> str:
 
 def with_call(text: str, matcher: str, command: str) -> str:
     """The settings with one call of omac for the tools that `matcher` names; the same text if it is there already.
-
-    Raises ValueError for settings of another form.
-    """
+    Raises ValueError for settings of another form."""
     calls = list(_calls(JsonText(text)))
     if len(calls) == 1 and _is_current(calls[0], matcher, command):
         return text
@@ -59,15 +58,14 @@ def are_off(text: str, off_switch: str) -> bool:
     return bool(off_switch and settings.get(off_switch))
 
 
-class _HookCall:
+class _HookCall(PlainData):
     """A handler that is omac's: the `index`th of a group, which is the `place`th of the groups of hooks."""
 
-    def __init__(self, whole: JsonText, hooks: JsonNode, groups: JsonNode, place: int, index: int) -> None:
-        self.whole = whole
-        self.hooks = hooks
-        self.groups = groups
-        self.place = place
-        self.index = index
+    whole: JsonText
+    hooks: JsonNode
+    groups: JsonNode
+    place: int
+    index: int
 
     @property
     def group(self) -> dict[str, Any]:

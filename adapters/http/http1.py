@@ -70,10 +70,8 @@ def head_end(buffer: bytearray, start: int = 0) -> int:
 
 
 def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> RequestHead:
-    """Read a request head, its empty line included (RFC 9112 sections 2 to 6, RFC 9110 section 7.2).
-
-    Raises Refusal: bad-request, head-too-large, misdirected-host, foreign-origin.
-    """
+    """Read a request head, its empty line included (RFC 9112 sections 2 to 6, RFC 9110 section 7.2). Raises Refusal:
+    bad-request, head-too-large, misdirected-host, foreign-origin."""
     if len(head) > bytes_max:
         raise Refusal("head-too-large", f"the head of a request is limited to {bytes_max} bytes")
     fault = _fault(head)
@@ -102,10 +100,8 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> Reque
 
 
 def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HEAD_BYTES_MAX) -> ResponseHead:
-    """Read the head of an answer to `request_method` (RFC 9112 sections 4 and 6.3).
-
-    Raises UpstreamError when the status line, a field or the framing cannot be trusted.
-    """
+    """Read the head of an answer to `request_method` (RFC 9112 sections 4 and 6.3). Raises UpstreamError when the
+    status line, a field or the framing cannot be trusted."""
     if len(head) > bytes_max:
         raise UpstreamError(f"the head of its answer is over {bytes_max} bytes")
     fault = _fault(head)

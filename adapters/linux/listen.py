@@ -18,9 +18,7 @@ UNIX_PATH_BYTES_MAX = 107  # sun_path of Linux, without its final NUL (unix(7))
 
 def tcp(host: str, port: int, flag: str) -> socket.socket:
     """A socket that listens on a loopback address; `port` 0 takes a free one, `flag` is what a person set it with.
-
-    Raises Refusal: misuse when `host` is not loopback, port-taken, state-unusable for what else the system says.
-    """
+    Raises Refusal: misuse when `host` is not loopback, port-taken, state-unusable for what else the system says."""
     address = loopback_address(host, port, flag)
     shown = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
     sock = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
@@ -48,10 +46,8 @@ def http_base(sock: socket.socket) -> str:
 
 
 def unix(path: str) -> socket.socket:
-    """A listening Unix socket of mode 0600; one that nobody listens on any more is replaced.
-
-    Raises Refusal state-unusable: the path is too long, in use, not a socket, or not ours to write.
-    """
+    """A listening Unix socket of mode 0600; one that nobody listens on any more is replaced. Raises Refusal
+    state-unusable: the path is too long, in use, not a socket, or not ours to write."""
     length = len(os.fsencode(path))
     if length > UNIX_PATH_BYTES_MAX:
         message = f"a socket's path has {length} bytes, and the system takes {UNIX_PATH_BYTES_MAX}: {path}"

@@ -77,9 +77,7 @@ class HeldProgram:
 
     def built(self) -> int:
         """Wait until its sandbox is built, and return the pid of its first process, before its first instruction.
-
-        Raises Failed, Refusal (path-changed), OSError.
-        """
+        Raises Failed, Refusal (path-changed), OSError."""
         raise NotImplementedError
 
     def release(self) -> None:

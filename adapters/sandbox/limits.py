@@ -19,6 +19,7 @@ import os
 import resource
 
 from omac.adapters.sandbox import cgroups
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import parse_size
 from omac.domain.sandbox.confinement import LIMITS
@@ -35,19 +36,16 @@ EXAMPLES = {"pids": "pids=200", "memory": "memory=2G", "cpu": "cpu=1.5", "files"
 RLIMITS = {"pids": resource.RLIMIT_NPROC, "memory": resource.RLIMIT_DATA, "files": resource.RLIMIT_NOFILE}
 
 
-class Enforcement:
+class Enforcement(PlainData):
     """By what each limit is enforced. `by` has a sentence for each, for people; `rlimits` are by name of the limit.
 
     A cgroup with these `settings` is made in `folder`, if one is needed.
     """
 
-    def __init__(
-        self, by: Mapping[str, str], rlimits: Mapping[str, int], folder: str, settings: Sequence[tuple[str, str, bool]]
-    ) -> None:
-        self.by = by
-        self.rlimits = rlimits
-        self.folder = folder
-        self.settings = settings
+    by: Mapping[str, str]
+    rlimits: Mapping[str, int]
+    folder: str
+    settings: Sequence[tuple[str, str, bool]]
 
 
 def parse(words: Iterable[str]) -> dict[str, float]:
@@ -115,9 +113,7 @@ class LaunchLimits:
 
     def add(self, pid: int) -> None:
         """Bind a process that is held back, and all that it will start. Where it gets a user namespace, it has it.
-
-        Raises ProcessLookupError when it has ended, Refusal("limit-unenforceable") when the kernel refuses.
-        """
+        Raises ProcessLookupError when it has ended, Refusal("limit-unenforceable") when the kernel refuses."""
         try:
             if self.folder:
                 cgroups.write(f"{self.folder}/cgroup.procs", str(pid), False)

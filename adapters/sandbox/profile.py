@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from omac.adapters.files import bounded
 from omac.adapters.sandbox import limits
-from omac.domain.kernel import state_paths
+from omac.domain.kernel import PlainData, state_paths
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
@@ -107,14 +107,13 @@ def _text(path: str) -> str:
         raise Refusal("settings-invalid", f"the profile {shown} is not UTF-8 text", fix=look) from None
 
 
-class _ProfileReader:
+class _ProfileReader(PlainData):
     """One file, as it is understood."""
 
-    def __init__(self, path: str, text: str, environment: Mapping[str, str], home: str) -> None:
-        self.path = path
-        self.text = text
-        self.environment = environment
-        self.home = home
+    path: str
+    text: str
+    environment: Mapping[str, str]
+    home: str
 
     def request(self) -> SandboxRequest:
         """Raises Refusal (settings-invalid)."""

@@ -24,6 +24,7 @@ from omac.adapters.linux.resolve_symlinks import trail
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
 from omac.domain.harness.table import install_hints
+from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, governing
@@ -40,16 +41,15 @@ _SHARED_ROOTS = (".local", "go", ".cargo", ".bun", ".deno")  # of the home: thei
 _VERSION = frozenset("0123456789.t")  # of a Python; "t" is a free-threaded one
 
 
-class Program:
+class Program(PlainData):
     """A command that was found: `argv` with an absolute program, `entries` that show what it needs to start.
 
     `withheld` is what it leads to and rule 4 does not show.
     """
 
-    def __init__(self, argv: list[str], entries: list[Entry], withheld: list[str]) -> None:
-        self.argv = argv
-        self.entries = entries
-        self.withheld = withheld
+    argv: list[str]
+    entries: list[Entry]
+    withheld: list[str]
 
     def warnings(self, entries: Sequence[Entry]) -> list[str]:
         """What a person should know who grants these: what was withheld, and they do not show either."""
@@ -65,10 +65,8 @@ class Program:
 
 
 def resolve(argv: Sequence[str], environment: Mapping[str, str], cwd: str, writable: Sequence[str] = ()) -> Program:
-    """What starting `argv` in `cwd` takes. `writable` are the folders, beside `cwd`, that a sandbox can write.
-
-    Raises Refusal (command-not-found, command-not-executable, misuse).
-    """
+    """What starting `argv` in `cwd` takes. `writable` are the folders, beside `cwd`, that a sandbox can write. Raises
+    Refusal (command-not-found, command-not-executable, misuse)."""
     if not argv or not argv[0]:
         raise Refusal("misuse", "no command was given", fix=["omac sandbox run -- COMMAND"])
     needs = _Needs(environment, cwd, (cwd, *writable))

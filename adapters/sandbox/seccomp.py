@@ -131,9 +131,7 @@ def program(machine: str, *, namespaces: bool = True, network: str = "host", set
 
 def load(filter_: bytes) -> None:
     """Put this process, and all that it starts, under the filter for good; set-uid programs gain nothing any more.
-
-    Raises OSError.
-    """
+    Raises OSError."""
     syscall.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # struct sock_fprog: how many, six bytes of padding, where
     syscall.prctl(_PR_SET_SECCOMP, _FILTER, syscall.words(len(filter_) // 8) + syscall.address(filter_))

@@ -87,10 +87,8 @@ def start(
 async def start_in_namespace(
     bwrap: str, program: SidecarProgram, output: int
 ) -> tuple[subprocess.Popen[bytes], process.Stat]:
-    """Start it in a pid namespace of its own; return the outer process and the init.
-
-    Raises OSError, ValueError, NoNamespace; then nothing of it is left, as after a cancellation.
-    """
+    """Start it in a pid namespace of its own; return the outer process and the init. Raises OSError, ValueError,
+    NoNamespace; then nothing of it is left, as after a cancellation."""
     with _file("bwrap-info") as info, _file("bwrap-args") as more, _pipe() as (gate_reader, gate):
         os.write(more, _more_arguments(program))
         os.lseek(more, 0, os.SEEK_SET)

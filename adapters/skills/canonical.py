@@ -26,10 +26,8 @@ class OutsideRootsError(Exception):
 
 
 def canonical_folder(path: str, roots: Sequence[str]) -> str:
-    """Return the canonical path of the folder that an absolute path leads to; the roots are canonical.
-
-    Raises OutsideRootsError, and OSError for what is wrong below a root.
-    """
+    """Return the canonical path of the folder that an absolute path leads to; the roots are canonical. Raises
+    OutsideRootsError, and OSError for what is wrong below a root."""
     walk = _Walk(roots)
     try:
         return walk.to(path)

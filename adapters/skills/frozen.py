@@ -42,10 +42,8 @@ class DiskFrozenSkills:
         self._folder = os.path.realpath(folder)
 
     async def freeze(self, source: str) -> Frozen:
-        """As in the port; `source` must be canonical. A copy that is there and damaged is replaced.
-
-        Raises Refusal (state-unusable) too, where others could change the copies.
-        """
+        """As in the port; `source` must be canonical. A copy that is there and damaged is replaced. Raises Refusal
+        (state-unusable) too, where others could change the copies."""
         return await COPIES.run(os.path.dirname(source), lambda: self._freeze(source))
 
     async def checked(self, digest: str, source: str) -> str:

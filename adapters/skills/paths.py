@@ -25,10 +25,8 @@ def open_folder(path: str) -> Iterator[int]:
 
 
 def open_below(top: int, relpath: str, shown: str) -> int:
-    """A new descriptor of the folder at `relpath` below the open folder `top`; no part of it may be a link.
-
-    Raises OSError with the path of the part that could not be opened, which begins with `shown`, the path of `top`.
-    """
+    """A new descriptor of the folder at `relpath` below the open folder `top`; no part of it may be a link. Raises
+    OSError with the path of the part that could not be opened, which begins with `shown`, the path of `top`."""
     parts = [part for part in relpath.split("/") if part]
     if not parts:
         return os.open(".", FOLDER_FLAGS, dir_fd=top)

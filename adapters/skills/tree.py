@@ -28,10 +28,8 @@ class BundleFolder(NamedTuple):
 
 
 def walk(source: str, skipped: Collection[str]) -> Iterator[BundleFolder]:
-    """Each folder of the canonical `source`, itself first; folders whose name is `skipped` are not there.
-
-    Raises OSError, also beyond BUNDLE_ENTRIES_MAX and BUNDLE_DEPTH_MAX.
-    """
+    """Each folder of the canonical `source`, itself first; folders whose name is `skipped` are not there. Raises
+    OSError, also beyond BUNDLE_ENTRIES_MAX and BUNDLE_DEPTH_MAX."""
     with open_folder(source) as top:
         yield from walk_open(top, source, skipped)
 

@@ -104,10 +104,8 @@ class _Folder:
 
 
 def _trees(entries: Iterable[tuple[bytes, bytes]], oid_bytes: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield each folder with what a claim of it says where it is true, those in it first.
-
-    Raises _BrokenCacheTree where the entries are not in the order in which git keeps them.
-    """
+    """Yield each folder with what a claim of it says where it is true, those in it first. Raises _BrokenCacheTree where
+    the entries are not in the order in which git keeps them."""
     making = _Making(oid_bytes)
     last = b""
     for name, what in entries:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from omac.domain.git.config import parse
 from omac.domain.git.config_allowlist import allowed, lacks_remote, leads_out, remotes_of
+from omac.domain.kernel import PlainData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,16 +32,15 @@ _MAY_BE_TURNED_ON = "extensions.worktreeconfig"  # sparse-checkout does
 _NAMES_A_REMOTE = ("checkout.defaultremote", "remote.pushdefault")
 
 
-class Branches:
+class Branches(PlainData):
     """Branches by their names: `known` at launch, `own` are checked out in the worktree, `now` at the end.
 
     None: which there are is not known, so any may be one of them.
     """
 
-    def __init__(self, known: Collection[str] | None, own: Collection[str], now: Collection[str] | None) -> None:
-        self.known = known
-        self.own = own
-        self.now = now
+    known: Collection[str] | None
+    own: Collection[str]
+    now: Collection[str] | None
 
 
 class ConfigChanges:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
 
-class GitSetting:
+
+class GitSetting(PlainData):
     """`key` as git prints it; `value` is "true" where there is none. `scope` is "system", "global", "local",
     "worktree" or "command"; `file` is the path of its file as git names it, empty for a setting of a command line."""
 
-    __slots__ = ("file", "key", "scope", "value")
-
-    def __init__(self, scope: str, file: str, key: str, value: str) -> None:
-        self.scope = scope
-        self.file = file
-        self.key = key
-        self.value = value
+    scope: str
+    file: str
+    key: str
+    value: str
 
 
 def parsed(listing: bytes) -> list[GitSetting]:

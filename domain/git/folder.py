@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
+
 WHOLE = "git folder"
 ADMIN = "admin folder of a worktree"
 
@@ -10,16 +12,13 @@ MARKS = {"HEAD": 1, "objects": 2, "refs": 4, "commondir": 6}
 ALL_MARKS = 7
 
 
-class Folder:
+class Folder(PlainData):
     """A git folder that is judged by itself: its `role` (WHOLE or ADMIN), its worktree, its common folder; canonical
     paths. `only` are the names in it that the program could write, empty for all; `pinned` are the paths, relative to
     the worktree, of what settings have git run or read there."""
 
-    def __init__(
-        self, role: str, worktree: str, common: str, only: tuple[str, ...] = (), pinned: tuple[str, ...] = ()
-    ) -> None:
-        self.role = role
-        self.worktree = worktree
-        self.common = common
-        self.only = only
-        self.pinned = pinned
+    role: str
+    worktree: str
+    common: str
+    only: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()

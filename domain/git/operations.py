@@ -16,6 +16,10 @@ from __future__ import annotations
 
 from omac.domain.git.config import parse
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 STRATEGIES = (b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree")
 _REF = rb"[^\s\x00-\x20~^:?*\[\\\x7f]+"
 _COMMIT = rb"(?:[0-9a-f]{4,64}|%s)" % _REF
@@ -90,6 +94,18 @@ def without_commands(content: bytes, before: bytes) -> bytes:
     return b"\n".join(b"# " + line if _is_command(line) and line.strip() not in allowed else line for line in lines)
 
 
+def _only(pattern: bytes, problem: str) -> Callable[[bytes, bytes], str]:
+    """A judge of files that hold what a pattern matches, or what they held before, and nothing else."""
+    return lambda content, before: "" if content == before or _is(pattern, content) else problem
+
+
+author_problem = _only(_AUTHOR, "has more than an author")  # of a commit, as assignments of a shell
+signing_problem = _only(_SIGNING, "has more than an option for signing")
+hook_problem = _only(_LFS_HOOK, "is new or changed")  # those of git-lfs run git-lfs and nothing else
+terms_problem = _only(_BISECT_TERMS, "has more than two words")  # `BISECT_TERMS`
+quoted_problem = _only(_QUOTED_WORDS, "has more than quoted words")  # `BISECT_NAMES`, quoted for a shell
+
+
 def strategy_problem(content: bytes, before: bytes) -> str:
     """The name of a merge strategy."""
     return "" if content.strip() in STRATEGIES or content == before else "names a strategy that is not git's own"
@@ -99,16 +115,6 @@ def strategy_options_problem(content: bytes, before: bytes) -> str:
     """Options for a strategy, as words of a shell: those of git's own strategies, or what was there."""
     fine = content == before or all(_is(_STRATEGY_WORD, word) for word in content.split())
     return "" if fine else "has other options for a strategy"
-
-
-def author_problem(content: bytes, before: bytes) -> str:
-    """The author of a commit, as assignments of a shell."""
-    return "" if _is(_AUTHOR, content) or content == before else "has more than an author"
-
-
-def signing_problem(content: bytes, before: bytes) -> str:
-    """How a commit is signed."""
-    return "" if _is(_SIGNING, content) or content == before else "has more than an option for signing"
 
 
 def apply_problem(content: bytes, before: bytes) -> str:
@@ -138,11 +144,6 @@ def options_problem(content: bytes, before: bytes) -> str:
     return ""
 
 
-def hook_problem(content: bytes, before: bytes) -> str:
-    """A hook: none but those of git-lfs, which run git-lfs and nothing else."""
-    return "" if content == before or _is(_LFS_HOOK, content) else "is new or changed"
-
-
 def conflicts_problem(content: bytes, before: bytes) -> str:
     """`MERGE_RR`: conflicts by number, and the file of each; where the files lie is for a judge with a worktree."""
     records = content.split(b"\0")
@@ -153,16 +154,6 @@ def conflicts_problem(content: bytes, before: bytes) -> str:
 def conflict_paths(content: bytes) -> list[bytes]:
     """The paths that `MERGE_RR` names, relative to the worktree."""
     return [record.partition(b"\t")[2] for record in content.split(b"\0") if record]
-
-
-def terms_problem(content: bytes, before: bytes) -> str:
-    """`BISECT_TERMS`: two words."""
-    return "" if _is(_BISECT_TERMS, content) or content == before else "has more than two words"
-
-
-def quoted_problem(content: bytes, before: bytes) -> str:
-    """`BISECT_NAMES`: words, each quoted for a shell."""
-    return "" if _is(_QUOTED_WORDS, content) or content == before else "has more than quoted words"
 
 
 def name_problem(content: bytes, before: bytes) -> str:

@@ -6,6 +6,8 @@ exit code, and as text for a person.
 
 from __future__ import annotations
 
+from omac.domain.kernel import PlainData
+
 TYPE_CHECKING = False  # importing typing would take longer than all the rest of this module
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +32,11 @@ else:
     Reason = str
 
 
-class Outcome:
+class Outcome(PlainData):
     """How a reason leaves omac: an HTTP status and a process exit code."""
 
-    def __init__(self, status: int, exit_code: int) -> None:
-        self.status = status
-        self.exit_code = exit_code
+    status: int
+    exit_code: int
 
 
 REASONS: dict[Reason, Outcome] = {

@@ -30,9 +30,7 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
 
 def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> ResolvedRoute:
     """Where a token and a mount lead at this position, in one run namespace: the tokens of others lead nowhere there.
-
-    Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill.
-    """
+    Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill."""
     directory, owner, name, route = _find(system, namespace, digest, mount)
     if name is None or route is None:
         raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))

@@ -68,10 +68,8 @@ def ask_config(field: Config, *, instead: str | None = None) -> str | None:
 
 
 def confirm(question: str, message: str = "no terminal to prompt on", fix: Sequence[str] = ()) -> bool:
-    """Whether a person says yes; an empty or an unclear answer is a no.
-
-    Raises Refusal (misuse), with `message` and `fix`, without a terminal.
-    """
+    """Whether a person says yes; an empty or an unclear answer is a no. Raises Refusal (misuse), with `message` and
+    `fix`, without a terminal."""
     if not can_ask():
         raise Refusal("misuse", message, fix=fix)
     with _terminal() as terminal:

@@ -607,7 +607,9 @@ async def test_stopping_aborts_what_is_open(build: Build, read_request: Any) -> 
         await house.client()
 
 
-async def test_every_access_has_exactly_one_outcome(build: Build, read_request: Any) -> None:
+async def test_every_access_has_exactly_one_outcome(
+    build: Build, read_request: Any, autojump_clock: trio.testing.MockClock
+) -> None:
     """Whatever clients and skills do, and when omac stops in the middle of it: one admission, one outcome."""
     random = Random(20)
     answers = [OK, OK, b"", b"HTTP/1.1 200 OK\r\n\r\nhello", *list(CUT_ANSWERS.values())[:3], b"nonsense\r\n\r\n"]

@@ -13,7 +13,7 @@ from trio.lowlevel import current_statistics
 
 from omac.adapters.skills import tree
 from omac.adapters.skills.digest_cache import LiveCode, LiveTrees
-from omac.adapters.skills.folders import DiskSkillFolders
+from omac.adapters.skills.folders import LOOKS, DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.worker_pool import THREADS_MAX, THREADS_PER_KEY_MAX, LookEnded, Pool, go_on, to_the_end
@@ -141,6 +141,7 @@ async def test_links_to_many_folders_are_one_project_still(
             nursery.start_soon(folders.digest, str(source))
         await until(lambda: slow.total == THREADS_PER_KEY_MAX)
         await trio.testing.wait_all_tasks_blocked()  # each has its thread now, or waits for one
+        assert LOOKS._places_of_run().all.borrowed_tokens == THREADS_PER_KEY_MAX
         assert slow.total == THREADS_PER_KEY_MAX
         nursery.cancel_scope.cancel()
 
