@@ -27,17 +27,17 @@ Setting = Annotated[str, typer.Argument(metavar="SETTING", help="Such as secrets
 
 
 def on_skill(command: Callable[..., int]) -> Callable[..., int]:
-    """Let a command take the options that name one skill; its parameter `asked` gets them."""
+    """Let a command take the options that name one skill; its parameter `request` gets them."""
 
     @functools.wraps(command)
     def with_options(*, skill: str, workdir: str, harness: str, shared: bool, journal: str, **given: Any) -> int:
         from omac.tools.cli.scope_options import Where
         from omac.tools.cli.skill_argument import SkillArgument
 
-        return command(asked=SkillArgument(skill, Where(workdir, shared, harness), journal), **given)
+        return command(request=SkillArgument(skill, Where(workdir, shared, harness), journal), **given)
 
     common = dict(inspect.signature(_options).parameters)
-    own = [one for one in inspect.signature(command).parameters.values() if one.name not in ("asked", "json")]
+    own = [one for one in inspect.signature(command).parameters.values() if one.name not in ("request", "json")]
     parameters = [common.pop("skill"), *own, *common.values()]
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     with_options.__annotations__ = {}
