@@ -39,6 +39,7 @@ class GitFolder:
         self._has_others = has_others
         self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, inspection.traversed)
         self._place.was_straight = git not in inspection.baseline.astray
+        self._place.is_in_use = inspection.while_running
         self._is_config_judged = False
 
     def inspect(self, folder: int) -> None:

@@ -4,7 +4,8 @@ Rules
 
 1. The grammar is the same. Judged at once are links and odd files among git's own, files that only the host may change,
    and each new `.git` in the worktree. What git itself changes all the time (refs, the index, objects) is judged at the
-   end, and so is whatever the table does not name: nothing of it is run by a mere `git status`.
+   end, and so is whatever the table does not name: nothing of it is run by a mere `git status`. Where a remote leads is
+   judged at the end too: to set it aside takes git's own lock, on which a `git clone` at work would fail.
 2. The program is there and can undo or repeat what it did. So this shortens the time in which the host's programs can
    meet such a thing, and replaces nothing of the inspection at the end.
 3. Each thing is opened from the project downwards without following a link, and moved relative to its folder.

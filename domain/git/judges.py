@@ -46,14 +46,17 @@ def _judged(content: bytes, before: bytes, place: JudgedFolder) -> list[tuple[st
     pairs = parse(content.decode(errors="surrogateescape"))
     had = set(parse(before.decode(errors="surrogateescape")))
     mirrors = refspecs.of_mirrors(pairs)
-    ours = _of_the_project(pairs, place)
+    ours = frozenset() if place.is_in_use else _of_the_project(pairs, place)
 
     def is_fine(key: str, value: str) -> bool:
         if key == "core.worktree":
             return _may_stay(value, before, place)
         new = (key, value) in mirrors or config_allowlist.allowed(key, value)
-        return (key, value) in had or (new and not config_allowlist.leads_out(key, value, ours.__contains__))
+        leads_out = not place.is_in_use and config_allowlist.leads_out(key, value, ours.__contains__)
+        return (key, value) in had or (new and not leads_out)
 
+    if place.is_in_use:  # git writes the settings of a new clone one after the other: where they lead is judged later
+        return [(key, value, is_fine(key, value)) for key, value in pairs]
     remotes = config_allowlist.remotes_of(pair for pair in pairs if is_fine(*pair))
     return [(key, value, is_fine(key, value) and not _lacks_remote(key, value, had, remotes)) for key, value in pairs]
 

@@ -9,6 +9,7 @@ class JudgedFolder:
     """What a judge asks about the folder that a file lies in; paths as git reads them there."""
 
     oid_bytes = SHA1_BYTES  # 0: nobody knows
+    is_in_use = False  # the program is at work there: git's own lock would be in its way
 
     def holds(self, path: str) -> bool:
         """Return whether a path, of which not all need be there, leads into the project, as git follows it now."""

@@ -121,6 +121,16 @@ def test_set_aside_while_it_runs(name: str, scene: Scene) -> None:
     assert scene.end()
 
 
+def test_where_a_remote_leads_waits_for_the_end(scene: Scene) -> None:
+    """git writes the settings of a new clone one after the other, and fails where somebody else holds their lock."""
+    scene.run("git init -q n; git -C n remote add o /elsewhere")
+    scene.catch_up()
+    assert "/elsewhere" in (scene.workdir / "n/.git/config").read_text()
+    scene.run("git -C n config core.fsmonitor evil")
+    eventually(lambda: _is_harmless(scene.workdir / "n/.git/config"), WITHIN_S, "the program is taken out")
+    assert "/elsewhere" in (scene.workdir / "n/.git/config").read_text()
+
+
 def test_a_file_that_is_not_written_yet(scene: Scene) -> None:
     """What was made a moment ago and is empty is judged when it is written, though nobody closes it."""
     host("git", "worktree", "add", "-q", "w", cwd=scene.workdir, home=scene.home)
