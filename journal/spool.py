@@ -136,8 +136,8 @@ def file_name(at: int, id: str, version: int | None) -> str:  # noqa: A002
 
 
 def open_folder(folder: str, *, create: bool = False) -> int:
-    """A descriptor of a spool's folder, proven to be this user's alone. Raises Refusal (state-unusable), and
-    FileNotFoundError where there is none and `create` is not asked for."""
+    """A descriptor of a spool's folder, proven to be this user's alone, as is the folder around it. Raises Refusal
+    (state-unusable), and FileNotFoundError where there is none and `create` is not asked for."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         try:
@@ -155,13 +155,20 @@ def open_folder(folder: str, *, create: bool = False) -> int:
         raise _unusable(folder, "it is a symbolic link or no folder") from None
     except OSError as error:
         raise _unusable(folder, str(error.strerror)) from error
-    status = os.fstat(descriptor)
-    if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
-        return descriptor
-    os.close(descriptor)
+    try:
+        _require_private(folder, os.fstat(descriptor))
+        _require_private(os.path.dirname(folder), os.stat("..", dir_fd=descriptor))  # whoever may change that
+    except Refusal:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_private(folder: str, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
         raise _unusable(folder, f"it belongs to user {status.st_uid}, not to you ({os.geteuid()})")
-    raise _unusable(folder, "it is writable by other users", chmod=True)
+    if status.st_mode & 0o022:
+        raise _unusable(folder, "it is writable by other users", chmod=True)
 
 
 def bounded(value: object) -> object:

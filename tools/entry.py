@@ -63,7 +63,7 @@ def _everything_else() -> NoReturn:
     import io
 
     gc.set_threshold(GC_OBJECTS)  # what is imported stays: looking through it all the time takes a fifth of a start
-    from omac.tools.main import BROKEN_PIPE, app, main
+    from omac.tools.main import app, main
 
     if COMPLETING in os.environ:  # a shell asks what may follow
         app(prog_name="omac")
@@ -72,7 +72,9 @@ def _everything_else() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")  # a path need not be text
     stdout, stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     status = main(sys.argv[1:], os.environ, sys.stdin, stdout, stderr, has_terminal=True)
-    if status == BROKEN_PIPE:
+    try:
+        stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # the interpreter flushes once more
     sys.exit(status)
 

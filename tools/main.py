@@ -4,6 +4,7 @@ Data goes to stdout, everything else to stderr. Heavy imports happen inside the 
 """
 
 import contextlib
+import errno
 import functools
 import logging
 import os
@@ -142,8 +143,12 @@ def _report_defect(error: Exception) -> int:
     import tempfile
     import traceback
 
-    from omac.tools.terminal.render import report
+    from omac.tools.terminal.render import report, report_fix
 
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        report(f"omac: no space is left for {error.filename or 'the output'}")
+        report_fix(["df -h"])
+        return 1
     report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")
     try:
         with tempfile.NamedTemporaryFile("w", prefix="omac-failure-", suffix=".txt", delete=False) as file:

@@ -74,7 +74,7 @@ def is_held(path: str) -> bool:
     """Whether a living process holds the lock; False where there is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         return not try_acquire(descriptor, shared=True)

@@ -150,6 +150,12 @@ def make(folder: Path, mode: int = 0o700, uid: int | None = None) -> None:
         os.chown(folder, uid, uid)
 
 
+def make_within(folder: Path, mode: int, uid: int = 0) -> None:
+    make(folder)
+    folder.parent.chmod(mode)
+    os.chown(folder.parent, uid, uid)
+
+
 def make_file(folder: Path) -> None:
     make(folder.parent)
     folder.write_text("")
@@ -163,8 +169,10 @@ def make_file(folder: Path) -> None:
         (lambda folder: make(folder, 0o770), "writable by other users"),
         (lambda folder: make(folder, 0o707), "writable by other users"),
         (lambda folder: make(folder, uid=NOBODY), "belongs to user 65534"),
+        (lambda folder: make_within(folder, 0o1777), "writable by other users"),
+        (lambda folder: make_within(folder, 0o755, NOBODY), "belongs to user 65534"),
     ],
-    ids=["link", "file", "group", "all", "foreign"],
+    ids=["link", "file", "group", "all", "foreign", "in-one-for-all", "in-a-foreign-one"],
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 def test_a_folder_that_others_control_is_refused(folder: Path, prepare: Any, why: str) -> None:
@@ -173,7 +181,7 @@ def test_a_folder_that_others_control_is_refused(folder: Path, prepare: Any, why
     with pytest.raises(Refusal, match=why) as refused:
         Spool(str(folder))
     assert refused.value.reason == "state-unusable"
-    assert str(folder) in refused.value.message
+    assert str(folder.parent) in refused.value.message
     assert refused.value.fix
 
 

@@ -4,6 +4,7 @@ is recorded where something was attempted, and harms nobody else.
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -440,7 +441,9 @@ def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
     omac.state.chmod(0o700)
     elsewhere = omac.folder / "file"
     elsewhere.write_text("")
-    refused(omac.run("serve", "--no-inner", extra={"OMAC_STATE_DIR": str(elsewhere)}), 5, str(elsewhere), "try:")
+    in_a_file = {"OMAC_STATE_DIR": str(elsewhere)}
+    refused(omac.run("serve", "--no-inner", extra=in_a_file), 5, str(elsewhere), "try:")
+    refused(omac.run("status", extra=in_a_file), 5, f"no journal exists at {elsewhere}")
 
 
 # The agent
@@ -575,7 +578,18 @@ def test_no_server_and_no_journal(omac: Omac) -> None:
 def test_a_folder_that_was_removed(omac: Omac) -> None:
     """In a removed folder relative paths mean nothing: omac says so instead of failing."""
     command = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
-    refused(omac.run("activate", within=("/bin/sh", "-c", command, "sh")), 2, "current directory was removed")
+    for words in (["activate"], ["sandbox", "run", "--", "true"]):
+        done = omac.run(*words, within=("/bin/sh", "-c", command, "sh"))
+        assert "omac: the current directory was removed\n  try: cd\n" in done.err
+        assert done.status == 2
+
+
+def test_an_output_without_room(omac: Omac) -> None:
+    """Whose fault it is, once, and what shows it: no defect of omac."""
+    for words in (["settings", "show"], ["sandbox", "run", "--explain", "--", "true"]):
+        done = omac.run(*words, within=("/bin/sh", "-c", 'exec "$@" >/dev/full', "sh"))
+        assert done.status == 1
+        assert re.fullmatch(r"omac: (no space is left for the output\n  try: df -h|.*No space left .*)\n", done.err)
 
 
 @pytest.mark.full

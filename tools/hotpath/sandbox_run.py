@@ -33,13 +33,21 @@ def main(words: list[str]) -> int:
     except Refusal as refusal:
         return _refused(refusal)
     except OSError as problem:  # something was taken away, or is not to be read, between one look and the next
-        where = f"{problem.filename}: " if problem.filename else ""
-        message = f"the sandbox cannot be built: {where}{problem.strerror or problem}"
-        return _refused(Refusal("sandbox-failed", message, fix=["omac sandbox doctor"]))
+        return _refused(_unbuilt(problem))
     except Interrupted as interrupted:
         return 128 + interrupted.number
     except KeyboardInterrupt:
         return 130
+
+
+def _unbuilt(problem: OSError) -> Refusal:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return Refusal("directory-missing", "the current directory was removed", fix=["cd"])
+    where = f"{problem.filename}: " if problem.filename else ""
+    message = f"the sandbox cannot be built: {where}{problem.strerror or problem}"
+    return Refusal("sandbox-failed", message, fix=["omac sandbox doctor"])
 
 
 def _open_standard() -> None:
@@ -110,6 +118,9 @@ def _printed(text: str) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return 141
+    except OSError as problem:
+        _say(f"the output cannot be written: {problem.strerror}")
+        return 1
     return 0
 
 
