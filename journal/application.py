@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import AggregateRecorder, ApplicationRecorder, InfrastructureFactory, Mapper
+from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory, Mapper
 from eventsourcing.utils import Environment
 
 from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
@@ -136,11 +136,7 @@ class _Factory(InfrastructureFactory[Any]):
     def application_recorder(self) -> ApplicationRecorder:
         return self._recorder
 
-    def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
-        raise NotImplementedError(purpose)
+    def aggregate_recorder(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("one recorder is all there is")
 
-    def tracking_recorder(self, tracking_recorder_class: Any = None) -> Any:
-        raise NotImplementedError
-
-    def process_recorder(self) -> Any:
-        raise NotImplementedError
+    tracking_recorder = process_recorder = aggregate_recorder

@@ -88,21 +88,14 @@ class Reader:
         return str(self._one("SELECT id FROM journal", "it has no name"))
 
     def select(
-        self,
-        start: int | None,
-        limit: int,
-        stop: int | None = None,
-        topics: Sequence[str] = (),
-        *,
-        inclusive_of_start: bool = True,
+        self, after: int, limit: int, until: int | None = None, kinds: Sequence[str] = ()
     ) -> Sequence[StoredRow]:
-        """Return at most `limit` rows from position `start` on, up to `stop`, in order; `topics` are their kinds."""
-        first = (start or 0) if inclusive_of_start else (start or 0) + 1
-        last = 2**63 - 1 if stop is None else stop
-        marks = ", ".join("?" * len(topics))
-        kinds = f" AND kind IN (SELECT id FROM name WHERE text IN ({marks}))" if topics else ""  # noqa: S608  # marks
-        query = f"{_SELECT} WHERE position >= ? AND position <= ?{kinds} ORDER BY position LIMIT ?"
-        return self._named(self._all(query, first, last, *topics, limit))
+        """Return at most `limit` rows above position `after`, up to `until`, in order, of some or of all kinds."""
+        last = 2**63 - 1 if until is None else until
+        marks = ", ".join("?" * len(kinds))
+        among = f" AND kind IN (SELECT id FROM name WHERE text IN ({marks}))" if kinds else ""  # noqa: S608  # marks
+        query = f"{_SELECT} WHERE position > ? AND position <= ?{among} ORDER BY position LIMIT ?"
+        return self._named(self._all(query, after, last, *kinds, limit))
 
     def versions(self, stream: str) -> list[StoredRow]:
         """Return the events of an aggregate in the order of versions; a log has none."""
@@ -186,7 +179,7 @@ def load(
 def records(reader: Reader, codec: Codec, after: int, until: int | None) -> Iterator[Recorded]:
     """Return all records above position `after`, up to `until`, in order. Raises Refusal for one that cannot be read or
     is missing."""
-    while rows := reader.select(after, PAGE, until, inclusive_of_start=False):
+    while rows := reader.select(after, PAGE, until):
         for row in rows:
             after += 1
             if row.id != after:

@@ -60,11 +60,9 @@ class Repair:
         self._last = 0  # the last position that stays
 
     def plan(self, positions: Collection[int] = ()) -> list[Damage]:
-        """Return what `perform` would mend: all findings, or those at `positions` and what follows from them.
-
-        Raises Refusal: journal-in-use (a run has it open), journal-damaged (it is beyond repair), misuse (a position
-        without a finding), or the journal cannot be written.
-        """
+        """Return what `perform` would mend: all findings, or those at `positions` and what follows from them. Raises
+        Refusal: journal-in-use (a run has it open), journal-damaged (it is beyond repair), misuse (a position without a
+        finding), or the journal cannot be written."""
         return self._settle(positions, commit=False)
 
     def perform(self, positions: Collection[int] = ()) -> list[Damage]:

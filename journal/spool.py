@@ -59,10 +59,8 @@ class Spool:
         durable: bool = True,
     ) -> str:
         """Record an event: `at` in nanoseconds since 1970 UTC; `id`, of letters and digits, and `version` (None in a
-        log) are unique together: a second record of both is the first one again.
-
-        Returns the path of the file. Raises Refusal (journal-unavailable) when it cannot be kept.
-        """
+        log) are unique together: a second record of both is the first one again. Returns the path of the file. Raises
+        Refusal (journal-unavailable) when it cannot be kept."""
         assert is_id(id), id
         record = {
             "form": FORM, "id": id, "kind": kind, "stream": stream, "version": version, "at": at, "run": run,

@@ -201,7 +201,7 @@ class SqlRecorder(ApplicationRecorder):
         inclusive_of_start: bool = True,
     ) -> Sequence[Any]:
         """See eventsourcing.persistence.ApplicationRecorder; gives StoredRows."""
-        return self.reader.select(start, limit, stop, topics, inclusive_of_start=inclusive_of_start)
+        return self.reader.select((start or 0) - inclusive_of_start, limit, stop, topics)
 
     def max_notification_id(self) -> int | None:
         return self.head() or None

@@ -119,9 +119,7 @@ class Interpreters(Protocol):
 
     async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
         """Return those by which `command` runs in `copy`, the approved copy of `source`, in the order of their start.
-
-        None of them comes from a folder that an agent of `workdir` may write. Raises Refusal (skill-invalid).
-        """
+        None of them comes from a folder that an agent of `workdir` may write. Raises Refusal (skill-invalid)."""
 
 
 class Secrets(Protocol):

@@ -55,9 +55,7 @@ class ControlConnection:
 
     async def run(self) -> None:
         """Until the caller leaves, a limit is reached, or the connection cannot be read further. Closes the wire.
-
-        Returns when what its callers asked has ended, too.
-        """
+        Returns when what its callers asked has ended, too."""
         async with trio.open_nursery() as self._calls:
             await serve_heads(self._client, self._slot, self._limits, self._serve)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from omac.adapters.git.inspection import Baseline
 
 _VERSION = 1
-LATER = ("digests", "around", "astray", "straight", "fine")  # of a baseline: an earlier omac wrote none
 
 
 class Record:
@@ -171,5 +170,5 @@ def _baseline_of(written: dict[str, Any]) -> Baseline:
 
     baseline = Baseline(written["since_ns"])
     for name in (*BY_PATH, *SETS):
-        setattr(baseline, name, written.get(name, getattr(baseline, name)) if name in LATER else written[name])
+        setattr(baseline, name, written[name])
     return baseline

@@ -176,10 +176,7 @@ def bring_home(
     sessions: Sequence[refs.Session], narrowed: Mapping[str, Narrowed], copies: Sequence[ConfigCopy] = ()
 ) -> list[tuple[str, str]]:
     """After the inspection: do on the host what was done to copies of settings and refs, and set back what was not to
-    be changed.
-
-    Returns (ref or setting, what was not done or not allowed).
-    """
+    be changed. Returns (ref or setting, what was not done or not allowed)."""
     from omac.adapters.git.git_place import led_to
 
     refusals: list[tuple[str, str]] = []

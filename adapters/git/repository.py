@@ -41,10 +41,8 @@ class Repository(PlainData):
 
 
 def identify(root: str, workdir: str) -> Repository | None:
-    """The repository whose worktree, or whose bare self, is the canonical folder `root`, at or below `workdir`.
-
-    None: there is none. Raises Refusal (git-unsafe): what is there claims what it cannot prove.
-    """
+    """The repository whose worktree, or whose bare self, is the canonical folder `root`, at or below `workdir`. None:
+    there is none. Raises Refusal (git-unsafe): what is there claims what it cannot prove."""
     dot = f"{root}/.git"
     mode = mode_of(dot)
     if mode == 0:

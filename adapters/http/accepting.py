@@ -70,10 +70,8 @@ class HeadLimits(msgspec.Struct, frozen=True):
 
 
 async def serve_heads(wire: Wire, slot: Slot, limits: HeadLimits, serve: Callable[[bytes], Awaitable[bool]]) -> None:
-    """Have `serve` answer each head that arrives, in order, as long as it returns that another may follow.
-
-    Returns when the client leaves or a limit is reached, too; closes the wire.
-    """
+    """Have `serve` answer each head that arrives, in order, as long as it returns that another may follow. Returns when
+    the client leaves or a limit is reached, too; closes the wire."""
     wait_s = limits.head_timeout_s
     try:
         while True:

@@ -52,9 +52,7 @@ class Replaceable:
 
     def place(self, init: int) -> bool:
         """Make the copies, and the links to them, in the sandbox of the process `init`, before anything runs there.
-
-        Returns False where the kernel cannot do it. Raises OSError.
-        """
+        Returns False where the kernel cannot do it. Raises OSError."""
         self._folder = os.open(f"/proc/{init}/root{REPLACEABLE}", _FOLDER)
         for path, content in self._files.items():
             self._copy(self._numbers[path], content)

@@ -33,10 +33,8 @@ _NAMES_A_REMOTE = ("checkout.defaultremote", "remote.pushdefault")
 
 
 class Branches(PlainData):
-    """Branches by their names: `known` at launch, `own` are checked out in the worktree, `now` at the end.
-
-    None: which there are is not known, so any may be one of them.
-    """
+    """Branches by their names: `known` at launch, `own` are checked out in the worktree, `now` at the end. None: which
+    there are is not known, so any may be one of them."""
 
     known: Collection[str] | None
     own: Collection[str]

@@ -21,7 +21,6 @@ from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.journal.application import Journal
 from omac.journal.judgement import Conflict, Envelope
 from omac.journal.opening import open_journal
-from omac.journal.reader import Reader
 from omac.journal.schema import open_for_writing
 from omac.journal.sql_recorder import SqlRecorder
 
@@ -32,37 +31,6 @@ PERSON = Cause("person")
 def sqlite_recorder(path: str) -> SqlRecorder:
     """A recorder on a SQLite file, which is made where there is none."""
     return SqlRecorder(path, open_for_writing(path, secrets.token_hex(8)))
-
-
-class ReadApart(SqlRecorder):
-    """A recorder whose readings are those of the reader that commands use."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, open_for_writing(path, secrets.token_hex(8)))
-        self.apart = Reader(path)
-
-    def close(self) -> None:
-        """As in the recorder."""
-        self.apart.close()
-        super().close()
-
-    def head(self) -> int:
-        """As in the recorder."""
-        return self.apart.head()
-
-    def journal_id(self) -> str:
-        """As in the recorder."""
-        return self.apart.journal_id()
-
-    def select_notifications(self, *bounds: Any, **options: Any) -> Sequence[Any]:
-        """As in the recorder."""
-        return self.apart.select(*bounds, **options)
-
-
-def read_apart(path: str) -> SqlRecorder:
-    """A recorder on a SQLite file, which is made where there is none; read by the reader of commands."""
-    open_for_writing(path, secrets.token_hex(8)).dispose()
-    return ReadApart(path)
 
 
 def create(path: str) -> str:

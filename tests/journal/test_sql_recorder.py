@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from contract.journals import python, read_apart, sqlite_recorder
+from contract.journals import python, sqlite_recorder
 from contract.recorder import RecorderContract, Store, assert_whole, everything, group, insert, log, versions
 
 from omac.domain.kernel.refusal import Refusal
@@ -31,15 +31,6 @@ class TestSqlite(RecorderContract):
     def store(self, path: Path) -> Store:
         """An empty place."""
         return SqliteStore(functools.partial(sqlite_recorder, str(path)))
-
-
-class TestReader(RecorderContract):
-    """The contract, of what the reader of commands reads."""
-
-    @pytest.fixture
-    def store(self, path: Path) -> Store:
-        """An empty place."""
-        return SqliteStore(functools.partial(read_apart, str(path)))
 
 
 @pytest.fixture
