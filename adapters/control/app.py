@@ -14,12 +14,14 @@ from omac.domain.access.control import Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.services.directories.requests import Caller, Directories
+from omac.services.guard.claims import DenialClaim, DenialClaims
 
 _log = logging.getLogger("omac.control")
 
 
 def control_app(
     directories: Directories,
+    claims: DenialClaims,
     status: Callable[[Listener], object],
     correlate: Callable[[], str],
     give_vault_key: Callable[[bytes], None],
@@ -29,6 +31,7 @@ def control_app(
     app = QuartTrio("omac.control")
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
     _add_calls(app, directories, correlate)
+    _add_claims(app, claims, correlate)
     _add_unlock(app, directories, correlate, give_vault_key)
     _add_readings(app, directories, status)
     _add_refusals(app)
@@ -57,6 +60,17 @@ def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[],
         if directory == ids.SHARED:
             return _json(await directories.reload_shared(caller))
         return _json(await directories.reload(directory, caller))
+
+
+def _add_claims(app: QuartTrio, claims: DenialClaims, correlate: Callable[[], str]) -> None:
+    @app.post(ROOT + "denied")
+    async def denied() -> Response:
+        try:
+            claimed = msgspec.json.decode(await _body(), type=DenialClaim)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
+            raise Refusal("bad-request", f"bad json body: {broken}") from broken
+        await claims.record(claimed, correlate())
+        return _json({"ok": True})
 
 
 def _add_unlock(

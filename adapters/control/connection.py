@@ -64,7 +64,7 @@ class ControlConnection:
         method, target = request_line(raw) or ("GET", "")
         try:
             head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max)
-            check_caller(head, self._surface.token)
+            check_caller(head, self._surface.listener, self._surface.token)
             self._slot.recognize()
             body = await self._receive_body(head)
         except Refusal as refusal:

@@ -1,25 +1,37 @@
 """The guard: who may speak to the control plane at all. Authority is the listener, never something a caller says.
 
-The private socket (0600) is for people; TCP wants the bearer token. Host and Origin were judged with the head
+The private socket (0600) is for people; TCP wants the bearer token. What agents are given is the bridge's listener: a
+socket and a port with a token of their own, which offer a few calls. Host and Origin were judged with the head
 (`adapters/http/http1.py`, rule 3): a web page must not reach the control plane, neither by rebinding a name nor by
 posting a form.
 """
 
 import hmac
+from urllib.parse import unquote
 
+from omac.adapters.control.contract import ROOT
 from omac.adapters.http.bodies import bad_request
 from omac.adapters.http.http1 import RequestHead
+from omac.domain.access.control import BRIDGE_CALLS, Listener
 from omac.domain.kernel.refusal import Refusal
 
 
-def check_caller(head: RequestHead, token: str | None) -> None:
+def check_caller(head: RequestHead, listener: Listener, token: str | None) -> None:
     """Raise Refusal for a caller that may not be served: unauthorized without the bearer `token`, if one is wanted;
-    bad-request for one that asks for another protocol (h2c, WebSocket)."""
+    forbidden for what the listener does not offer; bad-request for another protocol (h2c, WebSocket)."""
     if token is not None and not _bears(head, token):
         message = "the control plane requires its bearer token on TCP; its Unix socket requires none"
         raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
+    if listener == "bridge" and not _offered(head):
+        message = "an agent's bridge may activate its directories and report denials; everything else is for people"
+        raise Refusal("forbidden", message, fix=["omac status  # on the host"])
     if any(name.lower() == b"upgrade" for name, _ in head.headers):
         raise bad_request("the control plane speaks HTTP/1.1 only and supports no upgrade")
+
+
+def _offered(head: RequestHead) -> bool:
+    path = unquote(head.target.partition("?")[0])
+    return path.startswith(ROOT) and path.removeprefix(ROOT) in BRIDGE_CALLS
 
 
 def _bears(head: RequestHead, token: str) -> bool:

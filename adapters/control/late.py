@@ -10,6 +10,7 @@ import trio
 
 from omac.domain.access.control import Listener
 from omac.services.directories.requests import Directories
+from omac.services.guard.claims import DenialClaims
 
 
 class LateApp:
@@ -18,11 +19,12 @@ class LateApp:
     def __init__(
         self,
         directories: Directories,
+        claims: DenialClaims,
         status: Callable[[Listener], object],
         correlate: Callable[[], str],
         give_vault_key: Callable[[bytes], None],
     ) -> None:
-        self._parts = (directories, status, correlate, give_vault_key)
+        self._parts = (directories, claims, status, correlate, give_vault_key)
         self._loading = trio.Lock()
         self._app: Any = None  # an ASGI application
 

@@ -1,7 +1,7 @@
 """The control plane served: sockets that are already bound, one accept loop and one set of bounds for each."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -18,8 +18,9 @@ _LOG = logging.getLogger("omac.control")
 
 
 class ControlListener(msgspec.Struct, frozen=True):
-    """A listener, the token it wants, if any, and how many connections it holds."""
+    """A listener with its authority, the token it wants, if any, and how many connections it holds."""
 
+    authority: Listener
     socket: trio.SocketListener
     token: str | None
     slots: SlotLimits
@@ -27,7 +28,7 @@ class ControlListener(msgspec.Struct, frozen=True):
 
 async def serve_control(
     app: object,
-    listeners: Mapping[Listener, ControlListener],
+    listeners: Iterable[ControlListener],
     refused: Callable[[Listener, str, str], Awaitable[None]],
     limits: ControlLimits = ControlLimits(),  # noqa: B008  # frozen
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -37,8 +38,9 @@ async def serve_control(
     `refused` is called with listener, path and reason for callers that are turned away.
     """
     async with trio.open_nursery() as nursery:
-        for name, listener in listeners.items():
-            surface = Surface(as_app(app), name, listener.token, partial(refused, name), limits)
+        for listener in listeners:
+            authority = listener.authority
+            surface = Surface(as_app(app), authority, listener.token, partial(refused, authority), limits)
             nursery.start_soon(accept_connections, listener.socket, listener.slots, partial(_serve, surface), _LOG)
         task_status.started()
 

@@ -28,12 +28,14 @@ class SlotLimits(msgspec.Struct, frozen=True):
 
 
 class ListenerLimits(msgspec.Struct, frozen=True):
-    """Bounds of the four listeners of a server."""
+    """Bounds of the six listeners of a server."""
 
     facade_tcp: SlotLimits
     facade_unix: SlotLimits
     control_tcp: SlotLimits
     control_unix: SlotLimits
+    bridge_tcp: SlotLimits
+    bridge_unix: SlotLimits
 
 
 def share_descriptors(descriptors_max: int) -> ListenerLimits:
@@ -49,9 +51,11 @@ def share_descriptors(descriptors_max: int) -> ListenerLimits:
 
     return ListenerLimits(
         facade_tcp=limits(0.4, 2),
-        facade_unix=limits(0.3, 2),
-        control_tcp=limits(0.15, 1),
-        control_unix=limits(0.15, 1, strangers=False),
+        facade_unix=limits(0.25, 2),
+        control_tcp=limits(0.1, 1),
+        control_unix=limits(0.1, 1, strangers=False),
+        bridge_tcp=limits(0.1, 1),
+        bridge_unix=limits(0.05, 1),
     )
 
 

@@ -5,7 +5,8 @@ Rules
 1. A call that changes something is recorded together with the change, before its effect.
 2. A call that is refused is recorded with the reason.
 3. A call that only reads, or changes nothing, is not recorded.
-4. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
+4. An agent's bridge may make the calls of BRIDGE_CALLS, and no other.
+5. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
 """
 
 from typing import Literal, get_args
@@ -13,10 +14,11 @@ from typing import Literal, get_args
 from omac.domain.kernel.aggregate import log
 from omac.domain.kernel.event import Event
 
-Action = Literal["activate", "deactivate", "reload", "unlock"]  # changes something
+Action = Literal["activate", "deactivate", "reload", "unlock", "denied"]  # changes something
 Query = Literal["dirs", "global", "status"]  # only reads
 CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Query))
-Listener = Literal["socket", "tcp", "command-line"]  # how the caller came in: its authority
+BRIDGE_CALLS = frozenset(("activate", "denied"))
+Listener = Literal["socket", "tcp", "bridge", "command-line"]  # how the caller came in: its authority
 
 
 class ControlCalled(Event, frozen=True):

@@ -16,7 +16,10 @@ Origin = Literal["spool", "bridge"]  # written by the guard itself outside any s
 
 
 class GuardDenied(Event, frozen=True):
-    """A tool of `harness` would have written to `path`, outside `root`; `probable` is the path meant, or ""."""
+    """A tool of `harness` would have written to `path`, outside `root`; `probable` is the path meant, or "".
+
+    `count` of them came within an interval, where they were claimed.
+    """
 
     harness: str
     tool: str
@@ -25,6 +28,7 @@ class GuardDenied(Event, frozen=True):
     probable: str = ""
     session: str | None = None
     origin: Origin = "spool"
+    count: int = 1
 
 
 AGGREGATE = log("guard", (GuardDenied,))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     Reason = Literal[  # the keys of REASONS: a test keeps them equal
-        "bad-request", "unauthorized", "foreign-origin", "not-found", "method-not-allowed", "misdirected-host",
-        "body-too-large", "head-too-large",
+        "bad-request", "unauthorized", "forbidden", "foreign-origin", "not-found", "method-not-allowed",
+        "misdirected-host", "body-too-large", "head-too-large",
         "directory-missing", "not-a-directory", "outside-roots", "activation-failed", "directory-offline", "stopping",
         "unknown-mount", "revoked", "skill-not-found", "skill-without-sidecar", "skill-ambiguous", "skill-invalid",
         "skill-changed", "pending-credentials", "skill-broken", "sidecar-down", "upstream-error", "timeout",
@@ -43,6 +43,7 @@ REASONS: dict[Reason, Outcome] = {
     # the caller's request
     "bad-request": Outcome(400, 2),
     "unauthorized": Outcome(401, 1),
+    "forbidden": Outcome(403, 1),
     "foreign-origin": Outcome(403, 1),
     "not-found": Outcome(404, 1),
     "method-not-allowed": Outcome(405, 2),

@@ -23,8 +23,8 @@ class Reach(msgspec.Struct, frozen=True):
     inside: str = ""
 
     def seen_by(self, listener: Listener) -> "Reach":
-        """As a caller sees it: who comes by the private socket stands outside, everybody else may be in a sandbox."""
-        return self if listener == "socket" else Reach(self.base, self.inside)
+        """As a caller sees it: an agent's bridge may be in a sandbox, everybody else stands outside."""
+        return Reach(self.base, self.inside) if listener == "bridge" else self
 
     def socket_base(self, path: str) -> str:
         """The URL of a path by the Unix socket."""

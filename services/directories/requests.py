@@ -301,7 +301,7 @@ class _ControlCall:
     _caller: Caller
 
     def cause(self) -> Cause:
-        return Cause("bridge" if self._caller.listener == "tcp" else "person", self._caller.correlation)
+        return Cause("bridge" if self._caller.listener in ("tcp", "bridge") else "person", self._caller.correlation)
 
     def granted(self, canonical: str) -> tuple[Addressed[None, Event], ...]:
         event = ControlCalled(self._action, canonical, self._caller.listener)

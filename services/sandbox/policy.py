@@ -235,15 +235,15 @@ class _Composition:
         """Sockets and the token by which it reaches what is outside."""
         request, ports = self._request, self._ports
         entries = [ports.user_config.agent_entry(self._host)] if request.ssh_agent else []
-        if request.control_token:
-            entries.append(
-                Entry(
-                    f"{RUN}/control.token", COPY, "the way to omac", content=ports.files.content(request.control_token)
-                )
-            )
-        if request.facade_socket:
-            source = ports.files.canonical(request.facade_socket)
-            entries.append(Entry(f"{RUN}/facade.sock", READ, "the way to the skills", source=source))
+        if request.bridge_token:
+            token = ports.files.content(request.bridge_token)
+            entries.append(Entry(f"{RUN}/bridge.token", COPY, "the way to omac", content=token))
+        for name, socket, reason in (
+            ("bridge.sock", request.bridge_socket, "the way to omac"),
+            ("facade.sock", request.facade_socket, "the way to the skills"),
+        ):
+            if socket:
+                entries.append(Entry(f"{RUN}/{name}", READ, reason, source=ports.files.canonical(socket)))
         return entries
 
     def _caches(self) -> list[Entry]:
@@ -312,8 +312,10 @@ class _Composition:
         cache = made.cache.path if made.cache else EPHEMERAL
         own = tool_cache.variables(cache, request.redirect_xdg, ephemeral=made.cache is None)
         own |= {"HOME": self._home, "PWD": workdir, "TMPDIR": TEMPORARY, "OMAC_SANDBOX": "1", "OMAC_WORKDIR": workdir}
-        if request.control_token:
-            own["OMAC_CONTROL_TOKEN_FILE"] = f"{RUN}/control.token"
+        if request.bridge_token:
+            own["OMAC_CONTROL_TOKEN_FILE"] = f"{RUN}/bridge.token"
+        if request.bridge_socket:
+            own["OMAC_CONTROL_SOCKET"] = f"{RUN}/bridge.sock"
         if request.facade_socket:
             own["OMAC_SOCKET"] = f"{RUN}/facade.sock"
         if request.ssh_agent:

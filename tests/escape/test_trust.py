@@ -229,7 +229,7 @@ def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> Non
     mark.touch()
     call = 'curl -s -o /dev/null -H "Authorization: Bearer $T" $OMAC_CONTROL_BASE/__omac__'
     agent = f"""\
-echo . >> $1; T=$(cat /run/omac/control.token); body="{{\\"dir\\":\\"$PWD\\"}}"
+echo . >> $1; T=$(cat /run/omac/bridge.token); body="{{\\"dir\\":\\"$PWD\\"}}"
 curl -s $OMAC_ECHO_BASE/crash -o /dev/null; curl -s $OMAC_ECHO_BASE/../nosuch -o /dev/null
 for action in reload deactivate activate nosuch; do {call}/$action -d "$body"; done; {call}/status; echo done"""
     line = [sys.executable, "-I", "-c", LATE.replace("PACKAGE", repr(str(Path(__file__).parents[2] / "src")))]
@@ -285,6 +285,15 @@ def agent(omac: Omac, project: Path, path: str, script: str) -> subprocess.Compl
     return subprocess.run(line, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
 
 
+ACTIVATE_AGAIN = """\
+until [ -e asked ]; do sleep 0.05; done
+for action in deactivate activate; do
+    curl -s --unix-socket $1/run/*/control.sock http://localhost/__omac__/$action -d "{\\"dir\\":\\"$PWD\\"}"
+done >activated
+touch done
+"""
+
+
 @pytest.mark.parametrize("again", some(["a crash", "a new activation"], of=2))
 def test_a_sidecar_is_not_started_by_the_projects_interpreter(omac: Omac, again: str) -> None:
     """A project's virtual environment is active; the agent replaces its interpreter and has the sidecar start again: on
@@ -299,16 +308,17 @@ def test_a_sidecar_is_not_started_by_the_projects_interpreter(omac: Omac, again:
     mark, fake = omac.folder / "MARK", FAKE.format(mark=omac.folder / "MARK", real=real)
     restart = {
         "a crash": "curl -s $OMAC_ECHO_BASE/crash -o /dev/null",
-        "a new activation": 'T=$(cat /run/omac/control.token); for a in deactivate activate; do curl -s -o /dev/null '
-        '-H "Authorization: Bearer $T" $OMAC_CONTROL_BASE/__omac__/$a -d "{\\"dir\\":\\"$PWD\\"}"; done',
-    }[again]  # fmt: skip
+        "a new activation": "touch asked; until [ -e done ]; do sleep 0.05; done",
+    }[again]
     ready = "[ $(curl -s -o /dev/null -w '%{http_code}' $OMAC_ECHO_BASE/status) = 200 ]"
     script = f"""\
 rm .venv/bin/python3; cat > .venv/bin/python3 <<'EOF'
 {fake}EOF
 chmod +x .venv/bin/python3; {restart}
 for i in $(seq 50); do {ready} && break; sleep 0.1; done; command -v python3"""
-    done = agent(omac, project, path, script)
+    with subprocess.Popen(["sh", "-c", ACTIVATE_AGAIN, "sh", str(omac.state)], cwd=project) as person:
+        done = agent(omac, project, path, script)
+        person.kill()
     assert not mark.exists(), mark.read_text()
     assert (done.returncode, done.stdout) == (0, f"{tools}/python3\n"), done
     starts = [one for one in omac.events() if isinstance(one.event, Healthy)]

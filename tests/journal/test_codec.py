@@ -409,7 +409,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "guard.denied",
         denial.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),
-        "0197a6636c61756465a55772697465a42f772f78a42f772f74a62f772f742f78a27331a573706f6f6c",
+        "0198a6636c61756465a55772697465a42f772f78a42f772f74a62f772f742f78a27331a573706f6f6c01",
     ),
     (
         "sandbox.inspected",
@@ -514,6 +514,7 @@ EARLIER: list[tuple[str, str]] = [
             "4ec0aa484f53545f544f4b454ec3a0a0a00101"
         ),
     ),
+    ("guard.denied", "0197a6636c61756465a55772697465a42f772f78a42f772f74a62f772f742f78a27331a573706f6f6c"),
     ("secret.write-requested", "0193a5544f4b454ea7686d61633a3030a57661756c74"),
     ("secret.written", "0193a5544f4b454ea7686d61633a3030a57661756c74"),
     ("config.written", "0192a44d4f4445a466617374"),

@@ -272,7 +272,7 @@ def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> 
     skill = server.skill(shop)
     beside = started(omac, shop, f"echo ready; {WAIT}")
     told(beside)
-    names = {"control.sock", "control.token", "facade.sock", "journal", "lock", "logs"}
+    names = {"bridge.sock", "bridge.token", "control.sock", "control.token", "facade.sock", "journal", "lock", "logs"}
     runs = [Path(omac.state / "run" / run.stream.split("/")[2]) for run in omac.events(RunStarted)]
     assert [set(os.listdir(run)) for run in runs] == [names] * 2
     shutil.rmtree(omac.state / "run")

@@ -52,17 +52,18 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...] = ()
 
     def sees(self, ready: Ready) -> Ready:
-        """Where the command finds what omac offers."""
+        """Where the command finds what omac offers; `ready` is for a bridge."""
         return ready.inside(shown=self.shown) if self.request is not None else ready
 
     def start(self, ready: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
-        """Start it in a Trio task. `handed_on` are the names of variables that its `environment` gives it. Raises
-        Refusal (prerequisite-missing)."""
+        """Start it in a Trio task, with the places of `ready`, which is for a bridge. `handed_on` are the names of
+        variables that its `environment` gives it. Raises Refusal (prerequisite-missing)."""
         if self.request is None:
             return Inner(self.argv, environment, self.workdir)
         own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": list(self.argv)}
         if self.shown:
-            own |= {"control_token": ready.control_token_file, "facade_socket": ready.facade_socket}
+            own |= {"bridge_socket": ready.control_socket, "bridge_token": ready.control_token_file}
+            own["facade_socket"] = ready.facade_socket
         request = self.request.over(request_of(own))
         with os.fdopen(os.memfd_create("omac-request"), "wb") as file:
             file.write(json.dumps(request.fields()).encode())

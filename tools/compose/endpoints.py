@@ -31,11 +31,18 @@ class Ready(msgspec.Struct, frozen=True):
     journal: str
     run: str
 
+    def for_bridge(self, base: str, socket: str, token_file: str) -> "Ready":
+        """The same for an agent: the listener of its bridge in the place of the control plane's."""
+        return msgspec.structs.replace(self, control_base=base, control_socket=socket, control_token_file=token_file)
+
     def inside(self, *, shown: bool = True) -> "Ready":
-        """The same as seen from a sandbox, where the private socket is not to be had. `shown`: whether the sandbox can
-        show files at other places; where not, there are only ports."""
-        token_file, socket = (f"{INSIDE}/control.token", f"{INSIDE}/facade.sock") if shown else ("", "")
-        return msgspec.structs.replace(self, control_socket="", control_token_file=token_file, facade_socket=socket)
+        """The same as seen from a sandbox. `shown`: whether the sandbox can show files at other places; where not,
+        there are only ports."""
+        names = ("bridge.sock", "bridge.token", "facade.sock")
+        control_socket, token_file, facade_socket = (f"{INSIDE}/{name}" if shown else "" for name in names)
+        return msgspec.structs.replace(
+            self, control_socket=control_socket, control_token_file=token_file, facade_socket=facade_socket
+        )
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:

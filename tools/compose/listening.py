@@ -1,6 +1,9 @@
-"""The sockets of a run: the facade's and the control plane's, each on loopback TCP and on a private Unix socket."""
+"""The sockets of a run: the facade's, the control plane's and those of agents' bridges, each on loopback TCP and on a
+private Unix socket.
+"""
 
 import os
+import secrets
 import socket
 
 import trio
@@ -12,6 +15,7 @@ from omac.domain.access.control import Listener
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
 
+CONTROL_TOKEN, BRIDGE_TOKEN = "control.token", "bridge.token"  # files in the run's folder
 DataListener = tuple[trio.SocketListener, SlotLimits]
 
 
@@ -20,19 +24,27 @@ class Listening:
 
     def __init__(self, options: ServeOptions, folder: str, descriptors_max: int) -> None:
         self._folder = folder
+        self.tokens = {CONTROL_TOKEN: secrets.token_hex(32), BRIDGE_TOKEN: secrets.token_hex(32)}  # by their files
         self._shares = share_descriptors(descriptors_max)
         self._facade_tcp = listen.tcp(options.facade.host, options.facade.port, "--facade-addr")
         self._facade_unix = listen.unix(os.path.join(folder, "facade.sock"))
         self._control_tcp = listen.tcp(options.control.host, options.control.port, "--control-addr")
         self._control_unix = listen.unix(os.path.join(folder, "control.sock"))
+        self._bridge_tcp = listen.tcp("127.0.0.1", 0, "--control-addr")
+        self._bridge_unix = listen.unix(os.path.join(folder, "bridge.sock"))
 
     def endpoints(self, journal: str, run: str) -> Ready:
         """Return where the run can be reached."""
         return Ready(
             listen.http_base(self._control_tcp), self._control_unix.getsockname(),
-            os.path.join(self._folder, "control.token"), listen.http_base(self._facade_tcp),
+            os.path.join(self._folder, CONTROL_TOKEN), listen.http_base(self._facade_tcp),
             self._facade_unix.getsockname(), journal, run,
         )  # fmt: skip
+
+    def for_bridge(self, ready: Ready) -> Ready:
+        """Return where an agent and its bridge reach the run."""
+        token_file = os.path.join(self._folder, BRIDGE_TOKEN)
+        return ready.for_bridge(listen.http_base(self._bridge_tcp), self._bridge_unix.getsockname(), token_file)
 
     def data_plane(self) -> list[DataListener]:
         """Return the facade's listeners, each with the connections that it may have."""
@@ -41,17 +53,23 @@ class Listening:
             (listen.listener(self._facade_unix), self._shares.facade_unix),
         ]
 
-    def control_plane(self, token: str) -> dict[Listener, ControlListener]:
-        """Return the control plane's listeners; the one on TCP wants `token`."""
-        return {
-            "socket": ControlListener(listen.listener(self._control_unix), None, self._shares.control_unix),
-            "tcp": ControlListener(listen.listener(self._control_tcp), token, self._shares.control_tcp),
-        }
+    def control_plane(self) -> list[ControlListener]:
+        """Return the control plane's listeners; the one on TCP and those of bridges want a token of their own."""
+        shares, token, bridge_token = self._shares, self.tokens[CONTROL_TOKEN], self.tokens[BRIDGE_TOKEN]
+        return [
+            ControlListener("socket", listen.listener(self._control_unix), None, shares.control_unix),
+            ControlListener("tcp", listen.listener(self._control_tcp), token, shares.control_tcp),
+            ControlListener("bridge", listen.listener(self._bridge_tcp), bridge_token, shares.bridge_tcp),
+            ControlListener("bridge", listen.listener(self._bridge_unix), bridge_token, shares.bridge_unix),
+        ]
 
     def data_again(self, bound: socket.socket) -> list[DataListener]:
         """Return a listener in the place of the facade's Unix socket, whose file was removed."""
         return [(listen.listener(bound), self._shares.facade_unix)]
 
-    def control_again(self, bound: socket.socket) -> dict[Listener, ControlListener]:
-        """Return a listener in the place of the control plane's Unix socket, whose file was removed."""
-        return {"socket": ControlListener(listen.listener(bound), None, self._shares.control_unix)}
+    def control_again(self, authority: Listener, bound: socket.socket) -> list[ControlListener]:
+        """Return a listener in the place of a Unix socket of the control plane, whose file was removed."""
+        if authority == "bridge":
+            token = self.tokens[BRIDGE_TOKEN]
+            return [ControlListener(authority, listen.listener(bound), token, self._shares.bridge_unix)]
+        return [ControlListener(authority, listen.listener(bound), None, self._shares.control_unix)]

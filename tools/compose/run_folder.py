@@ -24,15 +24,15 @@ async def keep_folder(
     state: StateDir,
     run: RunId,
     journal: str,
-    token: str,
+    tokens: Mapping[str, str],
     sockets: Mapping[str, Callable[[socket.socket], Awaitable[object]]],
     *,
     current: bool,
 ) -> None:
     """Restore what is missing of the folder of this run, until cancelled.
 
-    `token` is what control.token holds; `sockets` has, for each socket by name, what begins to serve another one in
-    its place. `current` says that run/current leads here.
+    `tokens` are what token files hold, by name; `sockets` has, for each socket by name, what begins to serve another
+    one in its place. `current` says that run/current leads here.
     """
     folder, problem = state.run_path(run), ""
     while True:
@@ -40,8 +40,8 @@ async def keep_folder(
         try:
             if state.restore_run(run, journal):
                 _log.warning("%s was removed while this omac uses it, and was made again", folder)
-            for path in _missing(folder, "control.token"):
-                state.write_token(path, token)
+            for path in _missing(folder, *tokens):
+                state.write_token(path, tokens[os.path.basename(path)])
             for path in _missing(folder, *sockets):
                 await sockets[os.path.basename(path)](listen.unix(path))
             if current and not state.leads_to_living():

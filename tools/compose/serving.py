@@ -50,6 +50,7 @@ from omac.services.credentials.values import Credentials
 from omac.services.directories.activation import Activation
 from omac.services.directories.manifest import Manifest, Reach
 from omac.services.directories.requests import Caller, Directories
+from omac.services.guard.claims import DenialClaims
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.intake import Intake, settle_lost
 from omac.services.kernel.owners import innermost, retried
@@ -217,10 +218,12 @@ class Server:
         options = self._options
         listening = Listening(options, self._folder, self._descriptors_max)
         endpoints = listening.endpoints(self.journal.store.path, self._run)
-        token = secrets.token_hex(32)
-        self.state.write_token(endpoints.control_token_file, token)
-        directories = self._directories(folders, endpoints)
-        app = LateApp(directories, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
+        for_bridge = listening.for_bridge(endpoints)
+        for name, token in listening.tokens.items():
+            self.state.write_token(os.path.join(self._folder, name), token)
+        directories = self._directories(folders, for_bridge)
+        claims = DenialClaims(self.engine, self._refusals)
+        app = LateApp(directories, claims, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
         gate, status = JournalAccessRecorder(self.engine, self._refusals), 0
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
@@ -228,11 +231,11 @@ class Server:
         async with trio.open_nursery() as surfaces:
             try:
                 await surfaces.start(facade.serve, listening.data_plane())
-                control_plane = listening.control_plane(token)
+                control_plane = listening.control_plane()
                 await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
                 if not options.beside:
                     self.state.point_current(self._run)
-                surfaces.start_soon(self._keep_folder, surfaces, listening, facade, app, token)
+                surfaces.start_soon(self._keep_folder, surfaces, listening, facade, app)
                 if options.launch is not None:  # beside the activation, which waits for processes
                     surfaces.start_soon(trio.to_thread.run_sync, preloading.load, self._writable)
                 manifest = await self._unless_stopped(partial(self._activate, directories))
@@ -242,7 +245,7 @@ class Server:
                     ready(endpoints)
                     await self._load(app, surfaces)
                 if not self._stop.is_set():  # nor meanwhile
-                    status = await self._run_inner(endpoints, manifest)
+                    status = await self._run_inner(for_bridge, manifest)
                 elif options.launch is not None:  # it was not even begun
                     status = 128 + self._stopped_by
             finally:  # tokens die first, and who waits gets an answer while there is still somebody to give it
@@ -281,19 +284,19 @@ class Server:
             reactors.start_soon(self.engine.watch, journal.changed)
             reactors.start_soon(retried, "the spool", partial(self._intake.run, spool.changed))
 
-    async def _keep_folder(
-        self, surfaces: trio.Nursery, listening: Listening, facade: Facade, app: object, token: str
-    ) -> None:
+    async def _keep_folder(self, surfaces: trio.Nursery, listening: Listening, facade: Facade, app: object) -> None:
         async def serve_facade(bound: socket.socket) -> None:
             await surfaces.start(facade.serve, listening.data_again(bound))
 
-        async def serve_socket(bound: socket.socket) -> None:
-            private = listening.control_again(bound)
-            await surfaces.start(partial(serve_control, app, private, self._control_refused))
+        async def serve_again(authority: Listener, bound: socket.socket) -> None:
+            again = listening.control_again(authority, bound)
+            await surfaces.start(partial(serve_control, app, again, self._control_refused))
 
-        sockets = {"facade.sock": serve_facade, "control.sock": serve_socket}
+        control, bridge = partial(serve_again, "socket"), partial(serve_again, "bridge")
+        sockets: dict[str, Callable[[socket.socket], Awaitable[None]]]
+        sockets = {"facade.sock": serve_facade, "control.sock": control, "bridge.sock": bridge}
         journal, current = self.journal.store.path, not self._options.beside
-        await keep_folder(self.state, self._run, journal, token, sockets, current=current)
+        await keep_folder(self.state, self._run, journal, listening.tokens, sockets, current=current)
 
     async def _prune_copies(self) -> None:
         """Remove copies that nobody approves any more. One that a sidecar of another run still uses is not needed for

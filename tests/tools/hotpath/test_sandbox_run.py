@@ -76,9 +76,9 @@ def test_exit_status(mine: Box, script: str, status: int) -> None:
 
 def test_a_request_on_a_descriptor(mine: Box) -> None:
     """omac start and omac serve hand in a request as data; what is none of theirs is refused, and nothing runs."""
-    fields = {"command": ["sh", "-c", 'echo "$A"; cat /run/omac/control.token'], "workdir": str(mine.workdir)}
+    fields = {"command": ["sh", "-c", 'echo "$A"; cat /run/omac/bridge.token'], "workdir": str(mine.workdir)}
     mine.give(mine.home / "token", "t0ken")
-    fields |= {"env": ["A=1"], "control_token": str(mine.home / "token")}
+    fields |= {"env": ["A=1"], "bridge_token": str(mine.home / "token")}
     mine.give(mine.home / "request", json.dumps(fields))
     line = mine.omac("sandbox", "run", "--request-descriptor", "7")
     done = mine.host("sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)

@@ -1,0 +1,1 @@
+"""The write guard's reports from inside sandboxes."""

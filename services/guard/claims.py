@@ -1,0 +1,44 @@
+"""Denials of the write guard that an agent's bridge reports. They are recorded as claims: any program that holds the
+bridge's token can report one.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from omac.domain.guard import denial
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.kernel import ids
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.kernel.event import Cause
+from omac.services.kernel.engine import Engine
+from omac.services.kernel.refusals import Refusals
+
+Text = Annotated[str, msgspec.Meta(max_length=1_024)]
+
+
+class DenialClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A denial as a bridge reports it; see `GuardDenied`."""
+
+    harness: Text
+    tool: Text
+    path: Text
+    root: Text
+    probable: Text = ""
+    session: Text | None = None
+
+
+class DenialClaims(NamedTuple):
+    """The use case of one server. `refusals` bound how much of what a sandbox claims is recorded."""
+
+    engine: Engine
+    refusals: Refusals
+
+    async def record(self, claim: DenialClaim, correlation: str) -> None:
+        """Record one denial as claimed; equal ones within an interval are counted."""
+        scrubbed = self.engine.scrubbed
+        fields: dict[str, Any] = {
+            name: scrubbed(text) if text else text for name, text in msgspec.structs.asdict(claim).items()
+        }
+        fact = Addressed(denial.AGGREGATE, ids.guard_stream(self.engine.host), GuardDenied(**fields, origin="bridge"))
+        await self.refusals.note(fact, Cause("bridge", correlation), claim)

@@ -1,0 +1,101 @@
+"""What an agent's bridge may ask of a real server, by its socket and its token."""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from polling import eventually
+from real_omac import Answer, Omac, Serving, curl
+
+from omac.domain.access.control import BRIDGE_CALLS, CALLS, ControlCalled, ControlRefused
+from omac.domain.guard.denial import GuardDenied
+
+
+def bridge(server: Serving, action: str, document: object = None, *, token: str | None = None) -> Answer:
+    """A call by the bridge's socket, with its token or another."""
+    folder = Path(os.path.dirname(server.ready["control_socket"]))
+    bearer = token if token is not None else (folder / "bridge.token").read_text()
+    sends = () if document is None else ("--json", json.dumps(document))
+    where = ("--unix-socket", str(folder / "bridge.sock"), f"http://localhost/__omac__/{action}")
+    return curl("-H", f"Authorization: Bearer {bearer}", *sends, *where)
+
+
+@pytest.mark.parametrize("call", sorted({*CALLS, "nosuch"} - BRIDGE_CALLS))
+def test_a_bridge_is_offered_few_calls(house: Omac, server: Serving, call: str) -> None:
+    """Everything but activation and reports of the guard is refused and recorded, whatever comes with it."""
+    before = Counter(one.event.action for one in house.events(ControlRefused) if isinstance(one.event, ControlRefused))
+    answer = bridge(server, call, {"dir": str(house.folder)})
+    assert (answer.status, answer.headers["x-omac-reason"]) == (403, "forbidden")
+
+    def is_recorded() -> bool:
+        told = [one.event for one in house.events(ControlRefused) if isinstance(one.event, ControlRefused)]
+        named = call if call in CALLS else ""
+        return sum(e.count for e in told if (e.action, e.listener, e.reason) == (named, "bridge", "forbidden")) > 0
+
+    eventually(is_recorded, 15.0, f"the refusal of {call}, beside {before}")
+
+
+def test_the_tokens_of_the_two_listeners_are_not_the_same(server: Serving) -> None:
+    """Neither opens the other's listener."""
+    folder = Path(os.path.dirname(server.ready["control_socket"]))
+    own = (folder / "bridge.token").read_text()
+    assert bridge(server, "activate", {"dir": "/"}, token=server.token).status == 401
+    assert server.call_tcp("dirs", "-H", f"Authorization: Bearer {own}").status == 401
+    assert (folder / "bridge.token").stat().st_mode & 0o777 == 0o600
+    assert (folder / "bridge.sock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_session_activates_by_the_bridge(house: Omac, server: Serving) -> None:
+    """It gets a manifest with a token of its own, and the journal says by which listener."""
+    project = house.project("bridged")
+    manifest = bridge(server, "activate", {"dir": str(project), "session": "s1"}).json()
+    assert manifest["dir"] == str(project)
+    other = bridge(server, "activate", {"dir": str(project), "session": "s2"}).json()
+    assert manifest["dir_token"] != other["dir_token"]
+    called = [one for one in house.events(ControlCalled) if isinstance(one.event, ControlCalled)]
+    mine = [(one.event.action, one.event.listener, one.actor) for one in called if one.event.dir == str(project)]
+    assert set(mine) == {("activate", "bridge", "bridge")}
+
+
+def denials(house: Omac) -> list[GuardDenied]:
+    """What is recorded of the guard."""
+    return [one.event for one in house.events(GuardDenied) if isinstance(one.event, GuardDenied)]
+
+
+def test_a_denial_is_recorded_as_claimed(house: Omac, server: Serving) -> None:
+    """`omac audit` says that it is a claim."""
+    claim = {"harness": "claude", "tool": "Write", "path": "/w/other/x", "root": "/w/tree", "session": "s1"}
+    answer = bridge(server, "denied", claim)
+    assert (answer.status, answer.json()) == (200, {"ok": True})
+    assert denials(house) == [GuardDenied("claude", "Write", "/w/other/x", "/w/tree", "", "s1", "bridge")]
+    assert "claimed" in house.ok("audit")
+
+
+def test_denials_that_repeat_are_counted(house: Omac, server: Serving) -> None:
+    """An agent that reports the same a hundred times fills no journal."""
+    claim = {"harness": "claude", "tool": "Edit", "path": "/w/again", "root": "/w/tree"}
+    for _ in range(100):
+        assert bridge(server, "denied", claim).status == 200
+    eventually(lambda: sum(e.count for e in denials(house) if e.path == "/w/again") == 100, 15.0, "all in the count")
+    assert len([e for e in denials(house) if e.path == "/w/again"]) <= 4
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"harness": "claude"},
+        [],
+        {"harness": "claude", "tool": "Write", "path": "/" + "x" * 2_000, "root": "/"},
+        {"harness": "claude", "tool": 1, "path": "/", "root": "/"},
+        {"harness": "claude", "tool": "Write", "path": "/x", "root": "/", "origin": "spool"},
+    ],
+)
+def test_a_report_of_another_form_is_refused(house: Omac, server: Serving, document: object) -> None:
+    """It is a bad request, and nothing is recorded."""
+    before = len(denials(house))
+    answer = bridge(server, "denied", document)
+    assert (answer.status, answer.headers["x-omac-reason"]) == (400, "bad-request")
+    assert len(denials(house)) == before
