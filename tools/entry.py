@@ -49,6 +49,13 @@ def main() -> None:
                 code_cache.keep()
             finally:
                 os._exit(status)
+        case ["hook", "session-start" | "session-end" as verb]:
+            gc.disable()
+            from omac.tools.hotpath import session_hook
+
+            status = session_hook.main(verb, sys.argv[3:])
+            sys.stdout.flush()
+            os._exit(status)
         case ["version"]:
             gc.disable()
             from omac.tools.terminal.version import VERSION

@@ -20,7 +20,7 @@ def check_caller(head: RequestHead, listener: Listener, token: str | None) -> No
     """Raise Refusal for a caller that may not be served: unauthorized without the bearer `token`, if one is wanted;
     forbidden for what the listener does not offer; bad-request for another protocol (h2c, WebSocket)."""
     if token is not None and not _bears(head, token):
-        message = "the control plane requires its bearer token on TCP; its Unix socket requires none"
+        message = "this listener of omac requires its bearer token"
         raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
     if listener == "bridge" and not _offered(head):
         message = "an agent's bridge may activate its directories and report denials; everything else is for people"

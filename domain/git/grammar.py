@@ -178,6 +178,7 @@ _OF_A_REPOSITORY = [
     Rule("remotes", kind=FOLDER),
     Rule("remotes/*", "", NOBODY, RESTORE),
     *_texts("", "description gc.log gc.pid gitk.cache"),
+    Rule("opencode", "oid"),  # by which OpenCode knows the repository again: its first commit
     Rule("worktrees", kind=FOLDER),
     Rule("rr-cache/{oid}/{image}"),
     Rule("lfs/**{HEAD .git}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omac.domain.harness.harness import GuardTools, Harness, Hook
+from omac.domain.harness.harness import AWS, AWS_SETTINGS, Bridge, Cloud, GuardTools, Harness, Hook
 
 HARNESS = Harness(
     "claude",
@@ -25,7 +25,21 @@ HARNESS = Harness(
     ),
     home_variable="CLAUDE_CONFIG_DIR",
     credentials=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-    variables=("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+    variables=(
+        "ANTHROPIC_BASE_URL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+        "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_SUBAGENT_MODEL", "DISABLE_AUTOUPDATER", "DISABLE_BUG_COMMAND",
+        "DISABLE_COST_WARNINGS", "DISABLE_ERROR_REPORTING", "DISABLE_TELEMETRY", "DO_NOT_TRACK", "IS_SANDBOX",
+        "MAX_MCP_OUTPUT_TOKENS", "MAX_THINKING_TOKENS", "MCP_TIMEOUT", "MCP_TOOL_TIMEOUT",
+    ),
+    clouds=(
+        Cloud("CLAUDE_CODE_USE_BEDROCK", AWS, (*AWS_SETTINGS, "ANTHROPIC_BEDROCK_BASE_URL")),
+        Cloud(
+            "CLAUDE_CODE_USE_VERTEX", ("GOOGLE_APPLICATION_CREDENTIALS",),
+            ("ANTHROPIC_VERTEX_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION"),
+        ),
+    ),
     hook=Hook(
         ".claude/settings.json",
         "Write|Edit|MultiEdit|NotebookEdit",
@@ -33,4 +47,5 @@ HARNESS = Harness(
         off_switch="disableAllHooks",
         project_variable="CLAUDE_PROJECT_DIR",
     ),
+    bridge=Bridge(settings_option="--settings", environment_file="CLAUDE_ENV_FILE"),
 )  # fmt: skip

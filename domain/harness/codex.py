@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omac.domain.harness.harness import GuardTools, Harness, Hook
+from omac.domain.harness.harness import Bridge, GuardTools, Harness, Hook
 
 HARNESS = Harness(
     "codex",
@@ -34,4 +34,6 @@ HARNESS = Harness(
         notice="codex runs a hook only after you trust it: start codex, and open /hooks",
         begins_in_project=True,
     ),
+    bridge=Bridge(override_option="-c"),
+    confined=("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"'),
 )  # fmt: skip

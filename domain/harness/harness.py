@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from omac.domain.kernel import PlainData
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SHARED_BASE = "agents"  # .agents/skills is read by every harness
 
 
@@ -41,6 +45,34 @@ class Hook(PlainData):
     begins_in_project: bool = False
 
 
+class Bridge(PlainData):
+    """How an agent is given omac's hooks or plugin at its launch; one of these is stated.
+
+    `settings_option` takes settings as JSON, of the form that `Hook.file` has; `override_option` a setting as KEY=VALUE
+    in TOML. `plugin_variable` holds settings as JSON, whose member `plugin` lists URLs of modules; `plugin` is the file
+    of omac's own. `environment_file` names the variable that tells a hook of sessions the file of the session's
+    variables, which the agent's shells read.
+    """
+
+    settings_option: str = ""
+    override_option: str = ""
+    plugin_variable: str = ""
+    plugin: str = ""
+    environment_file: str = ""
+
+
+class Cloud(PlainData):
+    """A model's provider that a person chooses by setting the variable `chosen_by`; what it needs passes only then."""
+
+    chosen_by: str
+    credentials: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+AWS = ("AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+AWS_SETTINGS = ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_REGION")
+
+
 class ServerPort(PlainData):
     """The TCP port on which the long-lived form of an agent listens: `flag` states it, else it is `default`."""
 
@@ -66,7 +98,11 @@ class Harness(PlainData):
     `home_variable` names another place for the first of `folders`. `credentials` are variables that hold one;
     `variables` are the others that say who it is to its model's server, and which server that is.
 
-    `hook` is how it calls the write guard; None: omac has no hook for it.
+    `clouds` are what a person may choose in the place of its own provider.
+
+    `hook` is how it calls the write guard; None: omac has no hook for it. `bridge` is how it is given omac's hooks when
+    omac launches it. `confined` are arguments for it in omac's sandbox: what they turn off would not work there, and
+    omac does it.
     """
 
     name: str
@@ -85,7 +121,10 @@ class Harness(PlainData):
     home_variable: str = ""
     credentials: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    clouds: tuple[Cloud, ...] = ()
     hook: Hook | None = None
+    bridge: Bridge | None = None
+    confined: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Harness({self.name!r})"
@@ -100,7 +139,8 @@ class Harness(PlainData):
         """Base folders whose `skills` this harness sees, in order of precedence: its own, then the shared one."""
         return (self.base, SHARED_BASE)
 
-    @property
-    def auth_variables(self) -> tuple[str, ...]:
-        """The variables that it gets in a sandbox, credentials among them."""
-        return (*self.credentials, *self.variables)
+    def auth_variables(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the variables that it gets in a sandbox, credentials among them, for a person's `environment`."""
+        chosen = [cloud for cloud in self.clouds if environment.get(cloud.chosen_by)]
+        of_clouds = [name for one in chosen for name in (one.chosen_by, *one.credentials, *one.variables)]
+        return (*self.credentials, *self.variables, *of_clouds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omac.domain.harness.harness import Harness, ServerPort
+from omac.domain.harness.harness import Bridge, Harness, ServerPort
 
 HARNESS = Harness(
     "opencode",
@@ -22,5 +22,11 @@ HARNESS = Harness(
     settings=(".config/opencode/config.json", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
     autorun_files=(".opencode/", "AGENTS.md", "opencode.json", "opencode.jsonc"),
     credentials=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD"),  # the former may hold keys of providers
-    variables=("OPENCODE_SERVER_USERNAME",),
+    variables=(
+        "OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_AUTOUPDATE",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS", "OPENCODE_DISABLE_LSP_DOWNLOAD", "OPENCODE_DISABLE_MODELS_FETCH",
+        "OPENCODE_DISABLE_PRUNE", "OPENCODE_DISABLE_SHARE", "OPENCODE_DISABLE_TERMINAL_TITLE", "OPENCODE_MODEL",
+        "OPENCODE_SERVER_USERNAME", "npm_config_offline",
+    ),
+    bridge=Bridge(plugin_variable="OPENCODE_CONFIG_CONTENT", plugin="opencode_bridge.ts"),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from omac.domain.kernel import ids
 from omac.projections.access.routes import SHARED
 from omac.projections.status import SkillStatus, skills_of
 from omac.projections.system import System
+from omac.services.directories.context import skills_context
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -32,13 +33,14 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Each skill with its URLs, and variables for the agent's shell."""
+    """Each skill with its URLs, variables for the agent's shell, and `context`: the text for its model."""
 
     dir: str
     dir_token: str
     state: str
     skills: list[dict[str, Any]]  # the contract's skill objects: keys that do not apply are left out
     env: dict[str, str]
+    context: str = ""
 
 
 def manifest_of(system: System, namespace: ids.HostId, directory: Directory, token: str, reach: Reach) -> Manifest:
@@ -59,7 +61,8 @@ def manifest_of(system: System, namespace: ids.HostId, directory: Directory, tok
         long = f"OMAC_D_{token.upper()}_{name}_BASE" if skill.scope == "workdir" else f"OMAC_G_{name}_BASE"
         env[long] = f"{reach.base}/{token}/{_path(skill)}"
     skills_described = [described(skill, f"{token}/{_path(skill)}", reach) for skill in skills]
-    return Manifest(directory.path, token, directory.status, skills_described, env)
+    context = skills_context(skills, {name: skill.source for name, skill in directory.skills.items()}, directory.path)
+    return Manifest(directory.path, token, directory.status, skills_described, env, context)
 
 
 def shared_skills(system: System, namespace: ids.HostId) -> tuple[SkillStatus, ...]:

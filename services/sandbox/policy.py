@@ -308,7 +308,7 @@ class _Composition:
 
     def _environment(self) -> dict[str, str]:
         made, request, host, workdir = self._plan, self._request, self._host, self._trees[0]
-        auth = harness_named(request.harness).auth_variables if request.harness else ()
+        auth = harness_named(request.harness).auth_variables(host) if request.harness else ()
         cache = made.cache.path if made.cache else EPHEMERAL
         own = tool_cache.variables(cache, request.redirect_xdg, ephemeral=made.cache is None)
         own |= {"HOME": self._home, "PWD": workdir, "TMPDIR": TEMPORARY, "OMAC_SANDBOX": "1", "OMAC_WORKDIR": workdir}

@@ -5,6 +5,7 @@ Most of these run without a sandbox, for what they are about is omac's own; what
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -92,8 +93,8 @@ def test_the_exit_status_is_the_commands(house: Omac, script: str, status: int) 
 
 
 def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
-    """With a harness, the words after -- are its arguments; without one they are the command, whatever it is called;
-    the harness that was named is the one that skills are looked for."""
+    """With a harness, the words after -- are its arguments, behind omac's own; without one they are the command,
+    whatever it is called; the harness that was named is the one that skills are looked for."""
     cases: list[tuple[list[str], str, str]] = [
         (["claude", "--", "--resume", "-x"], "claude --resume -x", "claude"),
         (["claude"], "claude", "claude"),
@@ -103,7 +104,10 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
     for words, line, harness in cases:
         done = omac.run(*BARE, *words)
         assert done.status == 0, done
-        assert done.out.splitlines() == [line, f"OMAC_HARNESS={harness}"], words
+        launched, *rest = done.out.splitlines()
+        assert re.sub(r" --settings {.*}", "", launched) == line, words
+        assert ("--settings" in launched) == (words[0] != "--")
+        assert rest == [f"OMAC_HARNESS={harness}"], words
 
 
 @pytest.mark.parametrize(

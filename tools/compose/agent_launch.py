@@ -5,6 +5,7 @@ Rules
 1. Without the name of an agent, what stands after `--` is the command itself; with one, it is arguments for that agent.
 2. What holds a token reaches the command through its environment: arguments can be read by every user of the machine.
 3. Whether its program is there is known before anything is started.
+4. An agent is given omac's hooks by its command line or a variable; nothing is written into the project.
 """
 
 import json
@@ -13,10 +14,12 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 import omac
+from omac.domain.harness.bridge import HookCommands, bridge_arguments, bridge_variables, is_stated
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
@@ -31,18 +34,21 @@ from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.render import report
 
 # Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs.
-SANDBOX = (
+PACKAGE = os.path.dirname(omac.__file__)
+OMAC = (
     sys.executable, "-I", "-S", "-c",
-    "import sys; sys.path.append(sys.argv.pop(1)); from omac.tools.entry import main; main()",
-    os.path.dirname(os.path.dirname(omac.__file__)), "sandbox", "run", REQUEST_DESCRIPTOR,
+    "import sys; sys.path.append(sys.argv.pop(1)); from omac.tools.entry import main; main()", os.path.dirname(PACKAGE),
 )  # fmt: skip
+SANDBOX = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR)
+HOOK = shlex.join((*OMAC, "hook"))
+HOOK_COMMANDS = HookCommands(f"{HOOK} pre-tool-use || exit 2", f"{HOOK} session-start", f"{HOOK} session-end")
 
 
 class AgentLaunch(msgspec.Struct, frozen=True):
     """An inner command and where it runs. `workdir` is canonical; `request` None: it runs without a sandbox.
 
     `shown`: the sandbox can show it omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths
-    that flags or a profile let it change.
+    that flags or a profile let it change. `variables` are what its environment gets for omac's plugin.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +56,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     request: SandboxRequest | None = None
     shown: bool = True
     allowed: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
 
     def sees(self, ready: Ready) -> Ready:
         """Where the command finds what omac offers; `ready` is for a bridge."""
@@ -85,13 +92,15 @@ def launch_of(
 ) -> AgentLaunch:
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
     what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
-    argv = (*command, *(words or ())) if agent or words is None else tuple(words)
+    bridged = _bridged(agent, words or (), sandboxed=sandboxed) if agent else ()
+    argv = (*command, *bridged, *(words or ())) if agent or words is None else tuple(words)
+    variables = _plugged(agent, environment) if agent else {}
     if not argv:
         raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])
     if not sandboxed:
         if name := first_option(sandbox):
             raise Refusal("misuse", f"{name} configures the sandbox, but --no-sandbox launches without one")
-        return AgentLaunch(find_program(argv, environment), workdir)
+        return AgentLaunch(find_program(argv, environment), workdir, variables=variables)
     own: dict[str, object] = {"workdir": workdir, "roots": list(roots), "harness": agent.name if agent else ""}
     if sandbox.network != "none":
         own["open_ports"] = _served_ports(argv, agent)
@@ -99,7 +108,25 @@ def launch_of(
     program = find_program(argv, environment)
     ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
     allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
-    return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed)
+    return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed, variables)
+
+
+def _bridged(agent: Harness, words: Sequence[str], *, sandboxed: bool) -> tuple[str, ...]:
+    """The arguments that omac adds for an agent, before those of the person."""
+    option = agent.bridge.settings_option if agent.bridge else ""
+    if option and is_stated(option, words):
+        report(
+            f"omac: {agent.name} takes one {option}, which is yours: sessions get no token and no guide of their own"
+        )
+    return (*(agent.confined if sandboxed else ()), *bridge_arguments(agent, HOOK_COMMANDS, words))
+
+
+def _plugged(agent: Harness, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which an agent loads omac's plugin. Raises Refusal (settings-invalid)."""
+    if agent.bridge is None or not agent.bridge.plugin:
+        return {}
+    url = Path(PACKAGE, "adapters", "harness", agent.bridge.plugin).resolve().as_uri()
+    return bridge_variables(agent, url, environment) | {"OMAC_HOOK": HOOK}
 
 
 def directory(path: str, flag: str) -> str:

@@ -329,7 +329,7 @@ class Server:
             return 0
         seen = launch.sees(ready)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
-        given = flat | variables(self._options.harness.name, seen)
+        given = flat | variables(self._options.harness.name, seen) | launch.variables
         self._inner = launch.start(ready, inherited(self._environment) | given, list(given))
         try:
             return await self._inner.ended()

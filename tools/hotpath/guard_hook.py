@@ -306,10 +306,10 @@ def _deny(denial: Denial) -> int:
 
 def _recorded(denial: Denial) -> str:
     """What is to be said about the record: nothing where there is one, or none can be expected."""
-    if os.environb.get(b"OMAC_SANDBOX") == b"1":
-        return ""  # the state directory is out of reach in there
     try:
         _arm(RECORD_S)
+        if os.environb.get(b"OMAC_SANDBOX") == b"1":  # the state directory is out of reach in there
+            return _claimed(denial)
         from omac.adapters.files.journal_in_use import journal_in_use, spool_of
         from omac.journal.spool import Spool
 
@@ -320,6 +320,17 @@ def _recorded(denial: Denial) -> str:
         )  # fmt: skip
     except BaseException as problem:
         return f"  This denial could not be recorded: {_failure(problem)}\n"
+    return ""
+
+
+def _claimed(denial: Denial) -> str:
+    """Report the denial by the bridge, where this sandbox has one."""
+    if not os.environ.get("OMAC_CONTROL_TOKEN_FILE"):
+        return ""
+    from omac.adapters.harness.bridge import call
+
+    claim = {name: value for name, value in denial.fields().items() if value is not None}
+    call("denied", claim | {"harness": os.environ.get("OMAC_HARNESS") or claim["harness"]}, os.environ)
     return ""
 
 

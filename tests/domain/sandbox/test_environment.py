@@ -109,8 +109,8 @@ def test_what_is_no_name_is_refused(given: str) -> None:
 
 def test_a_harness_gets_its_credentials() -> None:
     """Those of its table, and of no other harness's."""
-    assert filtered(HOST, auth=harness_named("claude").auth_variables)["ANTHROPIC_API_KEY"] == "key"
-    assert "ANTHROPIC_API_KEY" not in filtered(HOST, auth=harness_named("codex").auth_variables)
+    assert filtered(HOST, auth=harness_named("claude").auth_variables({}))["ANTHROPIC_API_KEY"] == "key"
+    assert "ANTHROPIC_API_KEY" not in filtered(HOST, auth=harness_named("codex").auth_variables({}))
 
 
 def test_proxies_pass_with_the_hosts_network_alone() -> None:

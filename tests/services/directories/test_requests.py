@@ -34,6 +34,15 @@ async def test_the_manifest_keeps_the_contract(serving: Serving, skill: MakeSkil
         unread = msgspec.structs.replace(unread, meta=None, bundle_hash="", problem="omac.yaml: not YAML")
         omac.folders.put("/w/shop", ready, pending, unread)
         manifest = msgspec.json.decode(msgspec.json.encode(await omac.activate()))
+        told = manifest.pop("context").splitlines()[-3:]
+        assert told == [
+            "* echo-rest: $OMAC_ECHO_REST_BASE; guide: .agents/skills/echo-rest/SKILL.md",
+            "* mail: not available (pending credentials, required values are missing or refused: KEY (not set)); "
+            "a person can mend it on the host: omac secrets set mail KEY --workdir /w/shop --harness opencode; "
+            "guide: .agents/skills/mail/SKILL.md",
+            "* odd: not available (broken, omac.yaml: not YAML); a person can mend it on the host: "
+            "${EDITOR:-vi} /w/shop/.agents/skills/odd/omac.yaml; guide: .agents/skills/odd/SKILL.md",
+        ]
         (token,) = omac.minted
         base = f"http://127.0.0.1:9/{token}"
         assert manifest == {

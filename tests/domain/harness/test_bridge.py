@@ -1,0 +1,90 @@
+"""domain/harness/bridge.py: what omac adds to an agent's command line and environment."""
+
+import json
+import shlex
+import tomllib
+
+import pytest
+
+from omac.domain.harness.bridge import CONTROL_VARIABLES, HookCommands, bridge_arguments, bridge_variables, is_stated
+from omac.domain.harness.harness import Harness
+from omac.domain.harness.table import HARNESSES, harness_named
+from omac.domain.kernel.refusal import Refusal
+
+COMMANDS = HookCommands("/o/omac hook pre-tool-use || exit 2", "/o/omac hook session-start", "/o/omac hook session-end")
+
+
+def test_claude_gets_hooks_as_settings() -> None:
+    """One for its sessions' beginning, one for their end, and the write guard for the tools that write."""
+    option, settings = bridge_arguments(harness_named("claude"), COMMANDS, ("-p", "x"))
+    assert option == "--settings"
+    hooks = json.loads(settings)["hooks"]
+    commands = {
+        event: [one["command"] for group in groups for one in group["hooks"]] for event, groups in hooks.items()
+    }
+    assert commands == {
+        "PreToolUse": [COMMANDS.guard],
+        "SessionStart": [COMMANDS.session_start],
+        "SessionEnd": [COMMANDS.session_end],
+    }
+    assert "Write" in hooks["PreToolUse"][0]["matcher"]
+
+
+@pytest.mark.parametrize("words", [("--settings", "{}"), ("-p", "--settings=x.json")])
+def test_settings_of_a_person_stay(words: tuple[str, ...]) -> None:
+    """Claude Code takes the last --settings only, so omac adds none beside the person's."""
+    assert bridge_arguments(harness_named("claude"), COMMANDS, words) == ()
+    assert is_stated("--settings", words)
+    assert not is_stated("--settings", ("--", *words))
+
+
+def test_codex_gets_hooks_it_trusts() -> None:
+    """Each override is one setting in TOML; the hooks have the hashes that Codex 0.169.0 computes for them."""
+    words = bridge_arguments(harness_named("codex"), COMMANDS, ())
+    assert set(words[::2]) == {"-c"}
+    settings = tomllib.loads("\n".join(words[1::2]))
+    hooks = settings["hooks"]
+    assert [one["command"] for one in hooks["SessionStart"][0]["hooks"]] == [COMMANDS.session_start]
+    assert [one["command"] for one in hooks["PreToolUse"][0]["hooks"]] == [COMMANDS.guard]
+    assert settings["shell_environment_policy"]["set"] == dict.fromkeys(CONTROL_VARIABLES, "")
+    assert set(hooks["state"]) == {
+        "/<session-flags>/config.toml:session_start:0:0",
+        "/<session-flags>/config.toml:pre_tool_use:0:0",
+    }
+
+
+def test_the_hashes_are_those_that_codex_computes() -> None:
+    """Codex 0.169.0 ran these two hooks, given with these hashes, and asked nobody."""
+    commands = HookCommands("/tmp/cl/hook.sh guard", "/tmp/cl/hook.sh start", "")
+    words = bridge_arguments(harness_named("codex"), commands, ())
+    state = tomllib.loads("\n".join(words[1::2]))["hooks"]["state"]
+    assert [one["trusted_hash"] for one in state.values()] == [
+        "sha256:1dc09c666a2d5f6e8ab4c8c4f87c43a128cb6173c19607441dc04e2efdb3b837",
+        "sha256:217e7cce865b0a49ef9ce3b7cf79343e7115360ef0e1d416b9c14522358dc729",
+    ]
+
+
+def test_a_plugin_joins_those_of_the_person() -> None:
+    """What OPENCODE_CONFIG_CONTENT says already is kept, with its plugins."""
+    harness, url = harness_named("opencode"), "file:///o/bridge.ts"
+    assert bridge_variables(harness, url, {}) == {"OPENCODE_CONFIG_CONTENT": '{"plugin":["file:///o/bridge.ts"]}'}
+    theirs = {"OPENCODE_CONFIG_CONTENT": '{"model":"x/y","plugin":["mine"]}'}
+    (settings,) = bridge_variables(harness, url, theirs).values()
+    assert json.loads(settings) == {"model": "x/y", "plugin": ["mine", url]}
+    assert bridge_variables(harness_named("claude"), url, {}) == {}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '"x"', '{"plugin":3}', "[" * 100_000])
+def test_a_configuration_of_another_form_is_refused(content: str) -> None:
+    """Nothing of the person's is dropped silently."""
+    with pytest.raises(Refusal) as refused:
+        bridge_variables(harness_named("opencode"), "file:///x", {"OPENCODE_CONFIG_CONTENT": content})
+    assert refused.value.reason == "settings-invalid"
+
+
+@pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
+def test_no_agent_gets_arguments_it_has_no_option_for(harness: Harness) -> None:
+    """Those without a bridge are launched as they are; commands are one word each for the shell that runs them."""
+    words = bridge_arguments(harness, COMMANDS, ())
+    assert len(words) % 2 == 0
+    assert all(shlex.split(command)[0] == "/o/omac" for command in COMMANDS)

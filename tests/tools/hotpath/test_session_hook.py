@@ -1,0 +1,83 @@
+"""`omac hook session-start` as an agent's hook, inside a real sandbox of `omac start`."""
+
+import json
+from pathlib import Path
+
+from real_omac import Omac
+
+from omac.domain.access.access import AccessRequested
+from omac.domain.directories.events import SessionAdmitted
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.harness.bridge import CONTROL_VARIABLES
+from omac.domain.harness.opencode import HARNESS
+from omac.tools.compose import agent_launch
+
+HOOK = agent_launch.HOOK
+# An agent that calls its hooks as Claude Code does, then a skill with what the hook gave its shell.
+AGENT = f"""
+export CLAUDE_ENV_FILE=$PWD/env OMAC_HARNESS=claude
+echo '{{"session_id": "s-1", "hook_event_name": "SessionStart"}}' | {HOOK} session-start > answer || exit 9
+before=$OMAC_ECHO_BASE
+. ./env
+[ "$before" != "$OMAC_ECHO_BASE" ] || exit 8
+[ -z "$OMAC_CONTROL_TOKEN_FILE$OMAC_CONTROL_SOCKET$OMAC_CONTROL_BASE" ] || exit 7
+curl -sS --fail "$OMAC_ECHO_BASE/status" >/dev/null || exit 6
+exit 11
+"""
+
+
+def test_a_session_gets_its_skills(omac: Omac) -> None:
+    """The model is told of them, the shell gets a token of the session's own, and the audit names the session."""
+    project = omac.project("p")
+    omac.approve(project)
+    done = omac.run("start", "--workdir", str(project), "--", "bash", "-c", AGENT)
+    assert (done.status, done.out) == (11, ""), done
+    answer = json.loads((project / "answer").read_text())["hookSpecificOutput"]
+    assert answer["hookEventName"] == "SessionStart"
+    assert "* echo: $OMAC_ECHO_BASE; guide: .agents/skills/echo/SKILL.md" in answer["additionalContext"]
+    (admitted,) = [one.event for one in omac.events(SessionAdmitted)]
+    assert isinstance(admitted, SessionAdmitted)
+    assert admitted.session == "s-1"
+    (access,) = [one.event for one in omac.events(AccessRequested)]
+    assert isinstance(access, AccessRequested)
+    assert access.session == "s-1"
+
+
+def test_what_is_pending_is_said_with_its_mend(omac: Omac) -> None:
+    """A skill that nobody approved is named, with the command for a person; names cannot forge lines."""
+    project = omac.project("p")
+    script = f"""echo '{{"session_id": "s"}}' | {HOOK} session-start"""
+    done = omac.run("start", "--workdir", str(project), "--", "bash", "-c", script)
+    context = json.loads(done.out)["hookSpecificOutput"]["additionalContext"]
+    assert "* echo: not available" in context
+    assert "omac approve echo" in context
+
+
+def test_an_agent_goes_on_without_omac(omac: Omac) -> None:
+    """Outside omac, with a broken payload or without a server, the hook says so and does not fail the agent."""
+    for payload in ("", "{", "[]", '{"session_id": 3}', '{"session_id": "s"}', '{"session_id": "s"}' + "x" * 10):
+        done = omac.process("hook", "session-start", stdin=payload.encode())
+        assert (done.status, done.out) == (0, ""), done
+        assert done.err.startswith("omac: ")
+        assert "Traceback" not in done.err
+
+
+def test_a_denial_inside_is_recorded(omac: Omac) -> None:
+    """The write guard reports by the bridge, which the audit shows as claimed from inside."""
+    project = omac.project("p")
+    call = {"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}, "session_id": "s-9", "cwd": str(project)}
+    script = f"""echo '{json.dumps(call)}' | {HOOK} pre-tool-use"""
+    done = omac.run("start", "--workdir", str(project), "--", "bash", "-c", script)
+    assert done.status == 2, done
+    assert "/etc/x is outside the worktree" in done.err
+    (denied,) = [one.event for one in omac.events(GuardDenied)]
+    assert isinstance(denied, GuardDenied)
+    assert (denied.path, denied.root, denied.session, denied.origin) == ("/etc/x", str(project), "s-9", "bridge")
+    assert "claimed" in omac.ok("audit")
+
+
+def test_the_plugin_is_shipped() -> None:
+    """It lies beside the modules of its folder, and names what it must not hand to shells."""
+    assert HARNESS.bridge is not None
+    text = Path(agent_launch.PACKAGE, "adapters", "harness", HARNESS.bridge.plugin).read_text()
+    assert all(f'"{name}"' in text for name in CONTROL_VARIABLES)
