@@ -3,16 +3,13 @@
 import os
 import socket
 
-import trio
-
 from omac.adapters.control.server import ControlListener
-from omac.adapters.http.slots import SlotLimits, share_descriptors
+from omac.adapters.facade.server import FacadeListener
+from omac.adapters.http.slots import share_descriptors
 from omac.adapters.linux import listen
 from omac.domain.access.control import Listener
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
-
-DataListener = tuple[trio.SocketListener, SlotLimits]
 
 
 class Listening:
@@ -20,6 +17,7 @@ class Listening:
 
     def __init__(self, options: ServeOptions, folder: str, descriptors_max: int) -> None:
         self._folder = folder
+        self._one_directory = options.beside
         self._shares = share_descriptors(descriptors_max)
         self._facade_tcp = listen.tcp(options.facade.host, options.facade.port, "--facade-addr")
         self._facade_unix = listen.unix(os.path.join(folder, "facade.sock"))
@@ -34,11 +32,11 @@ class Listening:
             self._facade_unix.getsockname(), journal, run,
         )  # fmt: skip
 
-    def data_plane(self) -> list[DataListener]:
+    def data_plane(self) -> list[FacadeListener]:
         """Return the facade's listeners, each with the connections that it may have."""
         return [
-            (listen.listener(self._facade_tcp), self._shares.facade_tcp),
-            (listen.listener(self._facade_unix), self._shares.facade_unix),
+            FacadeListener(listen.listener(self._facade_tcp), self._shares.facade_tcp),
+            self._own(self._facade_unix),
         ]
 
     def control_plane(self, token: str) -> dict[Listener, ControlListener]:
@@ -48,9 +46,13 @@ class Listening:
             "tcp": ControlListener(listen.listener(self._control_tcp), token, self._shares.control_tcp),
         }
 
-    def data_again(self, bound: socket.socket) -> list[DataListener]:
+    def data_again(self, bound: socket.socket) -> list[FacadeListener]:
         """Return a listener in the place of the facade's Unix socket, whose file was removed."""
-        return [(listen.listener(bound), self._shares.facade_unix)]
+        return [self._own(bound)]
+
+    def _own(self, bound: socket.socket) -> FacadeListener:
+        """The run's own socket. With one directory whoever can open it may use that directory's skills."""
+        return FacadeListener(listen.listener(bound), self._shares.facade_unix, unix=True, flat=self._one_directory)
 
     def control_again(self, bound: socket.socket) -> dict[Listener, ControlListener]:
         """Return a listener in the place of the control plane's Unix socket, whose file was removed."""
