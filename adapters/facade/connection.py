@@ -8,7 +8,7 @@ import trio
 
 from omac.adapters.facade.forward import refusal_answer
 from omac.adapters.facade.limits import FacadeLimits
-from omac.adapters.facade.proxy import Exchange, body_too_large
+from omac.adapters.facade.proxy import AddressedPath, Exchange, body_too_large
 from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, split_target
 from omac.adapters.http.slots import Slot
@@ -35,23 +35,28 @@ class FacadeConnection:
         self._recorder = recorder
         self._limits = limits
         self._clock = clock
+        self._unix = self._flat = False
 
-    async def run(self) -> None:
-        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire."""
+    async def run(self, *, unix: bool = False, flat: bool = False) -> None:
+        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire.
+
+        `unix` and `flat` are those of its listener.
+        """
+        self._unix, self._flat = unix, flat
         await serve_heads(self._client, self._slot, self._limits, self._serve)
 
     async def _serve(self, raw: bytes) -> bool:
         """Answer one request; whether another may follow it."""
         started = self._clock()
         try:
-            head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max)
+            head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max, any_host=self._unix)
         except Refusal as refusal:
             await self._refuse(refusal, request_line(raw), method="GET", close=True)
             return False
         close = head.framing.has_body or not head.keep_alive
         try:
-            token, mount, rest, query = split_target(head.target)
-            route = self._recorder.resolve(token, mount)
+            token, mount, rest, query = self._split(head.target)
+            route = self._recorder.resolve(token or None, mount)
             self._slot.recognize()
             if (head.framing.content_length or 0) > route.max_body_bytes:
                 raise body_too_large(route.max_body_bytes)
@@ -67,9 +72,16 @@ class FacadeConnection:
         except Refusal as refusal:
             await self._answer(refusal, method=head.method, close=close, skill=route.skill)
             return not close
-        path = rest if query is None else f"{rest}?{query}"
-        exchange = Exchange(self._client, head, route, path, token, self._limits)
+        prefix = f"/{token}/{mount}" if token else f"/{mount}"
+        target = AddressedPath(token, prefix, rest if query is None else f"{rest}?{query}")
+        exchange = Exchange(self._client, head, route, target, self._limits)
         return await self._relay(exchange, access, started, head, route)
+
+    def _split(self, target: str) -> tuple[str, str, str, str | None]:
+        """A target in its parts; where it may be flat, and does not begin with a token, the token is "". Raises
+        Refusal."""
+        flat = self._flat and not self._recorder.knows(target.lstrip("/").partition("/")[0])
+        return split_target(target, flat=flat)
 
     async def _recorded(self, record: Awaitable[Result]) -> Result:
         """The result of a record, which neither a client nor a stop interrupts. Raises Refusal when it is too slow."""
@@ -106,13 +118,13 @@ class FacadeConnection:
         verb, target = line or ("", "")
         token = mount = path = ""
         with contextlib.suppress(Refusal):  # else recorded as a call to nowhere
-            token, mount, path, _query = split_target(target)
+            token, mount, path, _query = self._split(target)
         request = Request(verb, _recorded_path(path, token))
         if not await self._slot.may_refuse():
             return
-        mount = mount[:MOUNT_CHARS_MAX]
+        mount, shown = mount[:MOUNT_CHARS_MAX], token or (None if self._flat else "")
         try:
-            await self._recorded(self._recorder.refused(token, mount, request, refusal.status, refusal.reason))
+            await self._recorded(self._recorder.refused(shown, mount, request, refusal.status, refusal.reason))
         except Refusal as unrecorded:
             refusal = unrecorded
         await self._answer(refusal, method=method, close=close)

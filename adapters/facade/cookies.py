@@ -7,11 +7,12 @@ counts.
 _BLANKS = b" \t"
 
 
-def confined(value: bytes, prefix: bytes, folder: bytes) -> bytes | None:
+def confined(value: bytes, prefix: bytes, mount: bytes, folder: bytes) -> bytes | None:
     """Return a Set-Cookie value whose Path is `prefix` or below it, without Domain; None: it demands the whole host.
 
-    `prefix` is the mount as the client addresses it, `/<token>/<mount>`. `folder` is that of the requested path below
-    the mount, and counts where the skill names no path. Skills name paths as they see them, or with X-Forwarded-Prefix.
+    `prefix` is the mount as the client addresses it, `/<token>/<mount>`; `mount` as the skill sees it, in
+    X-Forwarded-Prefix: skills name paths with it, or as they get them. `folder` is that of the requested path below the
+    mount, and counts where the skill names no path.
     """
     pair, *attributes = value.split(b";")
     if pair.lstrip(_BLANKS).lower().startswith(b"__host-"):
@@ -29,7 +30,6 @@ def confined(value: bytes, prefix: bytes, folder: bytes) -> bytes | None:
                 kept.append(attribute.strip(_BLANKS))
     if not path.startswith(b"/"):
         path = folder if b";" not in folder else b""
-    mount = prefix[prefix.index(b"/", 1) :]  # as in X-Forwarded-Prefix
     for named in (prefix, mount):
         if path == named or path.startswith(named + b"/"):
             path = path[len(named) :]

@@ -28,7 +28,8 @@ _OF_THE_HOST = frozenset(
 
 
 def upstream_head(head: RequestHead, path: str, *, port: int, mount: str, token: str) -> bytes:
-    """The request head for the skill on `port`; `path` is below the mount, with the query if there is one."""
+    """The request head for the skill on `port`; `path` is below the mount, with the query if there is one. Without a
+    token, which then could not be cut out of it, Referer is left out."""
     named = options_of(head.headers, b"connection")
     lines = [
         f"{head.method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
@@ -54,12 +55,13 @@ def upstream_head(head: RequestHead, path: str, *, port: int, mount: str, token:
 
 
 def client_head(
-    response: ResponseHead, request: RequestHead, path: str, *, mount: str, token: str
+    response: ResponseHead, request: RequestHead, path: str, *, mount: str, prefix: str
 ) -> tuple[bytes, Delivery]:
     """The response head for the client, and how the body must be delivered behind it (RFC 9112 section 6.3).
 
     A body of unknown length goes in chunks to an HTTP/1.1 client and ends with the connection for HTTP/1.0. Cookies are
-    confined to the mount, `path` being the requested path below it; the skill does not speak for omac or for the host.
+    confined to the mount, `path` being the requested path below it and `prefix` what the client has before that; the
+    skill does not speak for omac or for the host.
     """
     delivery = _delivery(response, request)
     named = options_of(response.headers, b"connection")
@@ -76,7 +78,8 @@ def client_head(
             continue
         if lower == b"set-cookie":
             folder = path.partition("?")[0].rpartition("/")[0]
-            cookie = confined(value, f"/{token}/{mount}".encode("ascii"), folder.encode("ascii"))
+            seen = f"/{mount}".encode("ascii")
+            cookie = confined(value, prefix.encode("ascii"), seen, folder.encode("ascii"))
             if cookie is None:
                 continue
             value = cookie
@@ -125,6 +128,8 @@ def _is_event_stream(fields: Fields) -> bool:
 
 
 def _without_token(value: bytes, token: bytes) -> bytes | None:
-    """A Referer as the skill may see it; None when the token is in it in a way that cannot be cut out."""
+    """A Referer as the skill may see it; None when a token may be in it in a way that cannot be cut out."""
+    if not token:
+        return None
     cut = value.replace(b"/" + token, b"")
     return None if token in cut or token in unquote_to_bytes(cut) else cut

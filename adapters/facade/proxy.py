@@ -7,6 +7,7 @@ How it may go on and end, and how long it may wait, are the rules of `domain/acc
 import math
 import socket
 
+import msgspec
 import trio
 
 from omac.adapters.facade.forward import Delivery, client_head, encode_body, upstream_head
@@ -22,6 +23,15 @@ from omac.services.access.port import Answer
 INTERIM_HEADS_MAX = 16
 
 
+class AddressedPath(msgspec.Struct, frozen=True):
+    """What a request asks for: `path` is below the mount, with the query; `prefix` is what the client has before it,
+    `/<token>/<mount>`; `token` is "" where the socket itself says which directory is meant."""
+
+    token: str
+    prefix: str
+    path: str
+
+
 def body_too_large(bytes_max: int) -> Refusal:
     """The body is over the limit of its skill."""
     return Refusal("body-too-large", f"the body of a request to this skill is limited to {bytes_max} bytes")
@@ -31,13 +41,12 @@ class Exchange:
     """The relay of one request and its answer; `run` it once, then `abandon` it and read its progress."""
 
     def __init__(
-        self, client: Wire, head: RequestHead, route: ResolvedRoute, path: str, token: str, limits: FacadeLimits
+        self, client: Wire, head: RequestHead, route: ResolvedRoute, target: AddressedPath, limits: FacadeLimits
     ) -> None:
         self._client = client
         self._head = head
         self._route = route
-        self._path = path
-        self._token = token
+        self._target = target
         self._limits = limits
         self._scope = trio.CancelScope(relative_deadline=limits.body_idle_timeout_s)
         self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"the body is malformed: {fault}"))
@@ -82,7 +91,8 @@ class Exchange:
         head = self._head
         route = self._route
         try:
-            await upstream.send(upstream_head(head, self._path, port=route.port, mount=route.mount, token=self._token))
+            path, token = self._target.path, self._target.token
+            await upstream.send(upstream_head(head, path, port=route.port, mount=route.mount, token=token))
             if head.expect_continue:  # before anything else can be on its way to the client
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except UpstreamError as error:
@@ -188,8 +198,8 @@ class Exchange:
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)
-        mount = self._route.mount
-        pending, self._delivery = client_head(response, self._head, self._path, mount=mount, token=self._token)
+        mount, target = self._route.mount, self._target
+        pending, self._delivery = client_head(response, self._head, target.path, mount=mount, prefix=target.prefix)
         self._status = response.status
         data = upstream.take_ahead()
         while True:

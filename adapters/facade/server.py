@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import trio
 
@@ -13,6 +15,19 @@ from omac.adapters.http.wire import Wire
 from omac.services.access.port import AccessRecorder
 
 _LOG = logging.getLogger("omac.facade")
+
+
+class FacadeListener(NamedTuple):
+    """Where requests come from, and how many connections it may have.
+
+    `unix`: a Unix socket, where Host says nothing. `flat`: the socket of a run with one directory, which grants that
+    directory's skills to whoever can open it, at `/<mount>/...`.
+    """
+
+    listener: trio.SocketListener
+    slots: SlotLimits
+    unix: bool = False
+    flat: bool = False
 
 
 class Facade:
@@ -27,7 +42,7 @@ class Facade:
 
     async def serve(
         self,
-        listeners: Sequence[tuple[trio.SocketListener, SlotLimits]],
+        listeners: Sequence[FacadeListener],
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -37,9 +52,12 @@ class Facade:
         up the private socket.
         """
         async with trio.open_nursery() as nursery:
-            for listener, limits in listeners:
-                nursery.start_soon(accept_connections, listener, limits, self._serve_connection, _LOG)
+            for each in listeners:
+                serve = partial(self._serve_connection, each)
+                nursery.start_soon(accept_connections, each.listener, each.slots, serve, _LOG)
             task_status.started()
 
-    async def _serve_connection(self, wire: Wire, slot: Slot) -> None:
-        await FacadeConnection(wire, slot, self._recorder, self._limits, self._clock).run()
+    async def _serve_connection(self, where: FacadeListener, wire: Wire, slot: Slot) -> None:
+        assert where.unix or not where.flat, "every user of the machine can reach a port"
+        connection = FacadeConnection(wire, slot, self._recorder, self._limits, self._clock)
+        await connection.run(unix=where.unix, flat=where.flat)

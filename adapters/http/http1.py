@@ -5,9 +5,10 @@ where a message ends or whom it is for, so the rules stand here:
 
 1. A head is lines that end in CRLF, without folded lines, lone CR or LF, or control bytes (RFC 9112 section 2.2).
 2. A request line is METHOD SP origin-form SP HTTP/1.0 or HTTP/1.1, in visible ASCII, without fragment.
-3. A request names exactly one host, and it is this machine's loopback; a browser page of elsewhere is refused.
+3. A request names exactly one host, and on TCP it is this machine's loopback; a browser page of elsewhere is refused.
 4. A message has one framing: one Content-Length of digits, or Transfer-Encoding of exactly `chunked`, never both.
-5. The first two segments of a target are compared byte for byte; nothing is decoded on the way.
+5. The first two segments of a target are compared byte for byte; nothing is decoded on the way. Several slashes in a
+   row are one, as for the skills' clients, which join addresses with and without a slash at the end.
 """
 
 import re
@@ -32,6 +33,7 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
+_SLASHES = re.compile(r"/{2,}")
 _DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
 
@@ -69,9 +71,12 @@ def head_end(buffer: bytearray, start: int = 0) -> int:
     return bare.end() if bare else -1
 
 
-def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> RequestHead:
+def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host: bool = False) -> RequestHead:
     """Read a request head, its empty line included (RFC 9112 sections 2 to 6, RFC 9110 section 7.2). Raises Refusal:
-    bad-request, head-too-large, misdirected-host, foreign-origin."""
+    bad-request, head-too-large, misdirected-host, foreign-origin.
+
+    `any_host`: the request came by a Unix socket, which no name resolves to, so that its Host says nothing.
+    """
     if len(head) > bytes_max:
         raise Refusal("head-too-large", f"the head of a request is limited to {bytes_max} bytes")
     fault = _fault(head)
@@ -86,7 +91,7 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> Reque
     if fields is None:
         raise bad_request("the method is unknown or a header field is malformed")
     minor = int(line[3])
-    _judge_caller(fields)
+    _judge_caller(fields, any_host=any_host)
     framing, options, expects = _request_framing(fields, minor)
     return RequestHead(
         method=line[1].decode("ascii"),
@@ -131,24 +136,24 @@ def whole_answer(status: int, fields: Fields, body: bytes, *, close: bool, metho
     return b"".join((*lines, b"\r\n", b"" if method == "HEAD" else body))
 
 
-def split_target(target: str) -> tuple[str, str, str, str | None]:
+def split_target(target: str, *, flat: bool = False) -> tuple[str, str, str, str | None]:
     """`/<token>/<mount>/rest?query` as (token, mount, "/rest", "query"); the query is None when there is no `?`.
 
-    The mount of a skill that all directories share has two parts, `__global__/<mount>`.
-    Token and mount are taken byte for byte and the rest is left as it is, `%2F` included (RFC 3986 section 6.2.2
-    says what a decoder would merge). Raises Refusal: bad-request, unknown-mount.
+    The mount of a skill that all directories share has two parts, `__global__/<mount>`. `flat`: the path begins with
+    the mount, and the token is "". Token and mount are taken byte for byte and the rest is left as it is but for its
+    slashes, `%2F` included (RFC 3986 section 6.2.2 says what a decoder would merge). Raises Refusal: bad-request,
+    unknown-mount.
     """
     path, question, query = target.partition("?")
-    if path.startswith("//"):
-        raise bad_request("the path starts with two slashes")
+    path = _SLASHES.sub("/", path)
     if _DOT_SEGMENT.search(path):
         raise bad_request("the path holds a dot segment")
-    token, _, below = path.removeprefix("/").partition("/")
+    token, _, below = ("", "", path.removeprefix("/")) if flat else path.removeprefix("/").partition("/")
     mount, _, rest = below.partition("/")
     if mount == SHARED:
         shared, _, rest = rest.partition("/")
         mount = f"{mount}/{shared}" if shared else ""
-    if not path.startswith("/") or not token or not mount:
+    if not path.startswith("/") or not (token or flat) or not mount:
         raise Refusal("unknown-mount", "no skill is mounted here: a skill answers below /<token>/<mount>/")
     if "%" in token or "%" in mount:
         raise bad_request("the token or the mount is percent-encoded")
@@ -203,12 +208,12 @@ def _fault(head: bytes) -> str | None:
     return None
 
 
-def _judge_caller(fields: Fields) -> None:
+def _judge_caller(fields: Fields, *, any_host: bool) -> None:
     """A name that resolves here and a page that calls here are both steered from elsewhere: DNS rebinding, CSRF."""
     hosts = [value for name, value in fields if name.lower() == b"host"]
     if len(hosts) != 1:
         raise bad_request("a request names exactly one Host")  # a MUST of RFC 9112 section 3.2
-    if not loopback.HOST.fullmatch(hosts[0].decode("latin-1")):
+    if not any_host and not loopback.HOST.fullmatch(hosts[0].decode("latin-1")):
         raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field")
     for name, value in fields:
         lower = name.lower()

@@ -7,8 +7,9 @@ Rules
 3. A skill that nobody registered is broken where finding does not register.
 4. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets nothing
    that was given to its name, and no declared variable of the host.
-5. A value is the one given to the skill here, else its `default`, else the host's variable it names. A skill that lacks
-   a required value, or has one that its rules refuse, is pending and names it; it is not started.
+5. A value is the one given to the skill here, else its `default`, else a variable of the host: for a secret that
+   `env_passthrough` names too the one of that name, else the one of `default_from_env`. A skill that lacks a required
+   value, or has one that its rules refuse, is pending and names it; it is not started.
 """
 
 import shlex
@@ -102,14 +103,14 @@ def unmet(sidecar: SidecarMeta, given: Credential, host: Mapping[str, str]) -> d
     """Required values that an approved skill lacks, and values that are refused: by name, what is wrong."""
     problems: dict[str, str] = {}
     for field in sidecar.fields:
-        problem = _problem(field, given, host)
+        problem = _problem(field, given, host, sidecar.host_variable(field, host))
         if problem is not None:
             problems[field.name] = problem
     return problems
 
 
-def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str]) -> str | None:
-    from_host = host.get(field.default_from_env or "") or None
+def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str], variable: str | None) -> str | None:
+    from_host = host[variable] if variable else None
     try:
         if isinstance(field, Secret):
             if field.name in given.secrets:
@@ -122,7 +123,7 @@ def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str])
                 check_config(field, value)
                 return None
     except ValueRefused as refused:
-        origin = f" (in ${field.default_from_env})" if from_host is not None else ""
+        origin = f" (in ${variable})" if from_host is not None else ""
         return f"{refused.problem}{origin}"
     if field.required and from_host is None:
         return "its last writing was cut short" if field.name in given.writing else "not set"
@@ -185,18 +186,21 @@ def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration
 
 def _spec(judged: _Judged) -> SidecarSpec:
     skill, sidecar, given = judged.skill, judged.sidecar, judged.given
+    secrets = {secret.name for secret in sidecar.secrets}  # of these, omac passes what it judged
+    passthrough = tuple(name for name in sidecar.env_passthrough if name not in secrets)
     variables = []
     for secret in sidecar.secrets:
         stored = given.secrets.get(secret.name)
         if stored is not None:
             variables.append(Variable(secret.name, secret=True, fingerprint=stored.fingerprint, store=stored.store))
         else:
-            variables.append(Variable(secret.name, None, secret.default_from_env, secret=True))
+            from_env = sidecar.host_variable(secret, judged.host) or secret.default_from_env
+            variables.append(Variable(secret.name, None, from_env, secret=True))
     for config in sidecar.config:
         value = given.config.get(config.name, config.default)
         variables.append(Variable(config.name, value, config.default_from_env))
     return SidecarSpec(
         skill.name, sidecar.mount, judged.place.workdir, skill.source, skill.skills_dir, skill.bundle_hash,
-        judged.code is not None, sidecar.command, sidecar.health, sidecar.env_passthrough, tuple(variables),
+        judged.code is not None, sidecar.command, sidecar.health, passthrough, tuple(variables),
         judged.code.digest if judged.code else "", judged.code.interpreters if judged.code else None,
     )  # fmt: skip

@@ -94,7 +94,7 @@ class Exit(msgspec.Struct, frozen=True, array_like=True):
 def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: Mapping[str, Hidden]) -> dict[str, str]:
     """The whole environment of a sidecar, built from nothing but what is named here.
 
-    `host` is omac's own environment: PATH and the locale come from it, and, for an approved skill only, what the
+    `host` is omac's own environment: the base variables come from it, and, for an approved skill only, what the
     skill declared. Nothing else does. `secrets` are values from stores, which only an approved skill gets.
     """
     variables = {name: host[name] for name in BASE_VARIABLES if name in host}
@@ -112,7 +112,8 @@ def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: 
     return variables | ({"OMAC_WORKDIR": spec.workdir} if spec.workdir else {})
 
 
-BASE_VARIABLES = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ")
+LOCALE = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ")
+BASE_VARIABLES = ("PATH", "HOME", "USER", "TMPDIR", *LOCALE)
 
 
 Status = Literal["idle", "requested", "started", "healthy", "exited", "backoff", "stopping", "gave_up"]

@@ -62,14 +62,19 @@ def _sidecar(written: SidecarSection, skill_name: str) -> SidecarMeta:
 
 
 def _check_names(written: SidecarSection) -> None:
-    """Return if each variable of the sidecar's environment is free and declared once."""
+    """Return if each variable of the sidecar's environment is free and declared once. Only a secret may be in
+    env_passthrough too: then the host's variable fills in where no value is stored."""
     declared: dict[str, str] = {}
     for where, name in _declarations(written):
         if name in RESERVED_VARIABLES or name.startswith(RESERVED_PREFIXES):
             raise MetaError(where, f"{name} is set by omac or changes how programs are loaded: choose another name")
-        if name in declared:
+        if name in declared and not _is_fallback(declared[name], where):
             raise MetaError(where, f"{name} is declared already, as {declared[name]}: remove one of the two")
         declared[name] = where
+
+
+def _is_fallback(first: str, second: str) -> bool:
+    return first.startswith("sidecar.env_passthrough") and second.startswith("sidecar.secrets")
 
 
 def _declarations(written: SidecarSection) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -97,6 +98,16 @@ class SidecarMeta(msgspec.Struct, frozen=True):
     def fields(self) -> "tuple[Secret | Config, ...]":
         """Every value it wants given: secrets, then settings."""
         return (*self.secrets, *self.config)
+
+    def host_variable(self, field: "Secret | Config", host: Mapping[str, str]) -> str | None:
+        """Return the variable of `host` that fills in for a field without a value; None: there is none. A secret that
+        `env_passthrough` names too is looked for under its own name first; an empty variable is none."""
+        names = (field.name if self.is_passed_through(field) else None, field.default_from_env)
+        return next((name for name in names if name and host.get(name)), None)
+
+    def is_passed_through(self, field: "Secret | Config") -> bool:
+        """Return whether the host's variable of the same name fills in for a field."""
+        return isinstance(field, Secret) and field.name in self.env_passthrough
 
 
 class UnknownKey(msgspec.Struct, frozen=True):

@@ -29,9 +29,12 @@ class Answer(msgspec.Struct, frozen=True):
 class AccessRecorder(Protocol):
     """What the facade asks before it forwards a byte, and what it must say afterwards."""
 
-    def resolve(self, token: str, mount: str) -> ResolvedRoute:
-        """Where `/<token>/<mount>/` leads right now. Raises Refusal: unknown-mount, pending-credentials, skill-broken,
-        sidecar-down, stopping."""
+    def knows(self, token: str) -> bool:
+        """Whether this is a living token."""
+
+    def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
+        """Where `/<token>/<mount>/` leads right now. None: `/<mount>/` on the socket of a run with one directory.
+        Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, stopping."""
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.
@@ -52,5 +55,6 @@ class AccessRecorder(Protocol):
         """It ended early: client-gone, bad-request, body-too-large, sidecar-down, timeout, upstream-error, revoked,
         stopping."""
 
-    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
-        """Record a request that was not forwarded. Raises Refusal when the journal cannot be written."""
+    async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
+        """Record a request that was not forwarded; `token` as in `resolve`, "" where there was none. Raises Refusal
+        when the journal cannot be written."""

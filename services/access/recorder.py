@@ -32,11 +32,13 @@ class _Watched:
 
 
 class JournalAccessRecorder:
-    """The gate of a server: routes come from its projections, and its engine records accesses."""
+    """The gate of a server: routes come from its projections, and its engine records accesses. `only` is the one
+    directory of a run, to which its own socket leads without a token."""
 
-    def __init__(self, engine: Engine, refusals: Refusals) -> None:
+    def __init__(self, engine: Engine, refusals: Refusals, only: StreamId | None = None) -> None:
         self._engine = engine
         self._refusals = refusals
+        self._only = only
         self._stream = ids.access_stream(engine.host)
         self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a route
         self._stopping = False
@@ -53,10 +55,14 @@ class JournalAccessRecorder:
         """omac ends: no more routes, and those in use end as `stopping`."""
         self._stopping = True
 
-    def resolve(self, token: str, mount: str) -> ResolvedRoute:
+    def knows(self, token: str) -> bool:
+        return self._is_own(ids.token_digest(token))
+
+    def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
         if self._stopping:
             raise stopping()
-        return self._resolve(ids.token_digest(token), mount)
+        digest = self._digest(token)
+        return self._resolve(digest, mount if token is not None else self._flat_mount(digest, mount))
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """See AccessRecorder. What changed while the record was made durable counts: the route is looked up again."""
@@ -97,6 +103,24 @@ class JournalAccessRecorder:
             raise _unknown()
         return route
 
+    def _digest(self, token: str | None) -> TokenDigest:
+        """The digest of a token; None: that of the launch token of the one directory, or of no token."""
+        if token is not None:
+            return ids.token_digest(token)
+        tokens = self._engine.system.directories[self._only].state.tokens if self._only else {}
+        return next((digest for digest, session in tokens.items() if session is None), ids.token_digest(""))
+
+    def _flat_mount(self, digest: TokenDigest, mount: str) -> str:
+        """The mount that is meant without a token: the directory's own, else one that all directories share."""
+        _, own, _ = find_skill(self._engine.system, self._engine.namespace, digest, mount)
+        shared = f"{SHARED}{mount}"
+        _, other, _ = find_skill(self._engine.system, self._engine.namespace, digest, shared)
+        return shared if own is None and other is not None else mount
+
+    def _is_own(self, digest: TokenDigest) -> bool:
+        stream = self._engine.system.tokens.streams.get(digest)
+        return stream is not None and stream.startswith(f"directory/{self._engine.namespace}/")
+
     def _streams(self, route: ResolvedRoute) -> list[StreamId]:
         """The directories that can end a route."""
         streams = [ids.directory_stream(self._engine.namespace, ids.scope_of(route.dir))]
@@ -134,8 +158,10 @@ class JournalAccessRecorder:
             return recorded
         raise _slow()
 
-    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
-        digest = ids.token_digest(token)
+    async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
+        digest = self._digest(token)
+        if token is None:
+            mount = self._flat_mount(digest, mount)
         directory, skill, _ = find_skill(self._engine.system, self._engine.namespace, digest, mount)
         event = AccessRefused(
             directory.path or None,

@@ -59,7 +59,8 @@ def test_the_journey_of_a_setting(omac: Omac) -> None:
         "description": "where it is",
     }  # fmt: skip
     assert before["secrets"][0] == {
-        "name": "TOKEN", "fingerprint": "<missing>", "required": True, "description": "opens the door",
+        "name": "TOKEN", "fingerprint": "<missing>", "source": "missing-required", "required": True,
+        "description": "opens the door",
     }  # fmt: skip
     done = omac.run("config", "set", "slack", "REGION", "us", *where)
     assert (done.status, done.out) == (0, f"REGION of slack for {project} is 'us'\n")
@@ -107,7 +108,7 @@ def test_as_text(shared: tuple[Omac, Path]) -> None:
         ["REGION", "string", "'eu'", "default"],
         ["LIMIT", "int", "-", "missing-optional"],
     ]
-    assert lines[-1].split() == ["SPARE", "secret", "<missing>", "-"]
+    assert lines[-1].split() == ["SPARE", "secret", "<missing>", "missing-optional"]
 
 
 def test_one_setting(shared: tuple[Omac, Path]) -> None:

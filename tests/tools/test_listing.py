@@ -103,6 +103,7 @@ def test_as_data(omac: Omac, shop: Path) -> None:
         "secrets_given": ["TOKEN"],
         "hidden": False,
         "detail": "",
+        "secrets_from_host": [],
     }
 
 

@@ -127,7 +127,8 @@ def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
     assert command.startswith(f"  try: omac approve slack --workdir {shop} --harness opencode --hash sha256:")
     row = listed(omac, shop)["TOKEN"]
     fingerprint = row.pop("fingerprint")
-    assert row == {"name": "TOKEN", "required": True, "given": "yes", "store": "vault", "description": "opens the door"}
+    told = {"given": "yes", "store": "vault", "source": "stored"}
+    assert row == {"name": "TOKEN", "required": True, "description": "opens the door", **told}
     assert fingerprint.startswith("hmac:")
     shown = json.loads(omac.ok("config", "show", "slack", "--json", *where))
     assert [one["fingerprint"] for one in shown["secrets"]] == [fingerprint, "<missing>", "<missing>"]

@@ -10,7 +10,7 @@ from omac.domain.skills.meta import Config
 from omac.domain.skills.values import ValueRefused, check_config, shown
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
-from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of
+from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of, source_of
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import say
@@ -41,7 +41,7 @@ def show(request: SkillArgument, as_json: bool) -> int:
             "workdir": one.place.workdir,
             "config": rows,
             "secrets": [
-                {name: getattr(row, name) for name in ("name", "fingerprint", "required", "description")}
+                {name: getattr(row, name) for name in ("name", "fingerprint", "source", "required", "description")}
                 for row in secrets
             ],
         }
@@ -54,7 +54,8 @@ def show(request: SkillArgument, as_json: bool) -> int:
         value = "-" if row.value is None else shown(row.value)
         say(FORM.format(row.name, row.type, value, row.source, row.description).rstrip())
     for secret in secrets:
-        say(FORM.format(secret.name, "secret", secret.fingerprint, secret.store or "-", secret.description).rstrip())
+        source = secret.store or secret.source
+        say(FORM.format(secret.name, "secret", secret.fingerprint, source, secret.description).rstrip())
     return 0
 
 
@@ -103,15 +104,10 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
 def _row(one: OpenedSkill, field: Config) -> ConfigRow:
     """Where the value comes from is decided as in rule 5 of skill_plan.py."""
     stored = one.given().config.get(field.name)
-    from_host = current().environment.get(field.default_from_env or "") or None
-    if stored is not None:
-        value, source = stored, "stored"
-    elif field.default is not None:
-        value, source = field.default, "default"
-    elif from_host is not None:
-        value, source = from_host, f"default_from_env:{field.default_from_env}"
-    else:
-        value, source = None, "missing-required" if field.required else "missing-optional"
+    value = field.default if stored is None else stored
+    source = "default" if stored is None and value is not None else source_of(one, field, is_stored=value is not None)
+    if value is None and (variable := one.sidecar.host_variable(field, current().environment)):
+        value = current().environment[variable]
     return ConfigRow(field.name, field.type, value, source, field.required, field.description)
 
 

@@ -14,7 +14,7 @@ from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.skill_notes import note_unknown_keys
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
-from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import report, report_fix, show_columns
 from omac.tools.terminal.timestamps import rfc3339
 
@@ -27,7 +27,7 @@ class SkillRow(msgspec.Struct, frozen=True):
     """A skill. `state` is approved, not approved, changed, not registered, broken or guidance; `detail` says why.
 
     `harness` is the base folder it lies in, `dir` is empty for one that all projects share. `hidden`: in this project
-    another of that name comes first.
+    another of that name comes first. `secrets_from_host` come from variables of this environment where none is given.
     """
 
     name: str
@@ -43,6 +43,7 @@ class SkillRow(msgspec.Struct, frozen=True):
     registered_at: str | None
     hidden: bool = False
     detail: str = ""
+    secrets_from_host: tuple[str, ...] = ()
 
 
 class ApprovalRow(msgspec.Struct, frozen=True):
@@ -114,10 +115,12 @@ def _row(one: Candidate, registry: Registry) -> SkillRow:
     state, detail = _state(one, known.state if known else Registration())
     declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
     given = registry.credential(place.scope, skill.name, skill.base).secrets
+    absent = [secret for secret in (sidecar.secrets if sidecar else ()) if secret.name not in given]
+    from_host = tuple(one.name for one in absent if sidecar and sidecar.host_variable(one, current().environment))
     return SkillRow(
         skill.name, skill.scope, place.workdir, skill.base, sidecar.mount if sidecar else "", skill.source,
         skill.bundle_hash, state, declared, tuple(name for name in declared if name in given),
-        rfc3339(known.at) if known and known.at else None, detail=detail,
+        rfc3339(known.at) if known and known.at else None, detail=detail, secrets_from_host=from_host,
     )  # fmt: skip
 
 
@@ -196,7 +199,9 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
     elsewhere = any(row.dir not in ("", workdir) for row in rows)
     cells = [(*HEADS, "DIRECTORY") if elsewhere else HEADS]
     for row in rows:
-        given = f"{len(row.secrets_given)}/{len(row.secrets)}" if row.state not in ("broken", "guidance") else "-"
+        from_host = f" ({len(row.secrets_from_host)} from host)" if row.secrets_from_host else ""
+        has = len(row.secrets_given) + len(row.secrets_from_host)
+        given = f"{has}/{len(row.secrets)}{from_host}" if row.state not in ("broken", "guidance") else "-"
         state = f"{row.state}, hidden by the project's" if row.hidden else row.state
         mount = f"/{row.mount}/" if row.mount else "-"
         at = _local(row.registered_at) if row.registered_at else "-"

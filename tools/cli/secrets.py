@@ -10,22 +10,25 @@ import trio
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.skills.meta import Secret
+from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
-from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import report, say
 
-MISSING = "<missing>"
+MISSING, FROM_HOST = "<missing>", "<host variable>"
 INPUT_BYTES_MAX = 256 * 1024
 FORM = "{:<24}  {:<8}  {:<10}  {:<8}  {:<21}  {}"
 
 
 class SecretRow(msgspec.Struct):
-    """What is known of one secret. `given` is yes, no, or remembered: it could be had from the defaults."""
+    """What is known of one secret. `given` is yes, no, or remembered: it could be had from the defaults.
+
+    `source` is stored, env_passthrough:X, default_from_env:X, missing-required or missing-optional.
+    """
 
     name: str
     required: bool
@@ -33,6 +36,7 @@ class SecretRow(msgspec.Struct):
     store: str
     fingerprint: str
     description: str
+    source: str
 
 
 def set_(request: SkillArgument, name: str, rest: Sequence[str], as_json: bool) -> int:
@@ -123,17 +127,30 @@ def rows_of(one: OpenedSkill) -> list[SecretRow]:
         stored = given.get(secret.name)
         default = remembered.get(secret.name)
         could = default is not None and default.secret is not None
+        source = source_of(one, secret, is_stored=stored is not None)
+        absent = MISSING if source.startswith("missing") else FROM_HOST
         rows.append(
             SecretRow(
                 secret.name,
                 secret.required,
                 "yes" if stored else "remembered" if could else "no",
                 stored.store if stored else "",
-                stored.fingerprint if stored else MISSING,
+                stored.fingerprint if stored else absent,
                 secret.description,
+                source,
             )
         )
     return rows
+
+
+def source_of(one: OpenedSkill, field: Secret | Config, *, is_stored: bool) -> str:
+    """Where the value of a field without a `default` comes from, as rule 5 of skill_plan.py decides it."""
+    if is_stored:
+        return "stored"
+    if variable := one.sidecar.host_variable(field, current().environment):
+        passed = one.sidecar.is_passed_through(field) and variable == field.name
+        return f"{'env_passthrough' if passed else 'default_from_env'}:{variable}"
+    return "missing-required" if field.required else "missing-optional"
 
 
 def _value(one: OpenedSkill, secret: Secret) -> Hidden:
@@ -209,7 +226,7 @@ def report_stored(one: OpenedSkill, group: str, taken: Sequence[str], request: S
         if (
             field.name in taken
             and field.required
-            and not field.default_from_env
+            and not (field.default_from_env or one.sidecar.is_passed_through(field))
             and not getattr(field, "default", None)
         ):
             report(f"{one.name} needs {field.name}, and does not run without it")

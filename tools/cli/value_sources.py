@@ -107,7 +107,7 @@ class ValueCollection(NamedTuple):
     def source(self, field: Secret | Config, remembered: Values) -> Source:
         secret = isinstance(field, Secret)
         name, ways = field.name, self.ways
-        own = bool(self.environment.get(field.default_from_env or ""))
+        own = self.sidecar.host_variable(field, self.environment) is not None
         known = Field(
             field.required,
             own or (isinstance(field, Config) and field.default is not None),
@@ -130,8 +130,8 @@ class ValueCollection(NamedTuple):
             return "keeps " + ("the value it has" if isinstance(field, Secret) else self.stored.config[field.name])
         if isinstance(field, Config) and field.default is not None:
             return f"takes {field.default}"
-        if self.environment.get(field.default_from_env or ""):
-            return f"takes ${field.default_from_env}, whenever it starts"
+        if variable := self.sidecar.host_variable(field, self.environment):
+            return f"takes ${variable}, whenever it starts"
         return None if field.required else "leaves it out"
 
 

@@ -6,17 +6,15 @@ import os
 import secrets
 import socket
 
-import trio
-
 from omac.adapters.control.server import ControlListener
-from omac.adapters.http.slots import SlotLimits, share_descriptors
+from omac.adapters.facade.server import FacadeListener
+from omac.adapters.http.slots import share_descriptors
 from omac.adapters.linux import listen
 from omac.domain.access.control import Listener
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
 
 CONTROL_TOKEN, BRIDGE_TOKEN = "control.token", "bridge.token"  # files in the run's folder
-DataListener = tuple[trio.SocketListener, SlotLimits]
 
 
 class Listening:
@@ -25,6 +23,7 @@ class Listening:
     def __init__(self, options: ServeOptions, folder: str, descriptors_max: int) -> None:
         self._folder = folder
         self.tokens = {CONTROL_TOKEN: secrets.token_hex(32), BRIDGE_TOKEN: secrets.token_hex(32)}  # by their files
+        self._one_directory = options.beside
         self._shares = share_descriptors(descriptors_max)
         self._facade_tcp = listen.tcp(options.facade.host, options.facade.port, "--facade-addr")
         self._facade_unix = listen.unix(os.path.join(folder, "facade.sock"))
@@ -46,11 +45,11 @@ class Listening:
         token_file = os.path.join(self._folder, BRIDGE_TOKEN)
         return ready.for_bridge(listen.http_base(self._bridge_tcp), self._bridge_unix.getsockname(), token_file)
 
-    def data_plane(self) -> list[DataListener]:
+    def data_plane(self) -> list[FacadeListener]:
         """Return the facade's listeners, each with the connections that it may have."""
         return [
-            (listen.listener(self._facade_tcp), self._shares.facade_tcp),
-            (listen.listener(self._facade_unix), self._shares.facade_unix),
+            FacadeListener(listen.listener(self._facade_tcp), self._shares.facade_tcp),
+            self._own(self._facade_unix),
         ]
 
     def control_plane(self) -> list[ControlListener]:
@@ -63,9 +62,13 @@ class Listening:
             ControlListener("bridge", listen.listener(self._bridge_unix), bridge_token, shares.bridge_unix),
         ]
 
-    def data_again(self, bound: socket.socket) -> list[DataListener]:
+    def data_again(self, bound: socket.socket) -> list[FacadeListener]:
         """Return a listener in the place of the facade's Unix socket, whose file was removed."""
-        return [(listen.listener(bound), self._shares.facade_unix)]
+        return [self._own(bound)]
+
+    def _own(self, bound: socket.socket) -> FacadeListener:
+        """The run's own socket. With one directory whoever can open it may use that directory's skills."""
+        return FacadeListener(listen.listener(bound), self._shares.facade_unix, unix=True, flat=self._one_directory)
 
     def control_again(self, authority: Listener, bound: socket.socket) -> list[ControlListener]:
         """Return a listener in the place of a Unix socket of the control plane, whose file was removed."""

@@ -39,7 +39,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel import run as runs
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause
-from omac.domain.kernel.ids import RunId
+from omac.domain.kernel.ids import RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted
 from omac.journal.format import Present
@@ -224,7 +224,7 @@ class Server:
         directories = self._directories(folders, for_bridge)
         claims = DenialClaims(self.engine, self._refusals)
         app = LateApp(directories, claims, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
-        gate, status = JournalAccessRecorder(self.engine, self._refusals), 0
+        gate, status = JournalAccessRecorder(self.engine, self._refusals, self._only_directory()), 0
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
         facade = Facade(gate, FacadeLimits())
@@ -255,6 +255,11 @@ class Server:
                     await directories.deactivate_all(self._why or "its agent ended")
             surfaces.cancel_scope.cancel()
         return status
+
+    def _only_directory(self) -> StreamId | None:
+        """The directory of a run beside the server, which has no other."""
+        workdir = self._options.workdir if self._options.beside else None
+        return ids.directory_stream(self.engine.namespace, ids.scope_of(workdir)) if workdir else None
 
     def _directories(self, folders: DiskSkillFolders, endpoints: Ready) -> Directories:
         options = self._options

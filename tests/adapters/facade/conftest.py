@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from omac.adapters.facade.limits import FacadeLimits
-from omac.adapters.facade.server import Facade
+from omac.adapters.facade.server import Facade, FacadeListener
 from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 from omac.domain.kernel.ids import token_digest
@@ -33,10 +33,13 @@ class RecordingGate:
         self.cuts: list[Callable[[Refusal], None]] = []
         self.admitted = 0
 
-    def resolve(self, token: str, mount: str) -> ResolvedRoute:
+    def knows(self, token: str) -> bool:
+        return token == TOKEN
+
+    def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
         if self.resolve_error is not None:
             raise self.resolve_error
-        if (token, mount) != (TOKEN, "fast"):
+        if token not in (TOKEN, None) or mount != "fast":
             raise Refusal("unknown-mount", "No skill is mounted here.")
         return self.target
 
@@ -62,7 +65,7 @@ class RecordingGate:
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
         self._note(("aborted", access, answer.status, answer.bytes_in, answer.bytes_out, reason))
 
-    async def refused(self, token: str, mount: str, request: Request, status: int, reason: str) -> None:
+    async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
         await trio.lowlevel.checkpoint()
         if self.durable is not None:
             await self.durable.wait()
@@ -185,7 +188,7 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
         async def facade(task_status: trio.TaskStatus[None]) -> None:
             with house.facade_scope:
                 await Facade(gate, FacadeLimits(**limits)).serve(
-                    [(front, slots or SlotLimits())], task_status=task_status
+                    [FacadeListener(front, slots or SlotLimits())], task_status=task_status
                 )
 
         if handler is None:

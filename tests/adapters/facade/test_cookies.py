@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from omac.adapters.facade.cookies import confined
 
-PREFIX = b"/s3cr3t/fast"
+PREFIX, SEEN = b"/s3cr3t/fast", b"/fast"
 
 
 @pytest.mark.parametrize(
@@ -36,26 +36,32 @@ PREFIX = b"/s3cr3t/fast"
 )
 def test_where_a_cookie_goes(value: bytes, expected: bytes | None) -> None:
     """Path is the mount's or below it, Domain is gone, other attributes stay."""
-    assert confined(value, PREFIX, b"/sub") == expected
+    assert confined(value, PREFIX, SEEN, b"/sub") == expected
+
+
+def test_without_a_token_the_prefix_is_the_mount() -> None:
+    """On the socket of a run with one directory."""
+    assert confined(b"a=1; Path=/fast/b", SEEN, SEEN, b"") == b"a=1; Path=/fast/b"
+    assert confined(b"a=1; Path=/b", SEEN, SEEN, b"") == b"a=1; Path=/fast/b"
 
 
 def test_a_requested_path_adds_no_attribute() -> None:
     """The client chooses the path that it requests; a semicolon in it ends no attribute."""
-    assert confined(b"a=1", PREFIX, b"/x;Domain=y") == b"a=1; Path=/s3cr3t/fast"
+    assert confined(b"a=1", PREFIX, SEEN, b"/x;Domain=y") == b"a=1; Path=/s3cr3t/fast"
 
 
 def test_a_shared_skill_has_a_mount_of_two_parts() -> None:
     """The prefix that such a skill sees has both."""
-    prefix = b"/s3cr3t/__global__/fast"
-    assert confined(b"a=1; Path=/__global__/fast/b", prefix, b"") == b"a=1; Path=/s3cr3t/__global__/fast/b"
-    other = confined(b"a=1; Path=/__global__/other", prefix, b"")
+    prefix, seen = b"/s3cr3t/__global__/fast", b"/__global__/fast"
+    assert confined(b"a=1; Path=/__global__/fast/b", prefix, seen, b"") == b"a=1; Path=/s3cr3t/__global__/fast/b"
+    other = confined(b"a=1; Path=/__global__/other", prefix, seen, b"")
     assert other == b"a=1; Path=/s3cr3t/__global__/fast/__global__/other"
 
 
 @given(st.text(st.sampled_from('a=;/ \t,"._-PpathDdomain'), max_size=60))
 def test_no_cookie_reaches_a_neighbour(attributes: str) -> None:
     """A client that takes the rewritten cookie sends it to its own skill at most."""
-    value = confined(b"a=1;" + attributes.encode(), PREFIX, b"/sub")
+    value = confined(b"a=1;" + attributes.encode(), PREFIX, SEEN, b"/sub")
     assert value is not None
     text = value.decode()
     jar = http.cookiejar.CookieJar()

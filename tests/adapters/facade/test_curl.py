@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from omac.adapters.facade.limits import FacadeLimits
-from omac.adapters.facade.server import Facade
+from omac.adapters.facade.server import Facade, FacadeListener
 from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 
@@ -103,10 +103,36 @@ async def test_the_unix_socket_serves_the_same(build: Build, tmp_path: Path, nur
     """One facade listens on several sockets; a refusal travels over the private one as well."""
     facade = Facade((await build(None)).gate, FacadeLimits())
     path = str(tmp_path / "facade.sock")
-    sockets = [listen.listener(listen.tcp("127.0.0.1", 0, "")), listen.listener(listen.unix(path))]
-    await nursery.start(facade.serve, [(each, SlotLimits()) for each in sockets])
-    out = await curl("-i", "--unix-socket", path, "http://localhost/nowhere/")
+    tcp = FacadeListener(listen.listener(listen.tcp("127.0.0.1", 0, "")), SlotLimits())
+    await nursery.start(
+        facade.serve, [tcp, FacadeListener(listen.listener(listen.unix(path)), SlotLimits(), unix=True)]
+    )
+    out = await curl("-i", "--unix-socket", path, "http://x/nowhere/fast/")
     assert out.startswith(b"HTTP/1.1 404 Not Found\r\nX-Omac-Reason: unknown-mount\r\n")
+
+
+async def test_the_socket_of_one_directory_takes_flat_paths(
+    build: Build, token: str, tmp_path: Path, replies: Any, nursery: trio.Nursery
+) -> None:
+    """The skill sees the same by either path, but for a Referer, from which no token could be cut; a path with a dead
+    token is a mount that is not there."""
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1; Path=/\r\nContent-Length: 0\r\n\r\n", seen))
+    path = str(tmp_path / "facade.sock")
+    listener = FacadeListener(listen.listener(listen.unix(path)), SlotLimits(), unix=True, flat=True)
+    await nursery.start(Facade(house.gate, FacadeLimits()).serve, [listener])
+    by_socket = ("-i", "--unix-socket", path, "-e", f"http://x/{token}/fast/page")
+    flat = await curl(*by_socket, "http://x//fast//a?b=//")
+    assert b"Set-Cookie: a=1; Path=/fast\r\n" in flat
+    by_token = await curl(*by_socket, f"http://x/{token}/fast/a?b=//")
+    assert f"Set-Cookie: a=1; Path=/{token}/fast\r\n".encode() in by_token
+    heads = [head.split(b"\r\n") for head, _ in seen]
+    assert heads[0][0] == b"GET /a?b=// HTTP/1.1"
+    assert [line for line in heads[1] if line not in heads[0]] == [b"Referer: http://x/fast/page"]
+    await curl(*by_socket, "http://x/0000/fast/secret")
+    assert house.gate.last == ("refused", None, "0000", "GET", "/fast/secret", 404, "unknown-mount")
+    await curl(*by_socket, f"http://x/{token}/slow/")
+    assert house.gate.last == ("refused", token, "slow", "GET", "/", 404, "unknown-mount")
 
 
 async def test_head_of_a_large_answer(build: Build, token: str, replies: Any) -> None:

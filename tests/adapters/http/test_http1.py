@@ -187,7 +187,16 @@ def test_loopback_names_are_known(host: bytes) -> None:
 )
 def test_other_hosts_are_misdirected(host: bytes) -> None:
     """A name that was made to resolve to this machine does not make the request ours (DNS rebinding)."""
-    assert refused(request(host=b"Host: " + host)) == "misdirected-host"
+    head = request(host=b"Host: " + host)
+    assert refused(head) == "misdirected-host"
+    assert parse_request_head(head, any_host=True).target == "/t/m/"  # by a Unix socket no name leads here
+
+
+def test_a_page_of_elsewhere_is_foreign_on_a_unix_socket_too() -> None:
+    """Only the Host says nothing there."""
+    with pytest.raises(Refusal) as caught:
+        parse_request_head(request(b"Origin: https://example.com"), any_host=True)
+    assert caught.value.reason == "foreign-origin"
 
 
 @pytest.mark.parametrize(
@@ -445,15 +454,36 @@ def test_bodies_of_known_length_and_until_close() -> None:
         ("/t/m?q", ("t", "m", "/", "q")),
         ("/t/m/?", ("t", "m", "/", "")),
         ("/t/m/a/b%2Fc%20d?x=/../y?z", ("t", "m", "/a/b%2Fc%20d", "x=/../y?z")),
-        ("/t/m//a//", ("t", "m", "//a//", None)),
+        ("/t/m//a//", ("t", "m", "/a/", None)),
+        ("//t///m?x=//y", ("t", "m", "/", "x=//y")),
+        ("/t//__global__//m//x", ("t", "__global__/m", "/x", None)),
         ("/T/M/...", ("T", "M", "/...", None)),
         ("/t/__global__/m", ("t", "__global__/m", "/", None)),
         ("/t/__global__/m/x/y?q", ("t", "__global__/m", "/x/y", "q")),
     ],
 )
 def test_targets_split_byte_for_byte(target: str, parts: tuple[str, str, str, str | None]) -> None:
-    """Token and mount are the first two segments as they stand, and the rest is not touched."""
+    """Token and mount are the first two segments as they stand; of the rest only the slashes are touched."""
     assert split_target(target) == parts
+
+
+@pytest.mark.parametrize(
+    ("target", "parts"),
+    [
+        ("/m", ("", "m", "/", None)),
+        ("//m//x?q=//", ("", "m", "/x", "q=//")),
+        ("/__global__/m/x", ("", "__global__/m", "/x", None)),
+        ("/", None),
+        ("/__global__", None),
+    ],
+)
+def test_flat_targets_begin_with_the_mount(target: str, parts: tuple[str, str, str, str | None] | None) -> None:
+    """Where the socket itself says which directory is meant, there is no token."""
+    if parts:
+        assert split_target(target, flat=True) == parts
+    else:
+        with pytest.raises(Refusal):
+            split_target(target, flat=True)
 
 
 @pytest.mark.parametrize(
@@ -463,8 +493,8 @@ def test_targets_split_byte_for_byte(target: str, parts: tuple[str, str, str, st
         ("/t", "unknown-mount"),
         ("/t/", "unknown-mount"),
         ("/t?x=/m/", "unknown-mount"),
-        ("/t//m/", "unknown-mount"),
-        ("//t/m/", "bad-request"),
+        ("///", "unknown-mount"),
+        ("/t/m//../x", "bad-request"),
         ("/t/%6D/", "bad-request"),
         ("/%74/m/", "bad-request"),
         ("/t%2Fm/m/x", "bad-request"),

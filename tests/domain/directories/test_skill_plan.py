@@ -135,12 +135,12 @@ def test_code_that_drifted_does_not_run(approved: Code) -> None:
 
 def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
     """Rule 3: its spec says that its code is not approved, so its environment holds no declared variable."""
-    skill = found(env_passthrough=("HOME",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),))
-    host = {"HOME": "/home/u", "HOST_MODE": "secret"}
+    skill = found(env_passthrough=("AGENT",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),))
+    host = {"AGENT": "/run/agent", "HOST_MODE": "secret"}
     spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]
     assert not spec.approved
     variables = environment(spec, 1, host, {"MODE": Hidden("planted"), "KEY": Hidden("planted")})
-    assert "HOME" not in variables
+    assert "AGENT" not in variables
     assert variables["MODE"] == "fast"
 
 

@@ -247,15 +247,15 @@ OWN = {
     "OMAC_WORKDIR": "/w",
     "OMAC_HARNESS_SKILLS_DIR": "/w/.agents/skills",
 }
-BASE = {"PATH": "/bin", "LANG": "C.UTF-8"}
+BASE = {"PATH": "/bin", "LANG": "C.UTF-8", "HOME": "/home/u"}
 
 
 @pytest.mark.parametrize(
     ("approved", "passthrough", "variables", "more"),
     [
         (True, (), (), {}),
-        (True, ("HOME", "ABSENT"), (), {"HOME": "/home/u"}),
-        (False, ("HOME",), (), {}),
+        (True, ("SSH_AUTH_SOCK", "ABSENT"), (), {"SSH_AUTH_SOCK": "/agent"}),
+        (False, ("SSH_AUTH_SOCK",), (), {}),
         (True, (), (Variable("A", None, "GIVEN"),), {"A": "from the host"}),
         (True, (), (Variable("A", "own", "GIVEN"),), {"A": "own"}),
         (True, (), (Variable("A", "own", "ABSENT"),), {"A": "own"}),
@@ -278,7 +278,7 @@ def test_the_environment_holds_what_is_named_and_nothing_else(
 
 @given(
     st.dictionaries(st.sampled_from([*BASE_VARIABLES, *HOST, "X", "Y"]), st.text(max_size=3)),
-    st.lists(st.sampled_from(["X", "Y", "HOME"]), max_size=3),
+    st.lists(st.sampled_from(["X", "Y", "SSH_AUTH_SOCK"]), max_size=3),
     st.lists(st.builds(Variable, st.sampled_from(["A", "B"]), st.none() | st.just("own"), st.sampled_from(["X", "Y"]))),
 )
 def test_an_unapproved_skill_gets_nothing_of_the_host(

@@ -111,8 +111,8 @@ def test_a_document(document: object, text: str) -> None:
         ),
         # several fields
         (
-            {"env_passthrough": ["A"], "secrets": [{"name": "A"}]},
-            "secrets[0].name: A is declared already, as sidecar.env_passthrough[0]: remove one of the two",
+            {"env_passthrough": ["A"], "config": [{"name": "A"}]},
+            "config[0].name: A is declared already, as sidecar.env_passthrough[0]: remove one of the two",
         ),
         (
             {"secrets": [{"name": "A"}], "config": [{"name": "B"}, {"name": "A"}]},

@@ -1,0 +1,31 @@
+"""The environment of a sidecar: the base variables of the contract, and nothing else that was not declared."""
+
+import json
+
+import pytest
+from real_omac import Omac, curl
+from valued_skill import PROGRAM
+
+BASE = ("HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE")
+PRIVATE = "SSH_AUTH_SOCK"
+META = """\
+name: teller
+sidecar: {command: [python3, -I, -S, sidecar.py]}
+"""
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_the_base_variables_are_those_of_the_host(omac: Omac, approved: bool) -> None:
+    """Also for a skill that runs unapproved: they say nothing that it could not find out."""
+    host = {"USER": "ada", "TMPDIR": str(omac.folder), "LC_ALL": "C", "LC_CTYPE": "C.UTF-8", PRIVATE: "/run/agent"}
+    project = omac.root / "shop"
+    program = PROGRAM.replace("for name in ", "for name in (*os.environ,) or ")
+    omac.skill(project, "teller", META, program)
+    if approved:
+        omac.approve(project, "teller")
+    serving = omac.serve("--unapproved", "allow", extra=host)
+    told = json.loads(curl(f"{serving.skill(project, 'teller')['base']}/").body)
+    expected = omac.environment | host
+    assert {name: told.get(name) for name in BASE} == {name: expected[name] for name in BASE}
+    assert PRIVATE not in told
+    assert not {name for name in told if name.startswith("XDG_")}
