@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from omac.tools.terminal.invocation import print_data
+from omac.tools.cli.host_only import require_host
+from omac.tools.terminal.invocation import current, print_data
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
@@ -39,6 +40,10 @@ def _show_help(ctx: Any, _param: Any, value: bool) -> None:
 
 
 class Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        require_host(ctx.command_path, first_sentence(self.help or ""), current().environment)
+        return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _lean(super().get_params(ctx))
 
@@ -62,6 +67,12 @@ class Commands(typer.Typer):
 
     def command(self, *names: str, cls: type[TyperCommand] = Command, **settings: Any) -> Callable[..., Any]:  # type: ignore[override]  # typer lists each setting
         return super().command(*names, cls=cls, **settings)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a help, in one line."""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return paragraph.partition(". ")[0].removesuffix(".") + "."
 
 
 def _lean(params: list[Any]) -> list[Any]:
