@@ -49,7 +49,7 @@ def main() -> None:
                 code_cache.keep()
             finally:
                 os._exit(status)
-        case ["version"]:
+        case ["version"] | ["--version"]:
             gc.disable()
             from omac.tools.terminal.version import VERSION
 

@@ -1,40 +1,16 @@
 """Commands inside a sandbox: those that need the host's state refuse, and leave no state behind."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
+from command_walk import ALL, required
 from real_omac import Omac
 from real_sandbox import box
 
 from omac.tools.cli.host_only import WORKS_INSIDE
-from omac.tools.main import app
 
 INSIDE = {"OMAC_SANDBOX": "1"}
-STEPS_MAX = 10  # arguments and options that a command requires
-
-
-def commands(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each command below one, with its words."""
-    if not hasattr(command, "commands"):
-        yield words, command
-    for name, one in getattr(command, "commands", {}).items():
-        yield from commands(one, *words, name)
-
-
-def required(command: Any) -> list[str]:
-    """Return words that stand for what a command demands."""
-    words = []
-    for parameter in command.params:
-        if parameter.required:
-            words += [*(parameter.opts[:1] if parameter.param_type_name == "option" else ()), "x"]
-    return words
-
-
-ALL = dict(commands(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("words", [one for one in ALL if one[0] not in ("start", "serve")], ids=" ".join)
