@@ -31,17 +31,21 @@ class SkillStatus(msgspec.Struct, frozen=True):
 
 
 class DirectoryStatus(msgspec.Struct, frozen=True):
-    """A directory that is not offline; one that several runs have online is there for each."""
+    """A directory that is not offline; one that several runs have online is there for each, with the `run`."""
 
     dir: str
     state: str
     harness: str
     sessions: tuple[str, ...]
     skills: tuple[SkillStatus, ...]
+    run: str = ""
 
 
 class SidecarStatus(msgspec.Struct, frozen=True):
-    """A sidecar that runs, is to run, or gave up; `failures` in a row."""
+    """A sidecar of `run` that runs, is to run, or gave up; `failures` in a row.
+
+    `start_ticks` and `boot_id` identify its process beyond the reuse of its pid (`domain/sidecars/sidecar.py: Birth`).
+    """
 
     dir: str
     skill: str
@@ -51,10 +55,16 @@ class SidecarStatus(msgspec.Struct, frozen=True):
     log: str | None
     failures: int
     detail: str
+    run: str = ""
+    start_ticks: int = 0
+    boot_id: str = ""
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
-    """A launch whose end is not recorded yet; `pid` is that of the first process inside, None until it is known."""
+    """A launch whose end is not recorded yet; `pid` is that of the first process inside, None until it is known.
+
+    `launcher_pid`, `start_ticks` and `boot_id` identify the omac process that launched it, for the run `run` if any.
+    """
 
     launch: str
     dir: str
@@ -64,6 +74,10 @@ class SandboxStatus(msgspec.Struct, frozen=True):
     state: str
     pid: int | None
     argv: tuple[str, ...]
+    run: str = ""
+    launcher_pid: int = 0
+    start_ticks: int = 0
+    boot_id: str = ""
 
 
 class RegistrationStatus(msgspec.Struct, frozen=True):
@@ -88,7 +102,10 @@ class RegistrationStatus(msgspec.Struct, frozen=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """An omac process that has not ended; `command` is "serve" or "start"."""
+    """An omac process whose end is not recorded; `command` is "serve" or "start".
+
+    `start_ticks` and `boot_id` identify the process beyond the reuse of its pid.
+    """
 
     run: str
     harness: str
@@ -96,6 +113,8 @@ class RunStatus(msgspec.Struct, frozen=True):
     pid: int
     roots: tuple[str, ...]
     command: str = "serve"
+    start_ticks: int = 0
+    boot_id: str = ""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -210,7 +229,12 @@ def _runs(system: System) -> list[RunStatus]:
     for stream, entry in sorted(system.runs.entries.items()):
         run = entry.state
         if run.status == "started":
-            runs.append(RunStatus(ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command))
+            runs.append(
+                RunStatus(
+                    ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command,
+                    run.start_ticks, run.boot_id,
+                )
+            )  # fmt: skip
     return runs
 
 
@@ -221,7 +245,9 @@ def _directories(system: System) -> list[DirectoryStatus]:
         if directory.path and directory.status != "offline":
             sessions = tuple(sorted(session for session in directory.tokens.values() if session is not None))
             skills = skills_of(system, ids.key_of(stream).namespace, directory)
-            rows.append(DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills))
+            rows.append(
+                DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills, entry.run)
+            )
     return sorted(rows, key=lambda one: one.dir)
 
 
@@ -236,9 +262,10 @@ def _sidecars(system: System) -> list[SidecarStatus]:
             spec = sidecar.spec
             rows.append(
                 SidecarStatus(
-                    spec.workdir, spec.skill, sidecar.status, pid, port, log, sidecar.failures, sidecar.detail
+                    spec.workdir, spec.skill, sidecar.status, pid, port, log, sidecar.failures, sidecar.detail,
+                    entry.run, birth.start_ticks if birth else 0, birth.boot_id if birth else "",
                 )
-            )
+            )  # fmt: skip
     return sorted(rows, key=lambda one: (one.dir, one.skill))
 
 
@@ -251,7 +278,8 @@ def _sandboxes(system: System) -> list[SandboxStatus]:
             rows.append(
                 SandboxStatus(
                     ids.key_of(stream).name, launch.workdir, launch.harness, launch.backend, launch.network,
-                    sandbox.status, sandbox.pid, launch.argv,
+                    sandbox.status, sandbox.pid, launch.argv, launch.run, launch.pid, launch.start_ticks,
+                    launch.boot_id,
                 )
             )  # fmt: skip
     return sorted(rows, key=lambda one: (one.dir, one.launch))

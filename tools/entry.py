@@ -56,7 +56,7 @@ def main() -> None:
             status = session_hook.main(verb, sys.argv[3:])
             sys.stdout.flush()
             os._exit(status)
-        case ["version"]:
+        case ["version"] | ["--version"]:
             gc.disable()
             from omac.tools.terminal.version import VERSION
 

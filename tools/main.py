@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, ClassVar, TextIO
 
 import typer
 
@@ -25,12 +25,26 @@ from omac.tools.cli import (
     skills_group,
     values_group,
 )
-from omac.tools.cli.plain_typer import Commands, JournalPath, Json
+from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
 from omac.tools.terminal.invocation import Invocation, current, working_for
 
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
 
+
+class Root(CommandGroup):
+    """All commands, the ones that people need first at the top."""
+
+    sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
+        ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
+        ("Skills", ("list", "register", "approve", "approvals", "deregister")),
+        ("Values", ("secrets", "config", "vault", "unlock")),
+        ("Records", ("status", "audit", "replay", "journal")),
+        ("Set-up", ("sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),
+    )
+
+
 app = Commands(
+    Root,
     name="omac",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -39,14 +53,16 @@ app = Commands(
 
 \b
 Examples:
-  omac start claude                           an agent in this directory, in a sandbox, with its skills
-  omac serve --no-inner --root ~/projects     serve project directories, launch no agent
-  omac sandbox run -- npm test                a command that can change this project and nothing else
-  omac register slack --workdir ~/shop        approve a skill and set its values
-  omac secrets set slack TOKEN                give one secret
-  omac status                                 what is online
-  omac audit --since 1h                       who used which skill, and who changed what may run
-  omac replay --at 120                        the state as it was at position 120""",
+  omac start claude                        an agent in this directory
+  omac sandbox run -- npm test             any command, in a sandbox
+  omac register slack                      approve a skill and set its values
+  omac secrets set slack TOKEN             give one secret
+  omac serve --no-inner --root ~/projects  serve many projects
+  omac status                              what is online
+  omac audit --since 1h                    who used which skill
+  omac replay --at 120                     the state as it was at position 120
+
+`omac help COMMAND` explains a command.""",
 )
 
 
@@ -160,6 +176,23 @@ def _report_defect(error: Exception) -> int:
     return 1
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from omac.tools.terminal.version import show
+
+        raise typer.Exit(show(as_json=False))
+
+
+Version = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+]
+
+
+@app.callback()
+def root(version: Version = False) -> None:
+    """The options that go before a command."""
+
+
 running_group.add_to(app)
 
 
@@ -215,7 +248,7 @@ def audit(
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
     until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
-    kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, control, ...")] = None,
+    kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, control and more")] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -246,6 +279,19 @@ def replay(
     from omac.tools.cli.replay import run
 
     return run(at, journal, json, current().environment, time.time_ns)
+
+
+@app.command("help")
+def help_(
+    words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Such as start, or secrets set.")] = None,
+) -> int:
+    """Explain a command, or list them all.
+
+    \b
+    omac help start
+    omac help secrets set
+    """
+    return _run([*(words or ()), "--help"])
 
 
 @app.command()

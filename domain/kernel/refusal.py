@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         "journal-in-use", "contention", "out-of-order", "unfoldable",
         "settings-invalid", "misuse", "port-taken", "state-unusable", "prerequisite-missing",
         "sandbox-unavailable", "sandbox-failed", "sandbox-inexpressible", "limit-unenforceable", "policy-too-large",
-        "path-changed", "unsafe-link", "git-unsafe", "git-unsupported", "cache-unsafe", "command-not-found",
-        "command-not-executable",
+        "path-changed", "inside-sandbox", "unsafe-link", "git-unsafe", "git-unsupported", "cache-unsafe",
+        "command-not-found", "command-not-executable",
     ]  # fmt: skip
 else:
     Reason = str
@@ -105,6 +105,7 @@ REASONS: dict[Reason, Outcome] = {
     "limit-unenforceable": Outcome(503, 7),
     "policy-too-large": Outcome(400, 7),
     "path-changed": Outcome(409, 7),
+    "inside-sandbox": Outcome(403, 7),
     "unsafe-link": Outcome(409, 7),
     "git-unsafe": Outcome(409, 7),
     "git-unsupported": Outcome(501, 7),

@@ -20,7 +20,7 @@ from omac.tools.terminal.timestamps import rfc3339
 from omac.tools.terminal.version import VERSION
 
 COMMANDS = (
-    "start", "serve",
+    "start", "serve", "help",
     "activate", "deactivate", "reload", "register", "deregister", "approve", "approvals", "list", "unlock",
     "import", "status", "audit", "replay", "version", "journal", "secrets", "config", "vault", "settings",
     "sandbox", "hook", "cache",
@@ -50,19 +50,20 @@ def used(house: Omac, server: Serving) -> list[dict[str, Any]]:
 def test_help_begins_with_examples(house: Omac) -> None:
     """Before any list of commands a newcomer sees lines to paste; every command is explained in one line."""
     out = house.ok("--help")
-    assert out.index("Examples:") < out.index("Commands:")
+    assert out.index("Examples:") < out.index("Run agents:") < out.index("Skills:") < out.index("Values:")
     examples = re.findall(r"^  +omac (\w+)", out, re.MULTILINE)
     assert set(examples) <= set(COMMANDS)
     assert len(examples) >= 5
-    listed = dict(re.findall(r"^  ([a-z]+)  +(\S.*)$", out.partition("Commands:")[2], re.MULTILINE))
-    assert listed.keys() == set(COMMANDS)
+    listed = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S.*$", out.partition("Run agents:")[2], re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert {name.partition(" ")[0] for name in listed} == set(COMMANDS)
     bare = house.run()
     assert "Examples:" in bare.out + bare.err
 
 
 def test_the_version(house: Omac) -> None:
     """One line for people, one object for programs."""
-    assert house.ok("version") == f"omac {VERSION}\n"
+    assert house.ok("version") == house.ok("--version") == f"omac {VERSION}\n"
     assert json.loads(house.ok("version", "--json")) == {"version": VERSION}
 
 

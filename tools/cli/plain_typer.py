@@ -4,13 +4,14 @@ Every option and argument of omac is a text, a list of texts or a flag. Typer wo
 that text, which takes longer than most commands.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from omac.tools.terminal.invocation import print_data
+from omac.tools.cli.host_only import require_host
+from omac.tools.terminal.invocation import current, print_data
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
@@ -38,7 +39,45 @@ def _show_help(ctx: Any, _param: Any, value: bool) -> None:
         ctx.exit()
 
 
-class Command(TyperCommand):
+class _PlainHelp:
+    """Help without types of values and without cut lines: a first sentence that is too long goes on below."""
+
+    def collect_usage_pieces(self: Any, ctx: Any) -> list[str]:
+        """Return what stands behind the command in its usage: NAME, [NAME] where it may be left out, and NAME..."""
+        pieces = ["[OPTIONS]"]
+        for argument in _arguments(self.get_params(ctx)):
+            word = _shown(argument) + ("..." if argument.nargs == -1 else "")
+            pieces.append(word if argument.required else f"[{word}]")
+        return pieces
+
+    def format_options(self: Any, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then options."""
+        params = self.get_params(ctx)
+        arguments = _arguments(params)
+        rows = [(_shown(one), one.get_help_record(ctx)[1].removesuffix("  [required]")) for one in arguments]
+        options = [(one, one.get_help_record(ctx)) for one in params if one not in arguments]
+        for heading, entries in (
+            ("Arguments", rows),
+            ("Options", [(row[0].replace("<str>", one.name.upper()), row[1]) for one, row in options if row]),
+        ):
+            if entries:
+                with formatter.section(heading):
+                    formatter.write_dl(entries)
+
+
+def _arguments(params: list[Any]) -> list[Any]:
+    return [one for one in params if one.param_type_name == "argument"]
+
+
+def _shown(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+class Command(_PlainHelp, TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        require_host(ctx.command_path, first_sentence(self.help or ""), current().environment)
+        return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _lean(super().get_params(ctx))
 
@@ -46,7 +85,30 @@ class Command(TyperCommand):
         return _helpful(super().get_help_option(ctx))
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(_PlainHelp, TyperGroup):
+    sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = ()  # headings and commands; none: all under one heading
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["COMMAND ..."]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, then the options."""
+        sections = self.sections or (("Commands", tuple(self.commands)),)
+        width = max(len(name) for _, names in sections for name in names)
+        for heading, names in sections:
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(f"{name:<{width}}", first_sentence(self._below(name).help or "")) for name in names]
+                )
+        super().format_options(ctx, formatter)
+
+    def _below(self, name: str) -> Any:
+        """Return a command by its words, such as "sandbox run"."""
+        command: Any = self
+        for word in name.split():
+            command = command.commands[word]
+        return command
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _lean(super().get_params(ctx))
 
@@ -57,11 +119,17 @@ class CommandGroup(TyperGroup):
 class Commands(typer.Typer):
     """A place for commands, all of which are Command."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=CommandGroup, no_args_is_help=True, **settings)
+    def __init__(self, cls: type[CommandGroup] = CommandGroup, **settings: Any) -> None:
+        super().__init__(cls=cls, no_args_is_help=True, **settings)
 
     def command(self, *names: str, cls: type[TyperCommand] = Command, **settings: Any) -> Callable[..., Any]:  # type: ignore[override]  # typer lists each setting
         return super().command(*names, cls=cls, **settings)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a help, in one line."""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return paragraph.partition(". ")[0].removesuffix(".") + "."
 
 
 def _lean(params: list[Any]) -> list[Any]:

@@ -17,7 +17,7 @@ WORDS = "omac.words"  # in the context: what stands after --, None where nothing
 
 Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
-Unapproved = Annotated[str | None, typer.Option(help="Unapproved skills: refuse, confine or allow.")]
+Unapproved = Annotated[str | None, typer.Option(metavar="HOW", help="Unapproved skills: refuse, confine or allow.")]
 AcceptChanges = Annotated[
     bool, typer.Option("--accept-skill-changes", help="Run approved skills whose code has changed; this run only.")
 ]
@@ -90,7 +90,7 @@ def start(
     omac start claude                               an agent
     omac start claude -- --resume                   with arguments of its own
     omac start -- bash                              a shell
-    omac start -- sh -c 'curl $OMAC_ECHO_BASE/hi'   each skill is at OMAC_<MOUNT>_BASE
+    omac start -- sh -c 'curl $OMAC_ECHO_BASE/hi'   use of a skill
     """
     from omac.tools.cli.start import StartRequest, run
 
@@ -111,8 +111,10 @@ def serve(
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
-    control_addr: Annotated[str, typer.Option(help="Where the control plane listens.")] = "127.0.0.1:0",
-    facade_addr: Annotated[str, typer.Option(help="Where the facade listens.")] = "127.0.0.1:0",
+    control_addr: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the control plane listens.")
+    ] = "127.0.0.1:0",
+    facade_addr: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the facade listens.")] = "127.0.0.1:0",
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -122,7 +124,7 @@ def serve(
     change what is below the roots.
 
     \b
-    omac serve opencode --root ~/projects           an agent that serves many directories
+    omac serve opencode --root ~/projects           an agent for many directories
     omac serve opencode -- --port 4096              with arguments of its own
     omac serve --root ~/projects -- bash            any other command
     omac serve --no-inner --json --root ~/projects  no agent

@@ -20,7 +20,7 @@ hook_app = Commands(help="Keep an agent's file tools in its own worktree.")
 
 @sandbox_app.command("run", context_settings=PASSED_ON, add_help_option=False)
 def run(context: typer.Context) -> int:
-    """Run a command in a sandbox: omac sandbox run -- npm test"""
+    """Run a command that can change this directory and nothing else of yours."""
     return sandbox_run.main(context.args)
 
 

@@ -51,7 +51,7 @@ def register(
 
     \b
     omac register slack                          asks for what it needs
-    omac register slack --defaults               takes what you gave it in another project
+    omac register slack --defaults               takes what another project got
     omac register slack --secrets-from - < FILE  NAME=value lines
     """
     from omac.tools.cli.register import RegisterRequest, run
@@ -64,7 +64,7 @@ def register(
 
 
 def deregister(
-    skills: Annotated[list[str] | None, typer.Argument(metavar="SKILL...", help="Their names.")] = None,
+    skills: Annotated[list[str] | None, typer.Argument(metavar="SKILL", help="Their names.")] = None,
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,

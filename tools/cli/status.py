@@ -1,13 +1,20 @@
-"""omac status: the projected state, from the server that runs, else folded from the journal."""
+"""omac status: the projected state, from the server that runs, else folded from the journal.
+
+Programs get the projected state as it is; people what lives of it, by pid, start time and boot of each process.
+"""
 
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 
 import msgspec
 
-from omac.projections.status import Status
+from omac.domain.kernel.ids import RunId
+from omac.domain.kernel.run import Run
+from omac.projections.living import living
+from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
-from omac.tools.compose.state import StateDir
+from omac.tools.compose.state import StateDir, is_living
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import report, show_status
 
@@ -25,8 +32,14 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     if as_json:
         print_json(msgspec.Raw(answer))
     else:
-        show_status(msgspec.json.decode(answer, type=Status))
+        state = StateDir.of(environment)
+        show_status(*living(msgspec.json.decode(answer, type=Status), partial(_is_living_run, state), is_living))
     return 0
+
+
+def _is_living_run(state: StateDir, run: RunStatus) -> bool:
+    recorded = Run(pid=run.pid, start_ticks=run.start_ticks, boot_id=run.boot_id)
+    return state.is_alive(RunId(run.run), recorded)
 
 
 def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> bytes:
@@ -36,5 +49,5 @@ def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> b
 
     with closing(to_read(environment, journal_path)) as journal:
         system = System().replay(journal.records())
-    report(f"no server is running here; this is the state in the journal at position {system.position}")
+    report(f"no server is running here; this is from the journal, at position {system.position}")
     return msgspec.json.encode(status_of(system))

@@ -20,9 +20,9 @@ vault_app = Commands(help="The encrypted file for secrets, where there is no key
 settings_app = Commands(help="Show and change omac's own settings.")
 
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
-SecretNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="The secrets' names.")]
+SecretNames = Annotated[list[str], typer.Argument(metavar="NAME", help="The secrets' names.")]
 Field = Annotated[str, typer.Argument(metavar="FIELD", help="The setting's name.")]
-Fields = Annotated[list[str], typer.Argument(metavar="FIELD...", help="The settings' names.")]
+Fields = Annotated[list[str], typer.Argument(metavar="FIELD", help="The settings' names.")]
 Setting = Annotated[str, typer.Argument(metavar="SETTING", help="Such as secrets.store.")]
 
 
@@ -156,7 +156,7 @@ def config_set(
     request: "SkillArgument",
     field: Field,
     value: Annotated[
-        str | None, typer.Argument(metavar="[VALUE]", help="The value; - is stdin, and without it you are asked.")
+        str | None, typer.Argument(metavar="VALUE", help="The value; - is stdin, and without it you are asked.")
     ] = None,
     json: Json = False,
 ) -> int:

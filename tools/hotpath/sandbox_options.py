@@ -74,7 +74,7 @@ OPTIONS = (  # in the order of the help
     Option("--json", "json", "", "with --explain: print it for programs", shared=False),
 )  # fmt: skip
 BY_NAME = {option.name: option for option in OPTIONS}
-HELP_COLUMN, HELP_WIDTH = 23, 120
+HELP_COLUMN, HELP_WIDTH = 23, 80
 USAGE = """\
 Usage: omac sandbox run [OPTIONS] -- COMMAND...
 
@@ -84,13 +84,14 @@ Examples:
   omac sandbox run -- npm test
   omac sandbox run --harness {example} -- {example}
   omac sandbox run --network none --limit memory=4G,pids=500 -- make
-  omac sandbox run --explain -- make              every path, its access and the reason; runs nothing
+  omac sandbox run --explain -- make        every path and why; runs nothing
 
 Options:
 """
 STATUS = """\
-Its exit status is the command's: 126 and 127 as from a shell, 128+n for a signal. omac's own: 2 misuse, 3 a profile or
-settings that are invalid, 4 something is not installed, 5 the journal, 7 the sandbox cannot be had.
+Its exit status is the command's: 126 and 127 as from a shell, 128+n for a
+signal. omac's own: 2 misuse, 3 a profile or settings that are invalid,
+4 something is not installed, 5 the journal, 7 the sandbox cannot be had.
 """
 
 
@@ -103,12 +104,12 @@ def help_text() -> str:
 
     width = min(HELP_WIDTH, get_terminal_size((HELP_WIDTH, 0)).columns)
     words = {"example": EXAMPLE, "names": listed(NAMES, "or")}
-    rows = [(f"{option.name} {option.takes}", option.text) for option in OPTIONS]
+    rows = [(f"{option.name} {option.takes}", option.text.format(**words)) for option in OPTIONS]
     lines = [
         fill(f"  {left:<{HELP_COLUMN - 3}} {text}", width, subsequent_indent=" " * HELP_COLUMN, break_on_hyphens=False)
         for left, text in (*rows, ("-h, --help", "this text"))
     ]
-    return "\n".join([USAGE + lines[0], *lines[1:], "", STATUS]).format(**words)
+    return "\n".join([USAGE.format(**words) + lines[0], *lines[1:], "", STATUS])
 
 
 def parse(words: Sequence[str]) -> SandboxRequest:

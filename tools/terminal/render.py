@@ -8,6 +8,7 @@ import msgspec
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.terminal_escaping import printable
+from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import Status, about_stream
 from omac.projections.system import System
 from omac.tools.terminal.invocation import current
@@ -17,11 +18,12 @@ AUDIT_FORM = "{:>9}  {:<27}  {:<9}  {:>6}  {:>10}  {:>9}  {:<7}  {}"
 VALUE_MAX = 72  # characters of a field shown in a timeline
 
 
-def show_status(status: Status) -> None:
-    """Directories with their skills, sidecars, what runs, and totals."""
+def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
+    """Directories with their skills, sidecars, what runs, and totals; `gone` is what ended without a record."""
     say(f"position {status.position}")
     for run in status.runs:
-        say(f"run {run.run}: omac {run.version} serves {run.harness}, pid {run.pid}, roots {', '.join(run.roots)}")
+        where = f"roots {', '.join(run.roots)}" if run.command == "serve" else f"in {', '.join(run.roots)}"
+        say(f"run {run.run}: omac {run.command} {run.harness}, version {run.version}, pid {run.pid}, {where}")
     if not status.directories:
         say("no directory is online")
     for directory in status.directories:
@@ -38,8 +40,20 @@ def show_status(status: Status) -> None:
         how = f"{sandbox.backend}, network {sandbox.network}{pid}"
         say(f"sandbox {sandbox.launch} in {sandbox.dir}: {sandbox.state} ({how})")
         say(f"  {shlex.join(sandbox.argv)}")
+    _show_gone(gone)
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     say(f"accesses: {accesses}")
+
+
+def _show_gone(gone: Gone) -> None:
+    for run in gone.runs:
+        say(f"run {run.run}: omac {run.command} {run.harness} ended without a record (pid {run.pid} is gone)")
+    for sidecar in gone.sidecars:
+        say(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: ended with its run")
+    for sandbox in gone.sandboxes:
+        say(f"sandbox {sandbox.launch} in {sandbox.dir}: ended without a record (pid {sandbox.launcher_pid} is gone)")
+    if any(gone):
+        say("  the next omac start or omac serve records these ends")
 
 
 def show_registry(status: Status) -> None:

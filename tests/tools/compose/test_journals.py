@@ -73,11 +73,13 @@ def test_what_runs_is_in_the_status(omac: Omac, program: Program) -> None:
     status = omac.ok("status", "--json")
     assert json.loads(status)["sandboxes"] == [
         {"launch": "aa", "dir": "/w/shop", "harness": "claude", "backend": "bubblewrap", "network": "host",
-         "state": "launched", "pid": 43, "argv": ["npm", "test"]}
+         "state": "launched", "pid": 43, "argv": ["npm", "test"], "run": "", "launcher_pid": 42, "start_ticks": 7,
+         "boot_id": "boot"}
     ]  # fmt: skip
     assert omac.ok("replay", "--at", "2", "--json") == status
     assert json.loads(omac.ok("replay", "--at", "0", "--json"))["sandboxes"] == []
-    assert "sandbox aa in /w/shop: launched (bubblewrap, network host, pid 43)" in omac.ok("status")
+    assert "sandbox aa in /w/shop: ended without a record (pid 42 is gone)" in omac.ok("status")
+    assert "sandbox aa in /w/shop: launched (bubblewrap, network host, pid 43)" in omac.ok("replay", "--at", "2")
     timeline = omac.ok("replay", "--at", "2")
     assert "sandbox.launched                  sandbox aa in /w/shop (by person) pid=43" in timeline
 

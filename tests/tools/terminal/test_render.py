@@ -78,7 +78,7 @@ def test_a_status(capsys: Capture) -> None:
     show_status(status)
     assert shown(capsys) == [
         "position 7",
-        "run r1: omac 1.0 serves opencode, pid 42, roots /w, /v",
+        "run r1: omac serve opencode, version 1.0, pid 42, roots /w, /v",
         "/w: active_partial",
         "  echo                 /echo                ready",
         "  mail                 -                    broken",

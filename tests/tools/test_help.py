@@ -1,0 +1,58 @@
+"""Help in a terminal of 80 columns: of every command, whole, and the near name where one was mistyped."""
+
+import pytest
+from command_walk import ALL, GROUPS
+from real_omac import Omac
+
+COLUMNS = 80
+
+
+@pytest.mark.parametrize("words", [*ALL, *GROUPS], ids=lambda words: " ".join(words) or "omac")
+def test_help_fits_a_terminal(house: Omac, words: tuple[str, ...]) -> None:
+    """No line is wider than 80 columns or ends in the middle of a sentence, and no type of a value is named."""
+    if words == ("hook", "pre-tool-use"):  # agents alone call it; it has no options
+        return
+    lines = house.process(*words, "--help", extra={"COLUMNS": "200"}).out.splitlines()
+    assert lines[0].startswith(" ".join(("Usage: omac", *words)))
+    assert [line for line in lines if len(line) > COLUMNS] == []
+    assert [line for line in lines[1:] if line.endswith("...") or "<str>" in line] == []
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_help_is_a_command(house: Omac) -> None:
+    """`omac help` prints what `--help` does, of a command in a group too."""
+    assert house.ok("help") == house.ok("--help")
+    assert house.ok("help", "secrets", "set") == house.ok("secrets", "set", "--help")
+    done = house.run("help", "nosuch")
+    assert (done.status, done.out) == (2, "")
+
+
+def test_the_version_is_an_option(house: Omac) -> None:
+    """`omac --version` prints what `omac version` does, by the quick way and by the long one."""
+    assert house.ok("--version") == house.process("--version").out == house.process("version").out
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "meant"),
+    [
+        (("start", "claud"), 2, "did you mean claude?"),
+        (("serve", "opencod"), 2, "did you mean opencode?"),
+        (("list", "--harness", "codx"), 2, "did you mean codex?"),
+        (("aprove", "echo"), 2, "Did you mean 'approve'"),
+        (("secrets", "sett"), 2, "Did you mean 'set'"),
+        (("approve", "echo", "--workdri", "."), 2, "--workdir"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_mistyped_name_is_answered_with_the_near_one(
+    house: Omac, typed: tuple[str, ...], status: int, meant: str
+) -> None:
+    """A harness, a command, a command of a group or an option."""
+    done = house.run(*typed)
+    assert done.status == status
+    assert meant in done.err, done
+
+
+def test_the_near_harness_can_be_pasted(house: Omac) -> None:
+    """The first command offered is the one that was meant."""
+    assert "  try: omac start claude\n" in house.run("start", "claud").err

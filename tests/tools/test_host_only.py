@@ -1,0 +1,66 @@
+"""Commands inside a sandbox: those that need the host's state refuse, and leave no state behind."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from command_walk import ALL, required
+from real_omac import Omac
+from real_sandbox import box
+
+from omac.tools.cli.host_only import WORKS_INSIDE
+
+INSIDE = {"OMAC_SANDBOX": "1"}
+
+
+@pytest.mark.parametrize("words", [one for one in ALL if one[0] not in ("start", "serve")], ids=" ".join)
+def test_a_command_that_needs_the_host_refuses(house: Omac, words: tuple[str, ...]) -> None:
+    """One line says what the command does on the host; the exit code is 7, and nothing was made."""
+    works = any(words[: len(one)] == one for one in WORKS_INSIDE)
+    if works:
+        return
+    done = house.run(*words, *required(ALL[words]), extra=INSIDE)
+    assert (done.status, done.out) == (7, ""), done
+    assert done.err.startswith(f"omac: omac {' '.join(words)} does not work inside a sandbox. Run it on the host, ")
+    assert done.err.endswith(".\n")
+    assert done.err.count("\n") == 1
+    assert list(house.state.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("start", "--", "true"), ("serve", "--no-inner"), ("start", "nosuch")], ids=" ".join)
+def test_nothing_is_launched_inside(house: Omac, words: tuple[str, ...]) -> None:
+    """Neither an agent nor a server begins there."""
+    done = house.run(*words, extra=INSIDE)
+    assert (done.status, done.out) == (7, "")
+    assert "does not work inside a sandbox" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("secrets", "set", "--help"), ("version",), ("hook", "role")], ids=" ".join
+)
+def test_what_needs_no_state_works_inside(house: Omac, words: tuple[str, ...]) -> None:
+    """Help, the version and the write guard answer there as anywhere."""
+    done = house.run(*words, extra=INSIDE)
+    assert (done.status, done.err) == (0, "")
+
+
+def test_values_are_not_repeated(house: Omac) -> None:
+    """What stands on the command line may be a secret."""
+    done = house.run("config", "set", "slack", "REGION", "hunter2", extra=INSIDE)
+    assert done.status == 7
+    assert "hunter2" not in done.err
+
+
+def test_in_a_real_sandbox() -> None:
+    """The variable is that of a real sandbox; the host's journal holds no approval that came from inside."""
+    with box() as world:
+        skill = world.workdir / ".agents" / "skills" / "s"
+        world.give(skill / "omac.yaml", "name: s\nsidecar: {command: [python3, s.py], mount: s}\n")
+        package = str(Path(__file__).parents[2] / "src")
+        begin = f"import sys; sys.path[:0] = {sys.path!r}; from omac.tools.entry import main; main()"
+        readable = tuple(word for path in {package, sys.prefix} for word in ("--read", path))
+        done = world.run(sys.executable, "-c", begin, "approve", "s", options=readable)
+        assert done.status == 7, done
+        assert "omac approve does not work inside a sandbox" in done.err
+        listed = world.host(*world.omac("approvals"))
+        assert (listed.status, listed.out) == (0, "")

@@ -1,0 +1,76 @@
+"""omac status, where runs live, end in order and are killed; with a server and without one."""
+
+import json
+import signal
+from typing import Any
+
+from contract.media import needs_bubblewrap
+from polling import eventually
+from real_omac import Omac, Serving
+from started import LOOP, started
+
+
+def recorded(omac: Omac) -> dict[str, Any]:
+    """The projected state, which programs get."""
+    status: dict[str, Any] = json.loads(omac.ok("status", "--json"))
+    return status
+
+
+def kill(omac: Omac, run: Serving) -> None:
+    """Kill an omac, and wait until what it had started is gone."""
+    run.end(signal.SIGKILL)
+    eventually(lambda: not omac.left(), 10.0, "the end of its sidecars")
+
+
+def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
+    """People hear that it ended, and of nothing online; programs get the fold of the journal, as replay does."""
+    project = omac.project("shop")
+    omac.approve(project)
+    server = omac.serve()
+    server.activate(project)
+    assert f"pid {server.process.pid}" in omac.ok("status")
+    kill(omac, server)
+    out = omac.ok("status")
+    run = server.ready["run"]
+    assert f"run {run}: omac serve opencode ended without a record (pid {server.process.pid} is gone)" in out
+    assert f"sidecar echo of {project}: ended with its run" in out
+    assert "no directory is online" in out
+    assert "healthy" not in out
+    status = recorded(omac)
+    assert [one["run"] for one in status["runs"]] == [run]
+    assert omac.ok("replay", "--at", str(status["position"]), "--json") == omac.ok("status", "--json")
+    omac.serve().end()  # which records the end
+    assert run not in omac.ok("status")
+
+
+def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:
+    """Each living run with its directory; one that ended in order is gone."""
+    shop, mail = omac.project("shop"), omac.project("mail")
+    omac.approve(shop)
+    first, second = started(omac, shop, LOOP), started(omac, mail, LOOP)
+    for run in (first, second):
+        assert run.line() == "up\n"
+    out = omac.ok("status")
+    for run, project in ((first, shop), (second, mail)):
+        assert f"pid {run.process.pid}, in {project}" in out
+    assert f"{shop}: active" in out
+    server = omac.serve()
+    second.end(signal.SIGKILL)
+    out = omac.ok("status")
+    assert f"pid {server.process.pid}, roots {omac.root}" in out
+    assert f"pid {first.process.pid}, in {shop}" in out
+    assert f"(pid {second.process.pid} is gone)" in out
+    assert f"pid {second.process.pid}, in" not in out
+    first.end()
+    assert f"pid {first.process.pid}" not in omac.ok("status")
+
+
+@needs_bubblewrap
+def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
+    """Without a server too; killed, it is gone or reported as ended."""
+    project = omac.project("shop")
+    run = omac.start("sandbox", "run", "--workdir", str(project), "--", "sh", "-c", "echo up; sleep 60")
+    assert run.line() == "up\n"
+    assert f"in {project}: launched" in omac.ok("status")
+    run.end(signal.SIGKILL)
+    eventually(lambda: f"in {project}: launched" not in omac.ok("status"), 5.0, "the sandbox to be gone")
