@@ -21,6 +21,7 @@ OF_THE_PROCESS = {
     "entry.py",
     "invocation.py",
     "guard_hook.py",
+    "session_hook.py",
     "sandbox_run.py",
 }
 
