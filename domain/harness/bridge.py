@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
@@ -33,18 +34,18 @@ class HookCommands(NamedTuple):
     session_end: str
 
 
-def bridge_arguments(harness: Harness, commands: HookCommands, words: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments before the `words` of a person: hooks of sessions, and of tools that write. None where the
-    words state the same option themselves, or the agent has no such option."""
+def bridged(harness: Harness, commands: HookCommands, words: Sequence[str], stated: str = "{}") -> tuple[str, ...]:
+    """Return the `words` of a person with omac's: hooks of sessions, and of tools that write. `stated` are the settings
+    to which the words' own option for them leads; they are kept, with their hooks. Raises ValueError for settings of
+    another form."""
     bridge, hook = harness.bridge, harness.hook
     if bridge is None or hook is None:
-        return ()
+        return tuple(words)
     if bridge.settings_option:
-        if is_stated(bridge.settings_option, words):
-            return ()
         handlers = {GUARDED: commands.guard, BEGUN: commands.session_start, ENDED: commands.session_end}
-        hooks = {event: [_group(event, command, hook.matcher)] for event, command in handlers.items()}
-        return bridge.settings_option, json.dumps({"hooks": hooks}, separators=(",", ":"))
+        hooks = {event: _group(event, command, hook.matcher) for event, command in handlers.items()}
+        merged = json.dumps(_with_hooks(json.loads(stated), hooks), separators=(",", ":"))
+        return (bridge.settings_option, merged, *without_option(bridge.settings_option, words))
     if bridge.override_option:
         groups = {
             GUARDED: _group(GUARDED, commands.guard, hook.matcher),
@@ -57,8 +58,8 @@ def bridge_arguments(harness: Harness, commands: HookCommands, words: Sequence[s
         }
         settings.append(f"hooks.state={_toml(trusted)}")
         settings += [f"shell_environment_policy.set.{name}={_toml('')}" for name in CONTROL_VARIABLES]
-        return tuple(word for setting in settings for word in (bridge.override_option, setting))
-    return ()
+        return (*(word for setting in settings for word in (bridge.override_option, setting)), *words)
+    return tuple(words)
 
 
 def bridge_variables(harness: Harness, plugin_url: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -76,10 +77,40 @@ def bridge_variables(harness: Harness, plugin_url: str, environment: Mapping[str
         raise Refusal("settings-invalid", message, fix=[f"unset {name}"]) from None
 
 
-def is_stated(option: str, words: Sequence[str]) -> bool:
-    """Return whether the words of a command line state an option."""
-    own = words[: list(words).index("--")] if "--" in words else words
-    return any(word == option or word.startswith(option + "=") for word in own)
+def stated_value(option: str, words: Sequence[str]) -> str | None:
+    """Return the value that the words of a command line state for an option, the last if there are several; None:
+    they state none."""
+    value, own = None, list(words[: list(words).index("--")] if "--" in words else words)
+    for word, following in zip_longest(own, own[1:]):
+        if word == option and following is not None:
+            value = following
+        elif word.startswith(option + "="):
+            value = word.removeprefix(option + "=")
+    return value
+
+
+def without_option(option: str, words: Sequence[str]) -> list[str]:
+    """Return the words without an option and its value, as often as they are there."""
+    kept: list[str] = []
+    left = iter(words)
+    for word in left:
+        if word == "--":
+            return [*kept, word, *left]
+        if word == option:
+            next(left, None)
+        elif not word.startswith(option + "="):
+            kept.append(word)
+    return kept
+
+
+def _with_hooks(settings: object, hooks: Mapping[str, dict[str, object]]) -> dict[str, object]:
+    """The settings with one more group of hooks for each event. Raises ValueError."""
+    if not isinstance(settings, dict):
+        raise ValueError("the settings are no JSON object")
+    theirs = settings.get("hooks", {})
+    if not isinstance(theirs, dict) or not all(isinstance(groups, list) for groups in theirs.values()):
+        raise ValueError("the hooks of the settings are no lists by event")
+    return {**settings, "hooks": theirs | {event: [*theirs.get(event, []), group] for event, group in hooks.items()}}
 
 
 def _group(event: str, command: str, matcher: str) -> dict[str, object]:

@@ -102,7 +102,7 @@ class Harness(PlainData):
 
     `hook` is how it calls the write guard; None: omac has no hook for it. `bridge` is how it is given omac's hooks when
     omac launches it. `confined` are arguments for it in omac's sandbox: what they turn off would not work there, and
-    omac does it.
+    omac does it. `offline` are variables for it where there is no network.
     """
 
     name: str
@@ -125,6 +125,7 @@ class Harness(PlainData):
     hook: Hook | None = None
     bridge: Bridge | None = None
     confined: tuple[str, ...] = ()
+    offline: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Harness({self.name!r})"

@@ -28,5 +28,6 @@ HARNESS = Harness(
         "OPENCODE_DISABLE_PRUNE", "OPENCODE_DISABLE_SHARE", "OPENCODE_DISABLE_TERMINAL_TITLE", "OPENCODE_MODEL",
         "OPENCODE_SERVER_USERNAME", "npm_config_offline",
     ),
+    offline=(("npm_config_offline", "true"),),  # or the first session waits a minute for the registry
     bridge=Bridge(plugin_variable="OPENCODE_CONFIG_CONTENT", plugin="opencode_bridge.ts"),
 )  # fmt: skip

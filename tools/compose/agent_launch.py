@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 
 import omac
-from omac.domain.harness.bridge import HookCommands, bridge_arguments, bridge_variables, is_stated
+from omac.adapters.files import bounded
+from omac.domain.harness.bridge import HookCommands, bridge_variables, bridged, stated_value
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
@@ -40,6 +41,7 @@ OMAC = (
     "import sys; sys.path.append(sys.argv.pop(1)); from omac.tools.entry import main; main()", os.path.dirname(PACKAGE),
 )  # fmt: skip
 SANDBOX = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR)
+SETTINGS_BYTES_MAX = 1 << 20
 HOOK = shlex.join((*OMAC, "hook"))
 HOOK_COMMANDS = HookCommands(f"{HOOK} pre-tool-use || exit 2", f"{HOOK} session-start", f"{HOOK} session-end")
 
@@ -92,9 +94,11 @@ def launch_of(
 ) -> AgentLaunch:
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
     what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
-    bridged = _bridged(agent, words or (), sandboxed=sandboxed) if agent else ()
-    argv = (*command, *bridged, *(words or ())) if agent or words is None else tuple(words)
-    variables = _plugged(agent, environment) if agent else {}
+    if agent is not None:
+        argv = (*command, *(agent.confined if sandboxed else ()), *_bridged(agent, words or (), workdir))
+    else:
+        argv = tuple(command if words is None else words)
+    variables = _plugged(agent, environment, sandbox.network) if agent else {}
     if not argv:
         raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])
     if not sandboxed:
@@ -111,22 +115,35 @@ def launch_of(
     return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed, variables)
 
 
-def _bridged(agent: Harness, words: Sequence[str], *, sandboxed: bool) -> tuple[str, ...]:
-    """The arguments that omac adds for an agent, before those of the person."""
+def _bridged(agent: Harness, words: Sequence[str], workdir: str) -> tuple[str, ...]:
+    """The arguments of an agent: those of the person, with omac's. Settings that cannot be read stay as they are: the
+    agent reports what is wrong with them."""
     option = agent.bridge.settings_option if agent.bridge else ""
-    if option and is_stated(option, words):
-        report(
-            f"omac: {agent.name} takes one {option}, which is yours: sessions get no token and no guide of their own"
-        )
-    return (*(agent.confined if sandboxed else ()), *bridge_arguments(agent, HOOK_COMMANDS, words))
+    stated = stated_value(option, words) if option else None
+    try:
+        if stated is not None and not stated.lstrip().startswith("{"):
+            stated = _content(os.path.normpath(os.path.join(workdir, expanded(stated))))
+        return bridged(agent, HOOK_COMMANDS, words, "{}" if stated is None else stated)
+    except (OSError, ValueError, RecursionError) as problem:
+        report(f"omac: {option} cannot be used ({problem}): omac's hooks are left out, and sessions get no skills")
+        return tuple(words)
 
 
-def _plugged(agent: Harness, environment: Mapping[str, str]) -> dict[str, str]:
+def _content(path: str) -> str:
+    """The text of a file of settings; its path may lead over no link, which an agent could have made. Raises OSError,
+    ValueError."""
+    if os.path.realpath(path) != path:
+        raise ValueError(f"{path} leads over a link")
+    return bounded.read(path, SETTINGS_BYTES_MAX).decode()
+
+
+def _plugged(agent: Harness, environment: Mapping[str, str], network: str) -> dict[str, str]:
     """The variables by which an agent loads omac's plugin. Raises Refusal (settings-invalid)."""
     if agent.bridge is None or not agent.bridge.plugin:
         return {}
     url = Path(PACKAGE, "adapters", "harness", agent.bridge.plugin).resolve().as_uri()
-    return bridge_variables(agent, url, environment) | {"OMAC_HOOK": HOOK}
+    offline = dict(agent.offline) if network == "none" else {}
+    return bridge_variables(agent, url, environment) | {"OMAC_HOOK": HOOK} | offline
 
 
 def directory(path: str, flag: str) -> str:

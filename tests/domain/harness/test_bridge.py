@@ -6,7 +6,14 @@ import tomllib
 
 import pytest
 
-from omac.domain.harness.bridge import CONTROL_VARIABLES, HookCommands, bridge_arguments, bridge_variables, is_stated
+from omac.domain.harness.bridge import (
+    CONTROL_VARIABLES,
+    HookCommands,
+    bridge_variables,
+    bridged,
+    stated_value,
+    without_option,
+)
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import HARNESSES, harness_named
 from omac.domain.kernel.refusal import Refusal
@@ -16,8 +23,8 @@ COMMANDS = HookCommands("/o/omac hook pre-tool-use || exit 2", "/o/omac hook ses
 
 def test_claude_gets_hooks_as_settings() -> None:
     """One for its sessions' beginning, one for their end, and the write guard for the tools that write."""
-    option, settings = bridge_arguments(harness_named("claude"), COMMANDS, ("-p", "x"))
-    assert option == "--settings"
+    option, settings, *words = bridged(harness_named("claude"), COMMANDS, ("-p", "x"))
+    assert (option, words) == ("--settings", ["-p", "x"])
     hooks = json.loads(settings)["hooks"]
     commands = {
         event: [one["command"] for group in groups for one in group["hooks"]] for event, groups in hooks.items()
@@ -30,17 +37,30 @@ def test_claude_gets_hooks_as_settings() -> None:
     assert "Write" in hooks["PreToolUse"][0]["matcher"]
 
 
-@pytest.mark.parametrize("words", [("--settings", "{}"), ("-p", "--settings=x.json")])
-def test_settings_of_a_person_stay(words: tuple[str, ...]) -> None:
-    """Claude Code takes the last --settings only, so omac adds none beside the person's."""
-    assert bridge_arguments(harness_named("claude"), COMMANDS, words) == ()
-    assert is_stated("--settings", words)
-    assert not is_stated("--settings", ("--", *words))
+def test_settings_of_a_person_stay() -> None:
+    """Claude Code takes the last --settings only, so omac's hooks join those of the person's, wherever it stands."""
+    theirs = {"model": "m", "hooks": {"PreToolUse": [{"hooks": []}], "Stop": []}}
+    for words in (("-p", "--settings", "x.json", "--", "--settings"), ("--settings=x.json", "-p", "--", "--settings")):
+        option, settings, *rest = bridged(harness_named("claude"), COMMANDS, words, json.dumps(theirs))
+        assert (option, rest) == ("--settings", ["-p", "--", "--settings"])
+        merged = json.loads(settings)
+        assert merged["model"] == "m"
+        assert [len(groups) for groups in merged["hooks"].values()] == [2, 0, 1, 1]
+        assert stated_value("--settings", words) == "x.json"
+    assert stated_value("--settings", ("--", "--settings", "x")) is None
+    assert without_option("--settings", ("--settings",)) == []
+
+
+@pytest.mark.parametrize("stated", ["", "{", "[]", '{"hooks":[]}', '{"hooks":{"PreToolUse":{}}}', "[" * 100_000])
+def test_settings_of_another_form_are_refused(stated: str) -> None:
+    """The caller leaves them to the agent, which says what is wrong."""
+    with pytest.raises((ValueError, RecursionError)):
+        bridged(harness_named("claude"), COMMANDS, (), stated)
 
 
 def test_codex_gets_hooks_it_trusts() -> None:
     """Each override is one setting in TOML; the hooks have the hashes that Codex 0.169.0 computes for them."""
-    words = bridge_arguments(harness_named("codex"), COMMANDS, ())
+    words = bridged(harness_named("codex"), COMMANDS, ())
     assert set(words[::2]) == {"-c"}
     settings = tomllib.loads("\n".join(words[1::2]))
     hooks = settings["hooks"]
@@ -56,7 +76,7 @@ def test_codex_gets_hooks_it_trusts() -> None:
 def test_the_hashes_are_those_that_codex_computes() -> None:
     """Codex 0.169.0 ran these two hooks, given with these hashes, and asked nobody."""
     commands = HookCommands("/tmp/cl/hook.sh guard", "/tmp/cl/hook.sh start", "")
-    words = bridge_arguments(harness_named("codex"), commands, ())
+    words = bridged(harness_named("codex"), commands, ())
     state = tomllib.loads("\n".join(words[1::2]))["hooks"]["state"]
     assert [one["trusted_hash"] for one in state.values()] == [
         "sha256:1dc09c666a2d5f6e8ab4c8c4f87c43a128cb6173c19607441dc04e2efdb3b837",
@@ -85,6 +105,6 @@ def test_a_configuration_of_another_form_is_refused(content: str) -> None:
 @pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
 def test_no_agent_gets_arguments_it_has_no_option_for(harness: Harness) -> None:
     """Those without a bridge are launched as they are; commands are one word each for the shell that runs them."""
-    words = bridge_arguments(harness, COMMANDS, ())
+    words = bridged(harness, COMMANDS, ())
     assert len(words) % 2 == 0
     assert all(shlex.split(command)[0] == "/o/omac" for command in COMMANDS)
