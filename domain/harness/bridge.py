@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,6 +61,21 @@ def bridged(harness: Harness, commands: HookCommands, words: Sequence[str], stat
         settings += [f"shell_environment_policy.set.{name}={_toml('')}" for name in CONTROL_VARIABLES]
         return (*(word for setting in settings for word in (bridge.override_option, setting)), *words)
     return tuple(words)
+
+
+def untrusted(harness: Harness, stated: str, folders: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments by which an agent takes a folder for untrusted, its settings and hooks unread, unless the
+    file `stated` says of one of `folders`, which are the project's, whether it is trusted. Where the file is not valid
+    the agent reports that itself."""
+    if harness.bridge is None or not harness.bridge.folders_file:
+        return ()
+    try:
+        known = tomllib.loads(stated).get("projects", {})
+    except ValueError:
+        return ()
+    if not isinstance(known, dict) or any(folder in known for folder in folders):
+        return ()
+    return harness.bridge.override_option, f"projects={_toml({folders[0]: {'trust_level': 'untrusted'}})}"
 
 
 def bridge_variables(harness: Harness, plugin_url: str, environment: Mapping[str, str]) -> dict[str, str]:

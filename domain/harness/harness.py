@@ -51,7 +51,8 @@ class Bridge(PlainData):
     `settings_option` takes settings as JSON, of the form that `Hook.file` has; `override_option` a setting as KEY=VALUE
     in TOML. `plugin_variable` holds settings as JSON, whose member `plugin` lists URLs of modules; `plugin` is the file
     of omac's own. `environment_file` names the variable that tells a hook of sessions the file of the session's
-    variables, which the agent's shells read.
+    variables, which the agent's shells read. `folders_file` is a TOML file in the home whose `projects` say which
+    folders the person trusts; in others the agent would ask, and could not keep the answer.
     """
 
     settings_option: str = ""
@@ -59,6 +60,7 @@ class Bridge(PlainData):
     plugin_variable: str = ""
     plugin: str = ""
     environment_file: str = ""
+    folders_file: str = ""
 
 
 class Cloud(PlainData):

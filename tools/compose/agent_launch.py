@@ -20,7 +20,9 @@ import msgspec
 
 import omac
 from omac.adapters.files import bounded
-from omac.domain.harness.bridge import HookCommands, bridge_variables, bridged, stated_value
+from omac.adapters.guard.write_target import common_folder, top_level
+from omac.adapters.linux.home import home_of
+from omac.domain.harness.bridge import HookCommands, bridge_variables, bridged, stated_value, untrusted
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
@@ -95,7 +97,8 @@ def launch_of(
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
     what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
     if agent is not None:
-        argv = (*command, *(agent.confined if sandboxed else ()), *_bridged(agent, words or (), workdir))
+        confined = (*agent.confined, *_untrusted(agent, workdir, environment)) if sandboxed else ()
+        argv = (*command, *confined, *_bridged(agent, words or (), workdir))
     else:
         argv = tuple(command if words is None else words)
     variables = _plugged(agent, environment, sandbox.network) if agent else {}
@@ -127,6 +130,22 @@ def _bridged(agent: Harness, words: Sequence[str], workdir: str) -> tuple[str, .
     except (OSError, ValueError, RecursionError) as problem:
         report(f"omac: {option} cannot be used ({problem}): omac's hooks are left out, and sessions get no skills")
         return tuple(words)
+
+
+def _untrusted(agent: Harness, workdir: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The arguments for a project that the person never trusted, nor the clone that its worktree belongs to."""
+    if agent.bridge is None or not agent.bridge.folders_file:
+        return ()
+    folder, name = os.path.split(agent.bridge.folders_file)
+    moved = environment.get(agent.home_variable) if agent.home_variable else None
+    path = os.path.join(moved or os.path.join(home_of(environment), folder), name)
+    try:
+        stated = bounded.read(path, SETTINGS_BYTES_MAX, follow=True).decode()
+    except (OSError, ValueError):
+        stated = ""
+    common = common_folder(top_level(os.fsencode(workdir)))
+    clones = [os.path.dirname(os.fsdecode(common))] if common else []
+    return untrusted(agent, stated, [workdir, os.fsdecode(top_level(os.fsencode(workdir))), *clones])
 
 
 def _content(path: str) -> str:

@@ -12,6 +12,7 @@ from omac.domain.harness.bridge import (
     bridge_variables,
     bridged,
     stated_value,
+    untrusted,
     without_option,
 )
 from omac.domain.harness.harness import Harness
@@ -108,3 +109,16 @@ def test_no_agent_gets_arguments_it_has_no_option_for(harness: Harness) -> None:
     words = bridged(harness, COMMANDS, ())
     assert len(words) % 2 == 0
     assert all(shlex.split(command)[0] == "/o/omac" for command in COMMANDS)
+
+
+def test_a_folder_that_nobody_trusted_is_untrusted() -> None:
+    """Codex would ask, and could not keep the answer: its settings are pinned. What the person said already counts,
+    for the folder or for the clone that it is a worktree of."""
+    codex, folders = harness_named("codex"), ["/p/tree", "/p/main"]
+    option, setting = untrusted(codex, "", folders)
+    assert (option, tomllib.loads(setting)) == ("-c", {"projects": {"/p/tree": {"trust_level": "untrusted"}}})
+    for known in folders:
+        assert untrusted(codex, f'[projects."{known}"]\ntrust_level = "trusted"', folders) == ()
+    assert untrusted(codex, '[projects."/p"]\ntrust_level = "trusted"', folders)
+    assert untrusted(codex, "[projects", folders) == untrusted(codex, "projects = 3", folders) == ()
+    assert untrusted(harness_named("claude"), "", folders) == ()
