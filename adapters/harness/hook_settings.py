@@ -161,4 +161,4 @@ def _locked(file: HookFile, create: bool) -> Iterator[int | None]:
 
 
 def _invalid(file: HookFile, problem: str) -> Refusal:
-    return Refusal("settings-invalid", f"{file.path} {problem}", fix=[f"$EDITOR {shlex.quote(file.path)}"])
+    return Refusal("settings-invalid", f"{file.path} {problem}", fix=[f"${{EDITOR:-vi}} {shlex.quote(file.path)}"])

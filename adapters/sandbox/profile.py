@@ -84,7 +84,7 @@ def _path(name: str, environment: Mapping[str, str], home: str) -> str:
         known = []
     near = _near(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
     message = f"no profile named {_shown(name)} in {folder}{near}"
-    raise Refusal("settings-invalid", message, fix=[f"$EDITOR {shlex.quote(f'{folder}/{name}.toml')}"])
+    raise Refusal("settings-invalid", message, fix=[f"${{EDITOR:-vi}} {shlex.quote(f'{folder}/{name}.toml')}"])
 
 
 def _text(path: str) -> str:
@@ -245,7 +245,7 @@ class _ProfileReader(PlainData):
             )
             line = next(lines, 0)
         where = _shown(self.path) + (f":{line}" if line else "")
-        raise Refusal("settings-invalid", f"{where}: {message}", fix=[f"$EDITOR {shlex.quote(self.path)}"])
+        raise Refusal("settings-invalid", f"{where}: {message}", fix=[f"${{EDITOR:-vi}} {shlex.quote(self.path)}"])
 
 
 def _is_text(value: object) -> bool:

@@ -111,7 +111,7 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
         fix = [f"ls -la {shlex.quote(os.path.dirname(path))}"]
         raise Refusal("settings-invalid", f"{shown} cannot be read: {error.strerror}", fix=fix) from error
     except _UnusableSettings as unusable:
-        raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"$EDITOR {shlex.quote(path)}"]) from None
+        raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"${{EDITOR:-vi}} {shlex.quote(path)}"]) from None
     if status.st_uid not in (0, os.geteuid()):
         message = f"{shown} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(path)}"])
@@ -177,7 +177,7 @@ def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str
         if after is not None and {table: {}, **tomllib.loads(after)} == {**before, table: wanted}:
             return after
     message = f"{printable(path)} is written in a way that omac cannot change without harm to it"
-    fix = [f"$EDITOR {shlex.quote(path)}  # {'remove' if value is None else 'set'} {setting.name}"]
+    fix = [f"${{EDITOR:-vi}} {shlex.quote(path)}  # {'remove' if value is None else 'set'} {setting.name}"]
     raise Refusal("settings-invalid", message, fix=fix)
 
 

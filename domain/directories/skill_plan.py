@@ -3,7 +3,8 @@
 Rules
 
 1. A skill whose omac.yaml cannot be read is broken, and says where and why.
-2. Of two skills with one mount the later is broken and names the first.
+2. A mount goes to the first skill that may run, else to the first that claims it: code that nobody approved takes no
+   mount from code that somebody did. The others are broken and name that skill.
 3. A skill that nobody registered is broken where finding does not register.
 4. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets nothing
    that was given to its name, and no declared variable of the host.
@@ -68,17 +69,14 @@ def plan(
 ) -> ActivationPlan:
     """What an activation of `place` wants in this run. `known` by skill name; `host` is omac's own environment."""
     result = ActivationPlan({}, {}, {}, {})
-    mounts: dict[str, str] = {}
+    owners = _owners(skills, known, run)
     for skill in skills:
-        sidecar = skill.sidecar
-        mount = sidecar.mount if sidecar else skill.name if MOUNT.fullmatch(skill.name) else ""
-        taken = mounts.get(mount) if mount else None
+        sidecar, mount = skill.sidecar, _mount(skill)
+        taken = owners[mount] if mount and owners[mount] != skill.name else None
         own = "" if taken else mount
         result.skills[skill.name] = Skill(skill.name, skill.base, skill.source, skill.bundle_hash, own)
         registration = known[skill.name].registration
         code = registration.may_run(skill.code, run)
-        if own:
-            mounts[own] = skill.name
         if sidecar is None or skill.problem is not None:
             result.stubs[skill.name] = _broken(skill, own, skill.problem or "it has no sidecar", ())
         elif taken:
@@ -89,6 +87,20 @@ def plan(
             given = known[skill.name].credential if code else Credential()
             _add(result, _Judged(skill, sidecar, place, code, given, host, registration.found))
     return result
+
+
+def _mount(skill: FoundSkill) -> str:
+    if skill.sidecar:
+        return skill.sidecar.mount
+    return skill.name if MOUNT.fullmatch(skill.name) else ""
+
+
+def _owners(skills: Sequence[FoundSkill], known: Mapping[str, KnownSkill], run: str) -> dict[str, str]:
+    """Who has each mount (rule 2)."""
+    owners: dict[str, str] = {}
+    for skill in sorted(skills, key=lambda one: known[one.name].registration.may_run(one.code, run) is None):
+        owners.setdefault(_mount(skill), skill.name)
+    return owners
 
 
 def approve_command(skill: FoundSkill, place: SkillScope, code: Code | None = None) -> str:

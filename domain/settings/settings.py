@@ -142,7 +142,7 @@ def user_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
     values: dict[str, str] = {}
     for name, word, problem in _statements(document):
         if problem is not None:
-            raise Refusal("settings-invalid", f"{path}: {problem}", fix=[f"$EDITOR {shlex.quote(path)}"])
+            raise Refusal("settings-invalid", f"{path}: {problem}", fix=[f"${{EDITOR:-vi}} {shlex.quote(path)}"])
         values[name] = word
     return SettingsFile(path, values)
 

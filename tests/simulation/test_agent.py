@@ -298,7 +298,7 @@ ATTACKS = {
     "plants one in the agent's own base": Attack(plant_in_own_base, False, PLANTED),
     "copies it to the agent's own base": Attack(copy_to_own_base, False, PLANTED),
     "plants one that comes before it": Attack(plant_before, False, CHANGED),
-    "takes its mount": Attack(steal_mount, False, PLANTED),
+    "claims its mount": Attack(steal_mount, True, PLANTED),
     "takes its name in capitals": Attack(differ_in_case, False, PLANTED),
     "forges what others believe": Attack(forge, False, CHANGED),
 }

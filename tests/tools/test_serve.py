@@ -582,9 +582,8 @@ def test_an_agent_in_its_sandbox(omac: Omac) -> None:
     given = ("--root", str(here), "--workdir", str(project))
     done = omac.run("serve", *given, "--", "bash", "-c", AGENT, "agent", str(other), str(omac.state), home)
     assert done.status == 12, done
-    announced, _, rest = done.out.partition("\n")
-    assert announced.startswith("omac serve: control plane on http://127.0.0.1:")
-    variables, _, said = rest.partition("\nready\n")
+    assert "omac serve: control plane on http://127.0.0.1:" in done.err
+    variables, _, said = done.out.partition("\nready\n")
     assert "ECHO" not in variables
     mine, foreign, *refused, by_socket, seen, kept = said.splitlines()
     assert [json.loads(line)["reason"] for line in refused] == [*["forbidden"] * 6, *["unauthorized"] * 2, "forbidden"]

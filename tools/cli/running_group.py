@@ -112,7 +112,9 @@ def serve(
     root: Annotated[
         list[str] | None, typer.Option(metavar="DIR", help="Directories below it may be activated.")
     ] = None,
-    workdir: Annotated[str | None, typer.Option(metavar="DIR", help="Activate this directory at once.")] = None,
+    workdir: Annotated[
+        list[str] | None, typer.Option(metavar="DIR", help="Activate these directories at once.")
+    ] = None,
     no_inner: Annotated[bool, typer.Option("--no-inner", help="Launch no agent.")] = False,
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
@@ -139,7 +141,7 @@ def serve(
     from omac.tools.cli.serve import ServeRequest, run
 
     request = ServeRequest(
-        harness, context.meta[WORDS], root or [], workdir, no_inner, no_sandbox, sandbox, unapproved,
+        harness, context.meta[WORDS], root or [], workdir or [], no_inner, no_sandbox, sandbox, unapproved,
         accept_skill_changes, bridge_compat, control_addr, facade_addr, journal, json,
     )  # fmt: skip
     return run(request, current().environment)

@@ -17,6 +17,7 @@ from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.terminal.invocation import current, print_data, print_json
+from omac.tools.terminal.render import report
 
 
 class ServeRequest(NamedTuple):
@@ -25,7 +26,7 @@ class ServeRequest(NamedTuple):
     harness: str | None
     words: list[str] | None
     roots: list[str]
-    workdir: str | None
+    workdirs: list[str]
     no_inner: bool
     no_sandbox: bool
     sandbox: SandboxRequest
@@ -48,11 +49,14 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
     server = Server(wanted, environment)
 
     def announce(ready: Ready) -> None:
-        if request.json:
+        facade = ready.facade_base.removeprefix("http://")
+        line = f"omac serve: control plane on {ready.control_base}; facade on {facade}"
+        if wanted.launch is not None:
+            report(line)  # stdout is the agent's alone
+        elif request.json:
             print_json(ready)
         else:
-            facade = ready.facade_base.removeprefix("http://")
-            print_data(f"omac serve: control plane on {ready.control_base}; facade on {facade}")
+            print_data(line)
         current().stdout.flush()
 
     return trio.run(server.run, announce)
@@ -61,15 +65,14 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
 def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptions:
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
     harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
-    workdir = directory(request.workdir, "--workdir") if request.workdir else None
-    roots = [directory(root, "--root") for root in request.roots] or ([] if workdir else [os.getcwd()])
-    if workdir is not None and not any(below(workdir, root) for root in roots):
-        roots.append(workdir)
+    workdirs = [directory(one, "--workdir") for one in request.workdirs]
+    roots = [directory(root, "--root") for root in request.roots] or ([] if workdirs else [os.getcwd()])
+    roots += [one for one in dict.fromkeys(workdirs) if not any(below(one, root) for root in roots)]
     return ServeOptions(
         harness,
         tuple(roots),
-        workdir,
-        _launch(request, workdir or roots[0], roots, environment),
+        tuple(dict.fromkeys(workdirs)),
+        _launch(request, _beginning(workdirs, roots), roots, environment),
         journal=request.journal,
         bridge_compat=request.bridge_compat,
         control=_address(request.control_addr, "--control-addr"),
@@ -79,6 +82,12 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
             "serve.bundle_drift": "accept" if request.accept_changes else None,
         },
     )
+
+
+def _beginning(workdirs: list[str], roots: list[str]) -> str:
+    """The directory that an agent begins in: the first to be activated, else the current one, where a root holds it."""
+    here = os.path.realpath(os.getcwd())
+    return next(iter(workdirs), here if any(below(here, root) for root in roots) else roots[0])
 
 
 def _launch(

@@ -16,15 +16,15 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and `workdir` is the one directory.
+    """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and there is one of `workdirs`.
 
-    Roots and workdir are canonical; `launch` None: nothing is launched. `bridge_compat`: bridges that were written for
-    the Go omac are served, without a token.
+    Roots and workdirs, which are activated at once, are canonical; `launch` None: nothing is launched.
+    `bridge_compat`: bridges that were written for the Go omac are served, without a token.
     """
 
     harness: Harness
     roots: tuple[str, ...]
-    workdir: str | None = None
+    workdirs: tuple[str, ...] = ()
     launch: AgentLaunch | None = None
     beside: bool = False
     journal: str | None = None

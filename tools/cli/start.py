@@ -55,7 +55,7 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
     return ServeOptions(
         harness,
         (workdir,),
-        workdir,
+        (workdir,),
         launch,
         beside=True,
         journal=request.journal,

@@ -259,8 +259,8 @@ class Server:
 
     def _only_directory(self) -> StreamId | None:
         """The directory of a run beside the server, which has no other."""
-        workdir = self._options.workdir if self._options.beside else None
-        return ids.directory_stream(self.engine.namespace, ids.scope_of(workdir)) if workdir else None
+        workdirs = self._options.workdirs if self._options.beside else ()
+        return ids.directory_stream(self.engine.namespace, ids.scope_of(workdirs[0])) if workdirs else None
 
     def _directories(self, folders: DiskSkillFolders, endpoints: Ready) -> Directories:
         options = self._options
@@ -315,9 +315,12 @@ class Server:
             _log.warning("copies of skills that are no longer approved cannot be removed: %s", problem)
 
     async def _activate(self, directories: Directories) -> Manifest | None:
-        if self._options.workdir is None:
-            return None
-        return await directories.activate(self._options.workdir, Caller("command-line", secrets.token_hex(8)))
+        """Activate what was named; returns the manifest of the first. Raises Refusal."""
+        manifests = [
+            await directories.activate(one, Caller("command-line", secrets.token_hex(8)))
+            for one in self._options.workdirs
+        ]
+        return manifests[0] if manifests else None
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[Manifest | None]]) -> Manifest | None:
         """What the work gives; None when omac is asked to stop: then it is left undone."""

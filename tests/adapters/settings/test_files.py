@@ -239,7 +239,7 @@ def test_a_file_that_cannot_be_changed(environment: Environment, mine: Path) -> 
     """It is left as it is, and the person is told what to do by hand."""
     write(mine, "serve = 5\n")
     refusal = refused(lambda: put(environment, "serve.unapproved", "refuse"))
-    assert (refusal.reason, refusal.fix) == ("settings-invalid", (f"$EDITOR {mine}  # set serve.unapproved",))
+    assert (refusal.reason, refusal.fix) == ("settings-invalid", (f"${{EDITOR:-vi}} {mine}  # set serve.unapproved",))
     assert mine.read_text() == "serve = 5\n"
 
 

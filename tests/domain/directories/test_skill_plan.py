@@ -109,6 +109,19 @@ def test_of_two_with_one_mount_the_first_has_it() -> None:
         assert result.stubs[name].detail == "its mount 'm' is already that of 'a'"
 
 
+def test_no_unapproved_skill_takes_the_mount_of_an_approved_one() -> None:
+    """Rule 2: an agent may have written a folder whose name comes first."""
+    skills = found("aaa", mount="m"), found("echo", mount="m")
+    known = {
+        "aaa": KnownSkill(Registration(code(skills[0]))),
+        "echo": KnownSkill(Registration(code(skills[1]), code(skills[1]))),
+    }
+    result = plan(skills, SkillScope(W, "opencode"), known, SkillPolicy("refuse"), {}, "run1")
+    assert list(result.specs) == ["echo"]
+    assert result.stubs["aaa"].detail == "its mount 'm' is already that of 'echo'"
+    assert [result.skills[name].mount for name in ("aaa", "echo")] == ["", "m"]
+
+
 def test_an_unapproved_skill_does_not_run() -> None:
     """Rule 3: and the command that approves it is at hand."""
     result = planned(found(), approved=False, harness="claude")
