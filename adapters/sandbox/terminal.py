@@ -19,7 +19,6 @@ PASSED_ON = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, 
 IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 ORPHANED = _signal.SIGPWR  # what the kernel shall send when whoever launched omac is gone
-ENDS_WITHIN_S = 5  # after that
 
 
 class Terminal:
@@ -41,7 +40,7 @@ class Terminal:
         """Take the foreground back, where the program's own process groups have left it to nobody."""
         if self._descriptor < 0:
             return
-        if self.foreground and not self._in_foreground():
+        if self.foreground and self._is_nobodys():
             before = _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
             try:
                 os.tcsetpgrp(self._descriptor, os.getpgrp())
@@ -51,6 +50,16 @@ class Terminal:
                 _signal.signal(_signal.SIGTTOU, before)
         os.close(self._descriptor)
         self._descriptor = -1
+
+    def _is_nobodys(self) -> bool:
+        """Whether the group in the foreground has no process any more: a shell that goes on keeps its terminal."""
+        try:
+            os.killpg(os.tcgetpgrp(self._descriptor), 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass  # it is another user's, or the terminal was hung up
+        return False
 
     def _in_foreground(self) -> bool:
         try:
@@ -89,12 +98,7 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
             _signal.signal(number, before if number == _signal.SIGTSTP else _nothing)  # type: ignore[arg-type]  # as it was
 
     def _end(self, _number: int, _frame: object) -> None:
-        """Whoever launched omac is gone: the program is asked to end, and made to when it does not."""
-        self._pass_on(_signal.SIGTERM, None)
-        self._before.append((_signal.SIGALRM, _signal.signal(_signal.SIGALRM, self._kill)))
-        _signal.alarm(ENDS_WITHIN_S)
-
-    def _kill(self, _number: int, _frame: object) -> None:
+        """Whoever launched omac was killed: so is the program, which nobody answers for any more."""
         self._pass_on(_signal.SIGKILL, None)
 
     def _pass_on(self, number: int, _frame: object) -> None:

@@ -159,6 +159,22 @@ def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str, w
     terminal.see("ended 9")
 
 
+@pytest.mark.parametrize("how", ["--backend bubblewrap", "--backend landlock"])
+def test_a_killed_omac_leaves_the_shell_its_terminal(omac: Omac, terminal: Terminal, how: str) -> None:
+    """kill -9 of `omac start -- bash`: the shell inside, which ignores SIGTERM, is gone at once, and the outer one keeps
+    its terminal, then and later."""
+    terminal.type(f"{terminal.start} {how} -- bash --norc --noediting -i\n")
+    terminal.type("echo inside $((20 + 3))\n")
+    terminal.see("inside 23")
+    (start,) = Path(f"/proc/{terminal.shell.pid}/task/{terminal.shell.pid}/children").read_text().split()
+    os.kill(int(start), signal.SIGKILL)
+    terminal.see("Killed")
+    eventually(lambda: not [one for one in omac.left() if one != terminal.shell.pid], 2.0, "all of it to be gone")
+    for number in range(3):
+        terminal.type(f"echo outer $(({number} + 1))\n")
+        terminal.see(f"outer {number + 1}")
+
+
 @pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
 def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) -> None:
     """`omac start -- bash`: Ctrl-C ends what the shell inside runs and not the shell; `exit` ends omac, and the outer
