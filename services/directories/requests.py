@@ -84,18 +84,7 @@ class Directories:
                 self._check_session(session)
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
-            while (status := self._state(stream).status) in ("offline", "deactivating"):
-                if self._stopping:
-                    raise stopping()
-                if status == "deactivating":
-                    with trio.move_on_after(OFFLINE_S) as waited:
-                        await self._engine.until([stream], lambda: self._state(stream).status != "deactivating")
-                    if waited.cancelled_caught:
-                        raise _still_going(canonical)
-                else:
-                    await self._grant(
-                        stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
-                    )
+            await self._bring_online(stream, canonical, call)
             if self._engine.is_revoked(stream):
                 raise _still_going(canonical)
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
@@ -105,6 +94,24 @@ class Directories:
             if session is not None:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
+
+    async def _bring_online(self, stream: StreamId, canonical: str, call: "_ControlCall") -> bool:
+        """Request the activation of a directory that is offline; whether it was. Raises Refusal."""
+        was_offline = False
+        while (status := self._state(stream).status) in ("offline", "deactivating"):
+            if self._stopping:
+                raise stopping()
+            was_offline = True
+            if status == "deactivating":
+                with trio.move_on_after(OFFLINE_S) as waited:
+                    await self._engine.until([stream], lambda: self._state(stream).status != "deactivating")
+                if waited.cancelled_caught:
+                    raise _still_going(canonical)
+            else:
+                await self._grant(
+                    stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
+                )
+        return was_offline
 
     def _check_session(self, session: str) -> None:
         if not (0 < len(session) <= SESSION_MAX and session.isprintable()):
@@ -159,13 +166,15 @@ class Directories:
             return [path for _, path in waiting]
 
     async def reload(self, path: str, caller: Caller) -> Manifest:
-        """Look at a directory's skills again; its tokens stay. Raises Refusal (directory-offline) when it is not up."""
+        """Look at a directory's skills again; its tokens stay. One that is offline is activated. Raises Refusal, as
+        `activate`."""
         async with _ControlCall(self, "reload", path, caller) as call:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
+            is_fresh = await self._bring_online(stream, canonical, call)
             before = self._state(stream).generation
             await self._activated(stream, before)  # it may have looked before the change that is meant
-            if self._state(stream).generation == before:
+            if self._state(stream).generation == before and not is_fresh:
                 await self._execute(
                     stream, directory.RequestReload(canonical), call.cause(), beside=call.granted(canonical)
                 )

@@ -230,12 +230,36 @@ async def test_a_reload_during_an_activation_looks_again(serving: Serving, skill
         assert omac.skill_states() == {"late": "ready", "slow": "ready"}
 
 
-async def test_what_is_offline_cannot_be_reloaded(serving: Serving) -> None:
-    """There is nothing to look at."""
+async def test_a_reload_activates_what_is_offline(serving: Serving, skill: MakeSkill) -> None:
+    """Once, with a fresh token, and again after it went offline; several at once share the activation."""
     async with serving() as omac:
+        await put(omac, skill("echo"))
+        tokens: list[str] = []
+
+        async def reload() -> None:
+            tokens.append((await omac.reload()).dir_token)
+
+        async with trio.open_nursery() as callers:
+            callers.start_soon(reload)
+            callers.start_soon(reload)
+        assert omac.skill_states() == {"echo": "ready"}
+        assert len(set(tokens)) == 1
+        await omac.deactivate()
+        await reload()
+        assert len(set(tokens)) == 2
+        assert omac.gate.resolve(tokens[-1], "echo").skill == "echo"
+        called = [r.event.action for r in omac.journal.records() if isinstance(r.event, ControlCalled)]
+        assert called.count("deactivate") == 1
+        assert set(called) == {"reload", "deactivate"}
+
+
+async def test_a_reload_of_what_cannot_be_activated_fails(serving: Serving) -> None:
+    """With the reason that an activation has."""
+    async with serving() as omac:
+        omac.folders.gone.add("/w/shop")
         with pytest.raises(Refusal) as caught:
             await omac.reload()
-        assert caught.value.reason == "directory-offline"
+        assert caught.value.reason == "directory-missing"
 
 
 async def test_granted_calls_are_recorded_with_their_change(serving: Serving, skill: MakeSkill) -> None:
@@ -281,7 +305,7 @@ async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) ->
         for action, written, reason in (
             (omac.activate, "/etc", "outside-roots"),
             (omac.deactivate, "/etc/" + "x" * 2_000, "outside-roots"),
-            (omac.reload, "/w/shop", "directory-offline"),
+            (omac.reload, "/etc", "outside-roots"),
             (omac.reload, "/\udcff", "outside-roots"),
         ):
             with pytest.raises(Refusal) as caught:
@@ -292,7 +316,7 @@ async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) ->
         assert [(event.action, event.reason) for event in found] == [
             ("activate", "outside-roots"),
             ("deactivate", "outside-roots"),
-            ("reload", "directory-offline"),
+            ("reload", "outside-roots"),
             ("reload", "outside-roots"),
         ]
         assert (len(found[1].dir), found[3].dir) == (1_024, "/?")
