@@ -249,6 +249,8 @@ def test_a_link_inside_the_roots_is_its_target(house: Omac, server: Serving, goo
         (b'{"dir": 7}', 400, "missing 'dir'"),
         (b'{"dir": ""}', 400, "missing 'dir'"),
         (b'{"dir": "/tmp", "session": 7}', 400, "'session'"),
+        (b'{"dir": "/tmp", "sesion": "s1"}', 400, "unknown member 'sesion'; this call takes 'dir', 'session'"),
+        (b'{"dir": "/tmp", "\\u001b[31m": 1}', 400, "unknown member '\\x1b[31m'"),
         (b"[" * 60_000, 400, "bad json body"),
         (b'{"dir": "' + b"x" * 70_000 + b'"}', 413, ""),
         (b"x" * 5_000_000, 413, ""),

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from omac.domain.access.control import ControlCalled, ControlRefused
-from omac.domain.directories.events import DeactivationRequested
+from omac.domain.directories.events import DeactivationRequested, SessionEnded
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import FoundSkill
@@ -204,6 +204,29 @@ async def test_a_failed_grant_leaves_no_token_behind(serving: Serving) -> None:
         await omac.activate()
         assert list(omac.directories._tokens.values()) == omac.minted[-1:]
         assert omac.directories._minted == {}
+
+
+async def test_one_session_ends_and_others_live(serving: Serving, skill: MakeSkill) -> None:
+    """Recorded with the call that asked for it; a session that is not known, and a directory that is offline, change
+    nothing; a name that no session can have is refused."""
+    async with serving() as omac:
+        await put(omac, skill("echo"))
+        caller = omac.calls_by("bridge", "c7")
+        for session in ("a", "b"):
+            await omac.activate(session=session)
+        assert await omac.directories.end_session("/w/shop", "a", caller) == ("/w/shop", True)
+        assert omac.status().directories[0].sessions == ("b",)
+        records = list(omac.journal.records())
+        assert [type(record.event) for record in records[-2:]] == [ControlCalled, SessionEnded]
+        assert {record.correlation for record in records[-2:]} == {"c7"}
+        assert records[-2].event.session == records[-1].event.session == "a"
+        head = omac.journal.store.head()
+        assert await omac.directories.end_session("/w/shop", "a", caller) == ("/w/shop", True)
+        assert await omac.directories.end_session("/w/blog", "a", caller) == ("/w/blog", True)
+        assert omac.journal.store.head() == head
+        with pytest.raises(Refusal) as caught:
+            await omac.directories.end_session("/w/shop", "", caller)
+        assert caught.value.reason == "bad-request"
 
 
 async def test_a_reload_keeps_tokens(serving: Serving, skill: MakeSkill) -> None:
