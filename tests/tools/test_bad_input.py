@@ -36,9 +36,8 @@ class Fine(BaseHTTPRequestHandler):
 
 HTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"]) + {shift}), Fine).serve_forever()
 """
-BOMB = (
-    "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nname: bomb\nsidecar: {command: [python3, sidecar.py], mount: bomb}\n"
-)
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+BOMB += "name: bomb\nsidecar: {command: [python3, sidecar.py], mount: bomb}\n"
 
 MALFORMED: dict[str, tuple[str | bytes, str]] = {  # folder: (omac.yaml, what the detail says of it)
     "type": ("name: type\nsidecar: {command: python3, mount: type}\n", "sidecar.command"),
@@ -50,7 +49,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {  # folder: (omac.yaml, what th
     "control": ('name: "a\\u001b[31m"\nsidecar: {command: [a]}\n', "name"),
     "surrogate": ('name: surrogate\nsidecar: "\\ud800"\n', "incomplete surrogate pair"),
     "large": ("# " + "x" * 300_000, "larger than 256 KiB"),
-    "bomb": (BOMB, "aliases"),
+    "bomb": (BOMB, "more than 5000 values"),
     "tag": ("name: !!python/object/apply:os.system [id]\n", "tag"),
     "deep": ("name: deep\nx: " + "[" * 200 + "]" * 200 + "\n", "nested"),
     "empty": ("", "must be a mapping"),
