@@ -218,7 +218,7 @@ def reload(
     shared: Annotated[bool, typer.Option("--global", help="The global skills instead.")] = False,
     json: Json = False,
 ) -> int:
-    """Have the running server reload a directory's skills; its tokens stay."""
+    """Have the running server reload a directory's skills; its tokens stay. One that is offline is activated."""
     from omac.tools.cli.control import run
 
     return run("reload", None if shared else directory, json, current().environment)

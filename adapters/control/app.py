@@ -1,7 +1,7 @@
 """The control plane's endpoints: requests in, use cases called, contract JSON out. Authority is decided in `guard`."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,8 @@ from omac.adapters.control.contract import ROOT, SCOPE_LISTENER, refusal_body
 from omac.domain.access.control import Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Reason, Refusal
-from omac.services.directories.manifest import Manifest, as_compat
+from omac.domain.skills.values import shown
+from omac.services.directories.manifest import as_compat
 from omac.services.directories.requests import Caller, Directories
 from omac.services.guard.claims import DenialClaim, DenialClaims
 
@@ -34,7 +35,7 @@ def control_app(
     the JSON of the Go omac."""
     app = QuartTrio("omac.control")
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
-    _add_calls(app, directories, correlate, as_compat if bridge_compat else lambda manifest: manifest)
+    _add_calls(app, directories, correlate, bridge_compat=bridge_compat)
     if bridge_compat:
         _add_session(app)
     _add_claims(app, claims, correlate)
@@ -44,23 +45,25 @@ def control_app(
     return app
 
 
-def _add_calls(
-    app: QuartTrio, directories: Directories, correlate: Callable[[], str], for_bridge: Callable[[Manifest], object]
-) -> None:
-    async def call() -> tuple[str, str | None, Caller]:
-        directory, session = _arguments(await _body())
+def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[], str], *, bridge_compat: bool) -> None:
+    async def call(*members: str) -> tuple[str, str | None, Caller]:
+        directory, session = _arguments(await _body(), ("dir", *members))
         return directory, session, Caller(_listener(), correlate())
 
     @app.post(ROOT + "activate")
     async def activate() -> Response:
-        directory, session, caller = await call()
+        directory, session, caller = await call("session")
         manifest = await directories.activate(directory, caller, session)
-        return _json(for_bridge(manifest) if caller.listener == "bridge" else manifest)
+        return _json(as_compat(manifest) if bridge_compat and caller.listener == "bridge" else manifest)
 
     @app.post(ROOT + "deactivate")
     async def deactivate() -> Response:
-        directory, _, caller = await call()
-        done = await directories.deactivate(directory, caller)
+        directory, session, caller = await call("session")
+        if session is not None:
+            done = await directories.end_session(directory, session, caller)
+            state = "session-ended" if done.recorded else "session-ending"
+            return _json({"dir": done.dir, "session": session, "status": state})
+        done = await directories.deactivate(directory, caller, by_bridge=bridge_compat)
         return _json({"dir": done.dir, "status": "deactivated" if done.recorded else "deactivating"})
 
     @app.post(ROOT + "reload")
@@ -158,12 +161,16 @@ def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None)
     return _json(refusal_body(refusal), refusal.status, {"X-Omac-Reason": refusal.reason, **(headers or {})})
 
 
-def _arguments(body: bytes) -> tuple[str, str | None]:
+def _arguments(body: bytes, members: Sequence[str]) -> tuple[str, str | None]:
+    """The directory and the session that a body names. Raises Refusal: bad-request, also for a member that is none of
+    `members`: it was meant to say something, and would go unheard."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
         raise Refusal("bad-request", f"bad json body: {broken}") from broken
     directory = document.get("dir") if isinstance(document, dict) else None
+    if isinstance(document, dict):
+        _require_known(document, members)
     if not isinstance(directory, str) or not directory:
         raise Refusal("bad-request", "missing 'dir'")
     session = document.get("session")
@@ -172,13 +179,22 @@ def _arguments(body: bytes) -> tuple[str, str | None]:
     return directory, session
 
 
+def _require_known(document: Mapping[str, object], members: Sequence[str]) -> None:
+    unknown = next((name for name in document if name not in members), None)
+    if unknown is not None:
+        known = ", ".join(map(repr, members))
+        raise Refusal("bad-request", f"unknown member {shown(unknown)}; this call takes {known}")
+
+
 def _vault_key(body: bytes) -> bytes | None:
     """The key in `{"key": "64 hex digits"}`, or None. What is wrong with it is not repeated: it may be a key."""
     try:
         document = msgspec.json.decode(body, type=dict[str, str])
+        if document.keys() - {"key"}:
+            raise ValueError
         return bytes.fromhex(document["key"]) if "key" in document else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-        raise Refusal("bad-request", "bad json body") from None
+        raise Refusal("bad-request", "bad json body: this call takes 'key' and nothing else") from None
 
 
 def _json(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -24,7 +24,7 @@ def check_caller(head: RequestHead, token: str | None, calls: Collection[str] | 
         message = "this listener of omac requires its bearer token"
         raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
     if calls is not None and not _is_among(calls, head):
-        message = "an agent's bridge may activate its directories and report denials; everything else is for people"
+        message = "an agent's bridge may activate directories, end sessions and report denials; the rest is for people"
         raise Refusal("forbidden", message, fix=["omac status  # on the host"])
     if any(name.lower() == b"upgrade" for name, _ in head.headers):
         raise bad_request("the control plane speaks HTTP/1.1 only and supports no upgrade")

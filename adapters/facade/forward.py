@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from omac.adapters.facade.cookies import confined
+from omac.adapters.facade.references import REFERRING, referred
 from omac.adapters.http.http1 import Fields, RequestHead, ResponseHead, options_of, whole_answer
 from omac.domain.kernel.refusal import Refusal
 
@@ -55,17 +56,18 @@ def upstream_head(head: RequestHead, path: str, *, port: int, mount: str, token:
 
 
 def client_head(
-    response: ResponseHead, request: RequestHead, path: str, *, mount: str, prefix: str
+    response: ResponseHead, request: RequestHead, path: str, *, mount: str, prefix: str, port: int
 ) -> tuple[bytes, Delivery]:
     """The response head for the client, and how the body must be delivered behind it (RFC 9112 section 6.3).
 
     A body of unknown length goes in chunks to an HTTP/1.1 client and ends with the connection for HTTP/1.0. Cookies are
-    confined to the mount, `path` being the requested path below it and `prefix` what the client has before that; the
-    skill does not speak for omac or for the host.
+    confined to the mount, `path` being the requested path below it and `prefix` what the client has before that, and
+    references to the skill on `port` lead there too; the skill does not speak for omac or for the host.
     """
     delivery = _delivery(response, request)
     named = options_of(response.headers, b"connection")
     events = _is_event_stream(response.headers)
+    outside, inside = prefix.encode("ascii"), f"/{mount}".encode("ascii")
     lines = [b"HTTP/1.1 %d %b\r\n" % (response.status, response.reason)]
     for name, value in response.headers:
         lower = name.lower()
@@ -78,11 +80,12 @@ def client_head(
             continue
         if lower == b"set-cookie":
             folder = path.partition("?")[0].rpartition("/")[0]
-            seen = f"/{mount}".encode("ascii")
-            cookie = confined(value, prefix.encode("ascii"), seen, folder.encode("ascii"))
+            cookie = confined(value, outside, inside, folder.encode("ascii"))
             if cookie is None:
                 continue
             value = cookie
+        elif lower in REFERRING:
+            value = referred(lower, value, outside, inside, port)
         lines.append(b"%b: %b\r\n" % (name, value))
     if events:
         lines.append(b"X-Accel-Buffering: no\r\n")  # whoever stands before us must not hold events back either

@@ -198,8 +198,10 @@ class Exchange:
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)
-        mount, target = self._route.mount, self._target
-        pending, self._delivery = client_head(response, self._head, target.path, mount=mount, prefix=target.prefix)
+        route, target = self._route, self._target
+        pending, self._delivery = client_head(
+            response, self._head, target.path, mount=route.mount, prefix=target.prefix, port=route.port
+        )
         self._status = response.status
         data = upstream.take_ahead()
         while True:

@@ -73,6 +73,8 @@ def _resolve(
         name = words[0]
         program = _program(name, source, folder, path, writable)
         real = os.path.realpath(program) if program else ""
+        if program and not interpreters and below(real, real_copy) and words == list(command):
+            _require_executable(real, source + real.removeprefix(real_copy))
         if not program:
             interpreters.append(Interpreter(name))
             break
@@ -81,6 +83,14 @@ def _resolve(
             interpreters.append(_identified(name, there) or Interpreter(name))
         words = behind_env(words[1:]) if os.path.basename(program) == "env" else command_of(real)
     return tuple(interpreters)
+
+
+def _require_executable(path: str, live: str) -> None:
+    """Return if the program of the copy can be started; `live` is the file that it was copied from. Raises Refusal
+    (skill-invalid)."""
+    if not os.access(path, os.X_OK):
+        message = f"{live} is the program of sidecar.command and not executable, so it could never start"
+        raise Refusal("skill-invalid", message, fix=[f"chmod +x {shlex.quote(live)}"])
 
 
 def _program(name: str, source: str, copy: str, path: str, writable: tuple[str, ...]) -> str:

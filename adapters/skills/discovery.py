@@ -12,7 +12,7 @@ from omac.adapters.skills.canonical import OutsideRootsError, canonical_folder
 from omac.adapters.skills.guide_file import read_guide
 from omac.adapters.skills.paths import is_utf8, open_folder
 from omac.adapters.skills.worker_pool import go_on
-from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes, scalar_texts
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
@@ -173,7 +173,7 @@ class _SkillsFolder:
             return self._invalid(name, source, str(error))
         name = _declared_name(document) or name
         try:
-            meta = parse_meta(document)
+            meta = parse_meta(_with_words(document, content))
         except MetaError as error:
             return self._invalid(name, source, str(YamlFileError(shown, str(error), line_of(content, error.field))))
         if meta.sidecar is None:
@@ -220,6 +220,20 @@ class _SkillsFolder:
 def _declared_name(document: object) -> str | None:
     name = document.get("name") if isinstance(document, dict) else None
     return name if isinstance(name, str) and SKILL_NAME.fullmatch(name) else None
+
+
+def _with_words(document: object, content: bytes) -> object:
+    """The document with numbers and truth values in `sidecar.command` as their text: a command is made of words."""
+    if not (isinstance(document, dict) and isinstance(sidecar := document.get("sidecar"), dict)):
+        return document
+    command = sidecar.get("command")
+    if not isinstance(command, list) or all(isinstance(word, str) for word in command):
+        return document
+    texts = scalar_texts(content, "sidecar.command") or []
+    if len(texts) != len(command):  # then the contract refuses what is no text
+        return document
+    words = [text if text is not None else word for word, text in zip(command, texts, strict=True)]
+    return {**document, "sidecar": {**sidecar, "command": words}}
 
 
 def _entry_names(path: str) -> list[str]:

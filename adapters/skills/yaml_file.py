@@ -1,7 +1,8 @@
 """Reading an omac.yaml: a small regular file of plain YAML, whoever wrote it.
 
-What YAML can do beyond plain data is refused: aliases (a few lines of them expand to gigabytes), tags, several
-documents in one file, directives, deep nesting, and the same key twice, where readers disagree on which one counts.
+What YAML can do beyond plain data is refused: tags, several documents in one file, directives, deep nesting, and the
+same key twice, where readers disagree on which one counts. An alias counts as all that it stands for (a few lines of
+them can expand to gigabytes), and none stands for what it is part of.
 """
 
 import os
@@ -105,6 +106,23 @@ def _line_below(node: Any, path: list[tuple[str, str]]) -> int:
     return line
 
 
+def scalar_texts(content: bytes, field: str) -> list[str | None] | None:
+    """The items of the list `field`, each as its text is written in a document that was read, None for what is no
+    scalar or is null; None if there is no such list. So 1.50 is "1.50", whatever number it means. Raises nothing."""
+    try:
+        node = _loader().compose(content.decode())
+        for key in field.split("."):
+            node = next(value for name, value in node.value if name.value == key)
+        return [_text_of(item) for item in node.value] if node.id == "sequence" else None
+    except Exception:
+        return None  # behind a merge key, say: then numbers stay numbers, and the contract refuses them
+
+
+def _text_of(node: Any) -> str | None:
+    is_text = node.id == "scalar" and not str(node.ctag).endswith(":null")
+    return str(node.value) if is_text else None
+
+
 _parse_once = lru_cache(maxsize=REMEMBERED_FILES)(_parse)
 
 
@@ -125,17 +143,60 @@ def _loader() -> "YAML":
     return loader
 
 
+class _Expansion:
+    """How much a document holds once each alias is what it stands for. `alias` and `begin` give a problem, or ""."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._open: list[tuple[int, int]] = []  # nodes before each that is being composed, and the height below it
+        self._anchored: dict[str, tuple[int, int] | None] = {}  # nodes and height; None: it is being composed
+
+    def alias(self, anchor: str) -> str:
+        extent = self._anchored.get(anchor, (1, 1))
+        if extent is None:
+            return f"has the alias *{anchor} inside its own value; write the value out"
+        return self._add(*extent)
+
+    def begin(self, anchor: str | None) -> str:
+        if anchor is not None:
+            self._anchored[anchor] = None
+        problem = self._add(1, 1)
+        self._open.append((self._nodes - 1, 0))
+        return problem
+
+    def end(self, anchor: str | None) -> None:
+        before, below = self._open.pop()
+        if anchor is not None:
+            self._anchored[anchor] = (self._nodes - before, below + 1)
+        self._raise(below + 1)
+
+    def _add(self, nodes: int, height: int) -> str:
+        self._nodes += nodes
+        if self._nodes > NODES_MAX:
+            return f"holds more than {NODES_MAX} values; shorten it"
+        if len(self._open) + height > DEPTH_MAX + 1:  # values in the deepest list are on no level of their own
+            return f"is nested more than {DEPTH_MAX} levels deep; flatten it"
+        self._raise(height)
+        return ""
+
+    def _raise(self, height: int) -> None:
+        if self._open:
+            before, below = self._open[-1]
+            self._open[-1] = (before, max(below, height))
+
+
 @cache
 def _plain_composer() -> type[Any]:  # Any: ruamel's loader takes whatever has a composer's methods
     """Made on first use: importing ruamel takes a tenth of a second, which most commands need not spend."""
     from ruamel.yaml.composer import Composer, ComposerError
+    from ruamel.yaml.events import AliasEvent
 
     class PlainComposer(Composer):
         """Composes nodes of events that are plain data, and refuses the others before they cost anything."""
 
         def __init__(self, loader: Any = None) -> None:
             super().__init__(loader)
-            self.nodes = 0
+            self.expansion = _Expansion()
 
         def compose_document(self) -> Any:
             event = self.parser.peek_event()
@@ -145,14 +206,18 @@ def _plain_composer() -> type[Any]:  # Any: ruamel's loader takes whatever has a
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.parser.peek_event()
-            self.nodes += 1
-            if self.nodes > NODES_MAX:
-                refuse(f"holds more than {NODES_MAX} values; shorten it", event)
-            if event.anchor is not None:  # an alias event too names its anchor
-                refuse("uses aliases or anchors (& and *), which omac does not read; write the value out", event)
+            is_alias = self.parser.check_event(AliasEvent)
             if getattr(event, "ctag", None) is not None:
                 refuse("uses a tag (!), which omac does not read; remove it, or quote the text", event)
-            return super().compose_node(parent, index)
+            if problem := self.expansion.alias(event.anchor) if is_alias else self.expansion.begin(event.anchor):
+                refuse(problem, event)
+            if is_alias:
+                return super().compose_node(parent, index)
+            if event.anchor is not None:
+                self.anchors.pop(event.anchor, None)  # the later of two counts
+            node = super().compose_node(parent, index)
+            self.expansion.end(event.anchor)
+            return node
 
     def refuse(advice: str, event: Any) -> NoReturn:
         raise ComposerError(None, None, NOT_PLAIN + advice, event.start_mark)

@@ -5,8 +5,8 @@ Rules
 1. A call that changes something is recorded together with the change, before its effect.
 2. A call that is refused is recorded with the reason.
 3. A call that only reads, or changes nothing, is not recorded.
-4. An agent's bridge may make the calls of BRIDGE_CALLS; one that was written for the Go omac, where a person allows
-   that, those of COMPAT_CALLS.
+4. An agent's bridge may make the calls of BRIDGE_CALLS, and deactivates a session, never a directory; one that was
+   written for the Go omac, where a person allows that, may make those of COMPAT_CALLS, and deactivates both.
 5. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
 """
 
@@ -18,17 +18,18 @@ from omac.domain.kernel.event import Event
 Action = Literal["activate", "deactivate", "reload", "unlock", "denied"]  # changes something
 Query = Literal["dirs", "global", "session", "status"]  # changes nothing
 CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Query))
-BRIDGE_CALLS = frozenset(("activate", "denied"))
-COMPAT_CALLS = BRIDGE_CALLS | {"deactivate", "session"}
+BRIDGE_CALLS = frozenset(("activate", "deactivate", "denied"))
+COMPAT_CALLS = BRIDGE_CALLS | {"session"}
 Listener = Literal["socket", "tcp", "bridge", "command-line"]  # how the caller came in: its authority
 
 
 class ControlCalled(Event, frozen=True):
-    """It was granted."""
+    """It was granted. `session` is the one that was ended; None: the call is about all of `dir`."""
 
     action: Action
     dir: str
     listener: Listener
+    session: str | None = None
 
 
 class ControlRefused(Event, frozen=True):

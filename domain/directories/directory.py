@@ -13,8 +13,9 @@ Rules
 4. What shall run is recorded before anything of it is asked for. An activation ends `activated` when every skill is
    ready, else `activated-partially`. It always ends.
 5. Deactivated is recorded when every sidecar of the directory has been recorded as stopped.
-6. At most SESSIONS_MAX sessions have tokens. Admitting one more ends the session admitted longest ago: its token is
-   dead, and it gets another when it asks again. The fold keeps to the bound also in a journal from before this rule.
+6. At most SESSIONS_MAX sessions have tokens. Admitting one more ends the session admitted longest ago, as a request to
+   end it does: its token is dead, and it gets another when it asks again. The fold keeps to the bound also in a journal
+   from before this rule.
 """
 
 import shlex
@@ -139,6 +140,12 @@ class AdmitSession(msgspec.Struct, frozen=True):
     digest: TokenDigest
 
 
+class EndSession(msgspec.Struct, frozen=True):
+    """Command: the token of this session, if it has one, is dead; those of others live."""
+
+    session: str
+
+
 class RequestReload(msgspec.Struct, frozen=True):
     """Command: look at its skills again. `path` names the directory to whoever asks for one that never was online."""
 
@@ -174,8 +181,8 @@ class FinishDeactivation(msgspec.Struct, frozen=True):
 
 
 Command = (
-    RequestActivation | AdmitSession | RequestReload | AdoptPlan | Settle | FailActivation | RequestDeactivation
-    | FinishDeactivation
+    RequestActivation | AdmitSession | EndSession | RequestReload | AdoptPlan | Settle | FailActivation
+    | RequestDeactivation | FinishDeactivation
 )  # fmt: skip
 
 
@@ -188,6 +195,8 @@ def decide(command: Command, state: Directory) -> list[Event]:
         case AdmitSession(session, digest):
             _require_reachable(state)
             return _admit(session, digest, state)
+        case EndSession(session):
+            return [SessionEnded(session, token) for token, holder in state.tokens.items() if holder == session]
         case RequestReload(path):
             _require_reachable(state, path)
             return [] if state.status == "activating" else [ReloadRequested()]

@@ -27,7 +27,7 @@ class SessionAdmitted(Event, frozen=True):
 
 
 class SessionEnded(Event, frozen=True):
-    """An agent's session gave up its routing token to one admitted later."""
+    """An agent's session lost its routing token: it was ended, or gave it up to one admitted later."""
 
     session: str
     digest: TokenDigest

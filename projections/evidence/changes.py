@@ -58,7 +58,9 @@ class TrustChanges:
             return None
         kind, refused, reason, detail = described
         match event:
-            case ControlCalled() | ControlRefused():
+            case ControlCalled(_, directory, _, session):
+                return TrustChange(kind, directory or None, None, refused, reason, detail, session)
+            case ControlRefused():
                 return TrustChange(kind, event.dir or None, None, refused, reason, detail)
             case Inspected(_, projects):
                 return TrustChange(kind, projects[0] if projects else None, None, refused, reason, detail)
@@ -100,8 +102,9 @@ def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "route.stubbed", True, why, detail
         case GaveUp(detail):
             return "sidecar.gave-up", True, "sidecar-down", detail
-        case ControlCalled(action, _, listener):
-            return "control.called", False, None, f"{action} by {listener}"
+        case ControlCalled(action, _, listener, session):
+            of_session = " of the session" if session is not None else ""
+            return "control.called", False, None, f"{action}{of_session} by {listener}"
         case ControlRefused(action, _, listener, reason, count):
             times = f", {count} times" if count > 1 else ""
             return "control.refused", True, reason, f"{action or 'unknown'} by {listener}{times}"

@@ -96,7 +96,7 @@ class JournalAccessRecorder:
 
     def _resolve(self, digest: TokenDigest, mount: str) -> ResolvedRoute:
         opened = self._engine.system.tokens.streams.get(digest)
-        if opened is not None and self._engine.is_revoked(opened):
+        if self._engine.is_revoked(digest) or (opened is not None and self._engine.is_revoked(opened)):
             raise _unknown()
         route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
         if any(map(self._engine.is_revoked, self._streams(route))):  # rule 1: at once, recorded or not
@@ -135,7 +135,7 @@ class JournalAccessRecorder:
     def _cut_unless_open(self, watched: _Watched) -> None:
         route = watched.route
         _, skill, mounted = find_skill(self._engine.system, self._engine.namespace, route.digest, route.mount)
-        revoked = any(map(self._engine.is_revoked, self._streams(route)))
+        revoked = self._engine.is_revoked(route.digest) or any(map(self._engine.is_revoked, self._streams(route)))
         if revoked or skill != route.skill or mounted is None or mounted.why is not None:
             watched.cut(stopping() if self._stopping else _revoked(route))
 

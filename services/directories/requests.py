@@ -45,7 +45,8 @@ DIRECTORY_MAX = 1_024  # characters of a refused directory that are recorded
 
 
 class Deactivation(NamedTuple):
-    """A directory that leads nowhere any more; not `recorded`: the journal is away, or its end takes its time."""
+    """A directory, or a session of it, that leads nowhere any more; not `recorded`: the journal is away, or its end
+    takes its time."""
 
     dir: str
     recorded: bool
@@ -84,18 +85,7 @@ class Directories:
                 self._check_session(session)
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
-            while (status := self._state(stream).status) in ("offline", "deactivating"):
-                if self._stopping:
-                    raise stopping()
-                if status == "deactivating":
-                    with trio.move_on_after(OFFLINE_S) as waited:
-                        await self._engine.until([stream], lambda: self._state(stream).status != "deactivating")
-                    if waited.cancelled_caught:
-                        raise _still_going(canonical)
-                else:
-                    await self._grant(
-                        stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
-                    )
+            await self._bring_online(stream, canonical, call)
             if self._engine.is_revoked(stream):
                 raise _still_going(canonical)
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
@@ -106,16 +96,36 @@ class Directories:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
 
+    async def _bring_online(self, stream: StreamId, canonical: str, call: "_ControlCall") -> bool:
+        """Request the activation of a directory that is offline; whether it was. Raises Refusal."""
+        was_offline = False
+        while (status := self._state(stream).status) in ("offline", "deactivating"):
+            if self._stopping:
+                raise stopping()
+            was_offline = True
+            if status == "deactivating":
+                with trio.move_on_after(OFFLINE_S) as waited:
+                    await self._engine.until([stream], lambda: self._state(stream).status != "deactivating")
+                if waited.cancelled_caught:
+                    raise _still_going(canonical)
+            else:
+                await self._grant(
+                    stream, partial(directory.RequestActivation, canonical, self._harness), canonical, call
+                )
+        return was_offline
+
     def _check_session(self, session: str) -> None:
         if not (0 < len(session) <= SESSION_MAX and session.isprintable()):
             raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")
         if self._engine.scrubbed(session) != session:
             raise Refusal("bad-request", "a session's name holds a routing token; choose another name")
 
-    async def deactivate(self, path: str, caller: Caller) -> Deactivation:
+    async def deactivate(self, path: str, caller: Caller, *, by_bridge: bool = False) -> Deactivation:
         """Take a directory offline, at once, and record it as soon as the journal takes it. One that is not online
-        stays so."""
+        stays so. `by_bridge`: an agent's bridge may do so, too."""
         async with _ControlCall(self, "deactivate", path, caller) as call:
+            if caller.listener == "bridge" and not by_bridge:
+                raise Refusal("forbidden", "an agent's bridge may end a session, and no directory: name the session")
             canonical = path  # what is online goes offline by that name, whatever an agent has put in its place
             if self._state(self._stream(path)).status == "offline":
                 canonical = await self._folders.canonical(path, self._roots)
@@ -129,6 +139,24 @@ class Directories:
                 with trio.move_on_after(OFFLINE_S):
                     await self._offline(stream)
             return Deactivation(canonical, recorded=self._state(stream).status == "offline")
+
+    async def end_session(self, path: str, session: str, caller: Caller) -> Deactivation:
+        """Let the token of one session lead nowhere, at once; the directory and other sessions stay. One that is not
+        known stays so."""
+        async with _ControlCall(self, "deactivate", path, caller) as call:
+            self._check_session(session)
+            canonical = path
+            if self._state(self._stream(path)).status == "offline":
+                canonical = await self._folders.canonical(path, self._roots)
+            stream = self._stream(canonical)
+            digest = self._held(self._state(stream), session)
+            if digest is None:
+                return Deactivation(canonical, recorded=True)
+            command, beside = directory.EndSession(session), call.granted(canonical, session)
+            ended = self._engine.revoke(directory.AGGREGATE, stream, command, call.cause(), token=digest, beside=beside)
+            with trio.move_on_after(RECORD_S):
+                await ended.wait()
+            return Deactivation(canonical, recorded=self._held(self._state(stream), session) != digest)
 
     async def reload_shared(self, caller: Caller) -> dict[str, Any]:
         """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
@@ -159,13 +187,15 @@ class Directories:
             return [path for _, path in waiting]
 
     async def reload(self, path: str, caller: Caller) -> Manifest:
-        """Look at a directory's skills again; its tokens stay. Raises Refusal (directory-offline) when it is not up."""
+        """Look at a directory's skills again; its tokens stay. One that is offline is activated. Raises Refusal, as
+        `activate`."""
         async with _ControlCall(self, "reload", path, caller) as call:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
+            is_fresh = await self._bring_online(stream, canonical, call)
             before = self._state(stream).generation
             await self._activated(stream, before)  # it may have looked before the change that is meant
-            if self._state(stream).generation == before:
+            if self._state(stream).generation == before and not is_fresh:
                 await self._execute(
                     stream, directory.RequestReload(canonical), call.cause(), beside=call.granted(canonical)
                 )
@@ -283,8 +313,14 @@ class Directories:
             case _:
                 pass
 
+    def _held(self, state: Directory, session: str | None) -> TokenDigest | None:
+        """The token of a session; None: it has none."""
+        return next((digest for digest, holder in state.tokens.items() if holder == session), None)
+
     def _manifest(self, state: Directory, session: str | None, caller: Caller) -> Manifest:
-        digest = next((digest for digest, holder in state.tokens.items() if holder == session), None)
+        digest = self._held(state, session)
+        if digest is not None and self._engine.is_revoked(digest):
+            raise _still_going(f"{state.path} for session {session!r}")
         if digest is None:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
         reach = self._reach.seen_by(caller.listener)
@@ -303,8 +339,8 @@ class _ControlCall:
     def cause(self) -> Cause:
         return Cause("bridge" if self._caller.listener in ("tcp", "bridge") else "person", self._caller.correlation)
 
-    def granted(self, canonical: str) -> tuple[Addressed[None, Event], ...]:
-        event = ControlCalled(self._action, canonical, self._caller.listener)
+    def granted(self, canonical: str, session: str | None = None) -> tuple[Addressed[None, Event], ...]:
+        event = ControlCalled(self._action, canonical, self._caller.listener, session)
         return (self._fact(event),)
 
     async def __aenter__(self) -> "_ControlCall":

@@ -52,8 +52,9 @@ class Engine(Execution):
         self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
-        self._revoked: dict[StreamId, int] = {}  # by streams: how many commands that take away are not recorded yet
-        self._revoking: dict[tuple[StreamId, type], trio.Event] = {}
+        # by streams, or by the tokens meant: how many commands that take away are not recorded yet
+        self._revoked: dict[StreamId | TokenDigest, int] = {}
+        self._revoking: dict[tuple[StreamId | TokenDigest, type], trio.Event] = {}
         self._revocation_observers: list[RevocationObserver] = []
         self._tasks: trio.Nursery | None = None
         self._locks: weakref.WeakValueDictionary[StreamId, trio.Lock] = weakref.WeakValueDictionary()
@@ -86,9 +87,9 @@ class Engine(Execution):
         """Have `observer` called with each stream that is revoked before that is recorded. It must not fail."""
         self._revocation_observers.append(observer)
 
-    def is_revoked(self, stream: StreamId) -> bool:
-        """Whether something was taken away here that is not recorded yet."""
-        return stream in self._revoked
+    def is_revoked(self, what: StreamId | TokenDigest) -> bool:
+        """Whether something was taken away here, or this token was, and that is not recorded yet."""
+        return what in self._revoked
 
     def revoke(
         self,
@@ -97,14 +98,16 @@ class Engine(Execution):
         command: Command,
         cause: Cause | None = None,
         *,
+        token: TokenDigest | None = None,
         beside: Sequence[Addressed[Any, Any]] = (),
     ) -> trio.Event:
         """Execute a command that takes away. It holds within `REVOCATION_S`, whether or not it is recorded by then.
 
         The event is set when it is recorded, when it turned out to change nothing, or when omac ends. While one waits
-        for the journal, others of its kind for the same stream are the same one.
+        for the journal, others of its kind for the same stream are the same one. `token` is the only one that it ends;
+        None: it ends all of the stream.
         """
-        kind = (stream, type(command))
+        kind = (token or stream, type(command))
         if kind in self._revoking:
             return self._revoking[kind]
         ended = trio.Event()
@@ -113,20 +116,24 @@ class Engine(Execution):
         else:
             self._revoking[kind] = ended
             work = partial(self.execute, aggregate, stream, command, cause, beside=beside)
-            self._tasks.start_soon(self._revoke, kind, work, cause)
+            self._tasks.start_soon(self._revoke, kind, stream, work, cause)
         return ended
 
     async def _revoke(
-        self, kind: tuple[StreamId, type], work: Callable[[], Awaitable[object]], cause: Cause | None
+        self,
+        kind: tuple[StreamId | TokenDigest, type],
+        stream: StreamId,
+        work: Callable[[], Awaitable[object]],
+        cause: Cause | None,
     ) -> None:
         """Try until it is recorded; what is not within a moment is marked as revoked meanwhile."""
-        stream, marked = kind[0], False
+        what, marked = kind[0], False
 
         async def mark() -> None:
             nonlocal marked
             await trio.sleep(REVOCATION_S)
             marked = True
-            self._revoked[stream] = self._revoked.get(stream, 0) + 1
+            self._revoked[what] = self._revoked.get(what, 0) + 1
             self._wake(stream)
             for observer in self._revocation_observers:
                 observer(stream, cause)
@@ -139,9 +146,9 @@ class Engine(Execution):
         finally:
             self._revoking.pop(kind).set()
             if marked:
-                self._revoked[stream] -= 1
-                if not self._revoked[stream]:
-                    del self._revoked[stream]
+                self._revoked[what] -= 1
+                if not self._revoked[what]:
+                    del self._revoked[what]
                 self._wake(stream)
 
     async def _record_revocation(self, stream: StreamId, work: Callable[[], Awaitable[object]]) -> None:

@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         directory.RequestActivation(WORKDIR, "opencode", TokenDigest("d" * 64)),
         directory.AdmitSession("s1", TokenDigest("e" * 64)),
         directory.AdmitSession("s2", TokenDigest("f" * 64)),
+        directory.EndSession("s1"),
         directory.RequestReload(WORKDIR),
         directory.AdoptPlan(WHOLE),
         directory.AdoptPlan(PARTIAL),

@@ -400,7 +400,11 @@ GOLDEN: list[tuple[str, Event, str]] = [
         launch.Denied("/w", "claude", ("npm",), "git-unsafe", "no"),
         "0195a22f77a6636c6175646591a36e706daa6769742d756e73616665a26e6f",
     ),
-    ("control.called", control.ControlCalled("activate", "/w", "socket"), "0193a86163746976617465a22f77a6736f636b6574"),
+    (
+        "control.called",
+        control.ControlCalled("activate", "/w", "socket"),
+        "0194a86163746976617465a22f77a6736f636b6574c0",
+    ),
     (
         "control.refused",
         control.ControlRefused("activate", "/w", "tcp", "bad-token"),
@@ -503,6 +507,7 @@ EARLIER: list[tuple[str, str]] = [
     ),
     ("run.started", "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276"),
     ("access.refused", "0198c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e74"),
+    ("control.called", "0193a86163746976617465a22f77a6736f636b6574"),
     ("control.refused", "0194a86163746976617465a22f77a3746370a96261642d746f6b656e"),
     ("skill.approved", "0192af2f772f2e736b696c6c732f6563686fa97368613235363a3030"),
     ("skill.approved", "0193af2f772f2e736b696c6c732f6563686fa97368613235363a3030a0"),

@@ -210,3 +210,26 @@ async def test_the_first_shared_skill_is_noticed(serving: Serving, skill: MakeSk
         omac.folders.put("", shared)
         omac.approve("", shared)
         await omac.until(lambda: [one["name"] for one in omac.directories.global_skills()] == ["echo"])
+
+
+async def test_a_session_ends_while_the_journal_is_away(serving: Serving, skill: MakeSkill) -> None:
+    """Its token leads nowhere at once, and what is under way is cut; the directory and other sessions stay."""
+    async with serving() as omac:
+        await online(omac, skill("echo"))
+        ended, other = [(await omac.activate(session=session)).dir_token for session in ("s1", "s2")]
+        cut: list[Refusal] = []
+        back = await away(omac, "directory.session-ended")
+        with omac.gate.while_valid(omac.gate.resolve(ended, "echo"), cut.append):
+            done = await omac.directories.end_session("/w/shop", "s1", omac.calls_by("bridge", "c9"))
+            assert not done.recorded
+            assert [one.reason for one in cut] == ["revoked"]
+        with pytest.raises(Refusal, match="unknown"):
+            omac.gate.resolve(ended, "echo")
+        with pytest.raises(Refusal) as caught:
+            await omac.activate(session="s1")
+        assert caught.value.reason == "directory-offline"
+        assert omac.gate.resolve(other, "echo").session == "s2"
+        assert omac.sidecar("echo").status == "healthy"
+        back()
+        await omac.until(lambda: omac.status().directories[0].sessions == ("s2",))
+        assert (await omac.activate(session="s1")).dir_token not in (ended, other)

@@ -10,6 +10,7 @@ from polling import eventually
 from real_omac import Answer, Omac, Serving, curl
 
 from omac.domain.access.control import BRIDGE_CALLS, CALLS, ControlCalled, ControlRefused
+from omac.domain.directories.events import SessionEnded
 from omac.domain.guard.denial import GuardDenied
 
 
@@ -57,6 +58,29 @@ def test_a_session_activates_by_the_bridge(house: Omac, server: Serving) -> None
     called = [one for one in house.events(ControlCalled) if isinstance(one.event, ControlCalled)]
     mine = [(one.event.action, one.event.listener, one.actor) for one in called if one.event.dir == str(project)]
     assert set(mine) == {("activate", "bridge", "bridge")}
+
+
+def test_a_session_is_ended_by_the_bridge_and_a_directory_is_not(house: Omac, server: Serving) -> None:
+    """The other session and the directory stay; the journal has the session's end, and the refusal."""
+    project = house.project("ended")
+    house.approve(project)
+    ended, other = (bridge(server, "activate", {"dir": str(project), "session": one}).json() for one in ("e1", "e2"))
+    bases = [f"{server.ready['facade_base']}/{manifest['dir_token']}/echo/status" for manifest in (ended, other)]
+    eventually(lambda: [curl(base).status for base in bases] == [200, 200], 10.0, "the skill")
+    answer = bridge(server, "deactivate", {"dir": str(project), "session": "e1"})
+    assert answer.json() == {"dir": str(project), "session": "e1", "status": "session-ended"}
+    assert [curl(base).status for base in bases] == [404, 200]
+    (recorded,) = [one.event for one in house.events(SessionEnded)]
+    assert isinstance(recorded, SessionEnded)
+    assert recorded.session == "e1"
+    rows = [json.loads(line) for line in house.ok("audit", "--json").splitlines()]
+    (row,) = [row for row in rows if row["kind"] == "control.called" and "deactivate" in row["detail"]]
+    assert (row["session"], row["detail"], row["dir"]) == ("e1", "deactivate of the session by bridge", str(project))
+    again = bridge(server, "activate", {"dir": str(project), "session": "e1"}).json()
+    assert again["dir_token"] not in (ended["dir_token"], other["dir_token"])
+    refused = bridge(server, "deactivate", {"dir": str(project)})
+    assert (refused.status, refused.json()["reason"]) == (403, "forbidden")
+    assert {"dir": str(project), "state": "active"} in server.call("dirs").json()["dirs"]
 
 
 def denials(house: Omac) -> list[GuardDenied]:

@@ -83,7 +83,7 @@ def test_the_token_never_leaves_in_referer(referer: str, seen: list[str]) -> Non
 def answer(*fields: str, line: str = "HTTP/1.1 200 OK", to: RequestHead | None = None) -> tuple[list[str], str]:
     to = to or request()
     response = parse_response_head("\r\n".join([line, *fields, "", ""]).encode("latin-1"), to.method)
-    head, delivery = client_head(response, to, "/a?b", mount="fast", prefix=f"/{TOKEN}/fast")
+    head, delivery = client_head(response, to, "/a?b", mount="fast", prefix=f"/{TOKEN}/fast", port=4711)
     assert head.endswith(b"\r\n\r\n")
     return head[:-4].decode("latin-1").split("\r\n"), delivery
 

@@ -251,7 +251,7 @@ async def test_what_is_no_skill_with_a_sidecar_is_not_reported(workdir: Path, fo
         ("name: echo\nsidecar: []\n", "echo", "omac.yaml, line 2: sidecar: must be a mapping"),
         ("name: ../x\nsidecar: {command: [run]}\n", "folder", "omac.yaml, line 1: name: "),
         ("- list\n", "folder", "omac.yaml, line 1: must be a mapping"),
-        ("a: &a 1\nb: *a\n", "folder", "omac.yaml, line 1: uses aliases"),
+        ("a: &a [*a]\n", "folder", "omac.yaml, line 1: has the alias *a inside its own value"),
         ("#" * 300_000, "folder", "omac.yaml: is larger"),
         ("\x00", "folder", "omac.yaml: is not valid YAML"),
     ],

@@ -30,7 +30,7 @@ def guide_of(folder: Path) -> Guide | None:
         (b"---\n---\n", ": must be a mapping"),
         (b"---\n- a\n---\n", ", line 2: must be a mapping"),
         (b"---\nname: [\n---\n", ", line 3: is not valid YAML"),
-        (b"---\nname: &a echo\n---\n", ", line 2: uses aliases"),
+        (b"---\nname: *a\n---\n", ", line 2: is not valid YAML: found undefined alias"),
         (b"---\nname: !!python/name:os.system x\n---\n", ", line 2: uses a tag"),
         (b"---\nname: \xff\n---\n", ", line 2: is not UTF-8"),
         (b"---\nname: echo\n\nname: echo\n---\n", ", line 4: this key is repeated"),

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.adapters.skills.yaml_file import BYTES_MAX, NODES_MAX, YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.adapters.skills.yaml_file import (
+    BYTES_MAX,
+    NODES_MAX,
+    YamlFileError,
+    line_of,
+    parse_yaml,
+    read_yaml_bytes,
+    scalar_texts,
+)
 
 
 def read(folder: Path, name: str = "omac.yaml") -> bytes:
@@ -71,6 +79,11 @@ def test_only_a_regular_file_is_read(
         (b"a: yes\nb: true\nc: 010\nd: ~\n", {"a": "yes", "b": True, "c": 10, "d": None}),
         (b"[1, '1', 1.5]", [1, "1", 1.5]),
         (b'{"json": ["is", "yaml"]}', {"json": ["is", "yaml"]}),
+        (b"a: &x 1\nb: *x\n", {"a": 1, "b": 1}),
+        (b"a: 1\n&k b: 2\nc: *k\n", {"a": 1, "b": 2, "c": "b"}),
+        (b"a: &x [1]\nb: &x [2]\nc: *x\n", {"a": [1], "b": [2], "c": [2]}),
+        (b"a: &x {y: 1, z: 2}\nb: {<<: *x, z: 3}\n", {"a": {"y": 1, "z": 2}, "b": {"y": 1, "z": 3}}),
+        (b"a: &x {y: 1}\nb: {<<: [*x, {w: 4}]}\n", {"a": {"y": 1}, "b": {"y": 1, "w": 4}}),
         (b"a: |\n  two\n  lines\n", {"a": "two\nlines\n"}),
     ],
 )
@@ -88,9 +101,11 @@ def test_plain_yaml(content: bytes, expected: object) -> None:
         (b"a: 1\nb: 2\na: 3\n", 3, "repeated"),
         (b"s:\n  a: 1\n  'a': 3\n", 3, "repeated"),
         (b"<<: {a: 1}\n<<: {a: 2}\n", 2, "repeated"),
-        (b"a: &x 1\nb: *x\n", 1, "aliases"),
-        (b"a: *x\n", 1, "aliases"),
-        (b"a: 1\n&k b: 2\n", 2, "aliases"),
+        (b"a: *x\n", 1, "not valid YAML: found undefined alias"),
+        (b"a: &x [1, *x]\n", 1, "inside its own value"),
+        (b"a: &x\n  b: {c: *x}\n", 2, "inside its own value"),
+        (b"a: &x\n  <<: *x\n", 2, "inside its own value"),
+        (b"a: &x 1\n*x : 2\n*x : 3\n", 1, "repeated"),
         (b"a: !!python/object/apply:os.system [id]\n", 1, "tag"),
         (b"a: !!binary aGk=\n", 1, "tag"),
         (b"a: ! b\n", 1, "tag"),
@@ -122,11 +137,17 @@ def test_hostile_or_broken_yaml(content: bytes, line: int | None, said: str) -> 
 
 
 def test_a_bomb_of_aliases_costs_nothing() -> None:
-    """A few lines that would expand to gigabytes are refused at the first of them."""
+    """A few lines that would expand to gigabytes are refused once they stand for too much."""
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
     started = time.perf_counter()
-    with pytest.raises(YamlFileError, match="line 1: uses aliases"):
+    with pytest.raises(YamlFileError, match="line 5: holds more than 5000 values"):
         parse_yaml(f"a0: &a0 lol\n{levels}".encode(), "/s/omac.yaml")
+    merged = "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30))
+    with pytest.raises(YamlFileError, match="5000 values"):
+        parse_yaml(f"a0: &a0 {{x: 1}}\n{merged}".encode(), "/s/omac.yaml")
+    deep = "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 40))
+    with pytest.raises(YamlFileError, match="32 levels"):
+        parse_yaml(f"a0: &a0 [1]\n{deep}".encode(), "/s/omac.yaml")
     assert time.perf_counter() - started < 5
 
 
@@ -180,12 +201,31 @@ sidecar:
         (b"", "name", None),
         (b"a: [", "a", None),
         (b"\xff", "a", None),
-        (b"a: &x 1\nb: *x\n", "b", None),
+        (b"a: &x 1\nb: *x\n", "b", 2),
     ],
 )
 def test_the_line_of_a_field(content: bytes, field: str, line: int | None) -> None:
     """A field's line is that of its key or item; what is missing has the line of what should hold it."""
     assert line_of(content, field) == line
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (
+            b"s: {c: [run, 5, 1.50, 0x1F, 010, true, '7', ~, [1], 2024-01-02]}",
+            ["run", "5", "1.50", "0x1F", "010", "true", "7", None, None, "2024-01-02"],
+        ),
+        (b"s: {c: 5}", None),
+        (b"s: &x {c: [5.0]}\nt: {<<: *x}\n", ["5.0"]),
+        (b"t: {c: [5.0]}\ns: {<<: {c: [1]}}\n", None),
+        (b"[", None),
+        (b"", None),
+    ],
+)
+def test_scalars_as_they_are_written(content: bytes, texts: list[str | None] | None) -> None:
+    """A number is its text where a word is meant."""
+    assert scalar_texts(content, "s.c") == texts
 
 
 @given(st.binary(max_size=200), st.text("ab.[]019", max_size=20))

@@ -19,6 +19,7 @@ from omac.domain.directories.directory import (
     AdoptPlan,
     Command,
     Directory,
+    EndSession,
     FailActivation,
     FinishDeactivation,
     RequestActivation,
@@ -152,6 +153,8 @@ def test_the_table_leads_everywhere_and_back() -> None:
         ("deactivating", RequestActivation("/w", "pi", T1), []),
         ("active", AdmitSession("s1", T2), [SessionAdmitted("s1", T2)]),
         ("activating", AdmitSession("s1", T2), [SessionAdmitted("s1", T2)]),
+        ("active", EndSession("s1"), []),
+        ("offline", EndSession("s1"), []),
         ("active", RequestReload(), [ReloadRequested()]),
         ("active_partial", RequestReload(), [ReloadRequested()]),
         ("activating", RequestReload(), []),
@@ -199,6 +202,7 @@ def test_a_session_has_one_token() -> None:
     state = fold(ACTIVE, directory.decide(AdmitSession("s1", T2), ACTIVE))
     assert directory.decide(AdmitSession("s1", T3), state) == []
     state = fold(state, directory.decide(AdmitSession("s2", T3), state))
+    assert directory.decide(EndSession("s1"), state) == [SessionEnded("s1", T2)]
     assert state.tokens == {T1: None, T2: "s1", T3: "s2"}
 
 
@@ -369,6 +373,7 @@ PLANS = st.builds(plan_of, st.sampled_from(["", "a", "ab"]), st.sampled_from([""
 BOTH = st.fixed_dictionaries({name: sidecars() for name in "abcd"})
 COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(RequestActivation, st.just("/w"), st.just("opencode"), st.sampled_from([T1, T2])),
+    st.builds(EndSession, st.sampled_from(["s1", "s2"])),
     st.builds(AdmitSession, st.sampled_from(["s1", "s2"]), st.sampled_from([T2, T3])),
     st.just(RequestReload()),
     st.builds(AdoptPlan, PLANS),

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from omac.domain.access.control import ControlCalled, ControlRefused
-from omac.domain.directories.events import DeactivationRequested
+from omac.domain.directories.events import DeactivationRequested, SessionEnded
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import FoundSkill
@@ -206,6 +206,29 @@ async def test_a_failed_grant_leaves_no_token_behind(serving: Serving) -> None:
         assert omac.directories._minted == {}
 
 
+async def test_one_session_ends_and_others_live(serving: Serving, skill: MakeSkill) -> None:
+    """Recorded with the call that asked for it; a session that is not known, and a directory that is offline, change
+    nothing; a name that no session can have is refused."""
+    async with serving() as omac:
+        await put(omac, skill("echo"))
+        caller = omac.calls_by("bridge", "c7")
+        for session in ("a", "b"):
+            await omac.activate(session=session)
+        assert await omac.directories.end_session("/w/shop", "a", caller) == ("/w/shop", True)
+        assert omac.status().directories[0].sessions == ("b",)
+        records = list(omac.journal.records())
+        assert [type(record.event) for record in records[-2:]] == [ControlCalled, SessionEnded]
+        assert {record.correlation for record in records[-2:]} == {"c7"}
+        assert records[-2].event.session == records[-1].event.session == "a"
+        head = omac.journal.store.head()
+        assert await omac.directories.end_session("/w/shop", "a", caller) == ("/w/shop", True)
+        assert await omac.directories.end_session("/w/blog", "a", caller) == ("/w/blog", True)
+        assert omac.journal.store.head() == head
+        with pytest.raises(Refusal) as caught:
+            await omac.directories.end_session("/w/shop", "", caller)
+        assert caught.value.reason == "bad-request"
+
+
 async def test_a_reload_keeps_tokens(serving: Serving, skill: MakeSkill) -> None:
     """Whoever holds a URL keeps it."""
     async with serving() as omac:
@@ -230,12 +253,36 @@ async def test_a_reload_during_an_activation_looks_again(serving: Serving, skill
         assert omac.skill_states() == {"late": "ready", "slow": "ready"}
 
 
-async def test_what_is_offline_cannot_be_reloaded(serving: Serving) -> None:
-    """There is nothing to look at."""
+async def test_a_reload_activates_what_is_offline(serving: Serving, skill: MakeSkill) -> None:
+    """Once, with a fresh token, and again after it went offline; several at once share the activation."""
     async with serving() as omac:
+        await put(omac, skill("echo"))
+        tokens: list[str] = []
+
+        async def reload() -> None:
+            tokens.append((await omac.reload()).dir_token)
+
+        async with trio.open_nursery() as callers:
+            callers.start_soon(reload)
+            callers.start_soon(reload)
+        assert omac.skill_states() == {"echo": "ready"}
+        assert len(set(tokens)) == 1
+        await omac.deactivate()
+        await reload()
+        assert len(set(tokens)) == 2
+        assert omac.gate.resolve(tokens[-1], "echo").skill == "echo"
+        called = [r.event.action for r in omac.journal.records() if isinstance(r.event, ControlCalled)]
+        assert called.count("deactivate") == 1
+        assert set(called) == {"reload", "deactivate"}
+
+
+async def test_a_reload_of_what_cannot_be_activated_fails(serving: Serving) -> None:
+    """With the reason that an activation has."""
+    async with serving() as omac:
+        omac.folders.gone.add("/w/shop")
         with pytest.raises(Refusal) as caught:
             await omac.reload()
-        assert caught.value.reason == "directory-offline"
+        assert caught.value.reason == "directory-missing"
 
 
 async def test_granted_calls_are_recorded_with_their_change(serving: Serving, skill: MakeSkill) -> None:
@@ -281,7 +328,7 @@ async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) ->
         for action, written, reason in (
             (omac.activate, "/etc", "outside-roots"),
             (omac.deactivate, "/etc/" + "x" * 2_000, "outside-roots"),
-            (omac.reload, "/w/shop", "directory-offline"),
+            (omac.reload, "/etc", "outside-roots"),
             (omac.reload, "/\udcff", "outside-roots"),
         ):
             with pytest.raises(Refusal) as caught:
@@ -292,7 +339,7 @@ async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) ->
         assert [(event.action, event.reason) for event in found] == [
             ("activate", "outside-roots"),
             ("deactivate", "outside-roots"),
-            ("reload", "directory-offline"),
+            ("reload", "outside-roots"),
             ("reload", "outside-roots"),
         ]
         assert (len(found[1].dir), found[3].dir) == (1_024, "/?")

@@ -1,0 +1,70 @@
+"""References of a skill to itself lead its client back to it, and to no other place than they name."""
+
+import urllib.parse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.adapters.facade.references import referred
+
+PREFIX, MOUNT, PORT = b"/s3cr3t/fast", b"/fast", 4711
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"/fast", b"/s3cr3t/fast"),
+        (b"/fast/x?y#z", b"/s3cr3t/fast/x?y#z"),
+        (b"/fast?y", b"/s3cr3t/fast?y"),
+        (b"/fast#z", b"/s3cr3t/fast#z"),
+        (b"http://127.0.0.1:4711/x", b"/s3cr3t/fast/x"),
+        (b"HTTP://LocalHost:4711/fast/x", b"/s3cr3t/fast/x"),
+        (b"http://[::1]:4711", b"/s3cr3t/fast/"),
+        (b"//127.0.0.1:4711?q", b"/s3cr3t/fast/?q"),
+        # others are untouched
+        (b"/", b"/"),
+        (b"/x", b"/x"),
+        (b"/faster", b"/faster"),
+        (b"/fast%2Fx", b"/fast%2Fx"),
+        (b"x", b"x"),
+        (b"?q", b"?q"),
+        (b"", b""),
+        (b"/s3cr3t/fast/x", b"/s3cr3t/fast/x"),
+        (b"http://127.0.0.1:47110/x", b"http://127.0.0.1:47110/x"),
+        (b"http://127.0.0.1/fast/x", b"http://127.0.0.1/fast/x"),
+        (b"http://127.0.0.1:4711@example.com/", b"http://127.0.0.1:4711@example.com/"),
+        (b"http://example.com:4711/fast/x", b"http://example.com:4711/fast/x"),
+        (b"https://127.0.0.1:4711/x", b"https://127.0.0.1:4711/x"),
+        (b"//example.com/fast", b"//example.com/fast"),
+        (b"mailto:/fast", b"mailto:/fast"),
+    ],
+)
+def test_where_a_reference_leads(value: bytes, expected: bytes) -> None:
+    """Below the prefix, and at the skill's own host and port, in all three fields."""
+    assert referred(b"location", value, PREFIX, MOUNT, PORT) == expected
+    assert referred(b"content-location", value, PREFIX, MOUNT, PORT) == expected
+    assert referred(b"link", b"<%b>; rel=next" % value, PREFIX, MOUNT, PORT) == b"<%b>; rel=next" % expected
+
+
+def test_a_link_field_has_several_targets() -> None:
+    """Each is a reference of its own; what a quoted parameter holds is none."""
+    value = b'</fast/a>; rel=next, < /fast/b >; title="</fast/c>, \\"</fast/d>", </e>; rel="up"'
+    assert referred(b"link", value, PREFIX, MOUNT, PORT) == (
+        b'</s3cr3t/fast/a>; rel=next, </s3cr3t/fast/b>; title="</fast/c>, \\"</fast/d>", </e>; rel="up"'
+    )
+
+
+def test_without_a_token_the_prefix_is_the_mount() -> None:
+    """On the socket of a run with one directory a path below the prefix stays as it is."""
+    assert referred(b"location", b"/fast/x", MOUNT, MOUNT, PORT) == b"/fast/x"
+    assert referred(b"location", b"http://127.0.0.1:4711/x", MOUNT, MOUNT, PORT) == b"/fast/x"
+
+
+@given(st.text(st.sampled_from("/fast:.?#@127401[]ehtp%"), max_size=30))
+def test_a_client_never_gets_to_another_mount_by_a_rewrite(value: str) -> None:
+    """Whatever is rewritten is at the skill's mount for whoever resolves it."""
+    found = referred(b"location", value.encode(), PREFIX, MOUNT, PORT).decode()
+    if found != value:
+        assert urllib.parse.urlsplit(found).netloc == ""
+        assert urllib.parse.urlsplit(found).path.split("/")[:3] == ["", "s3cr3t", "fast"]
