@@ -22,6 +22,7 @@ from omac.tools.cli import (
     journal_group,
     running_group,
     sandbox_group,
+    skill_group,
     skills_group,
     values_group,
 )
@@ -36,7 +37,7 @@ class Root(CommandGroup):
 
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
         ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
-        ("Skills", ("list", "register", "approve", "approvals", "deregister")),
+        ("Skills", ("list", "register", "approve", "approvals", "deregister", "skill")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),
         ("Set-up", ("sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),
@@ -225,6 +226,7 @@ def reload(
 
 
 skills_group.add_to(app)
+app.add_typer(skill_group.skill_app, name="skill")
 values_group.add_to(app)
 app.command("import")(go_import_group.import_)
 app.add_typer(sandbox_group.sandbox_app, name="sandbox")
