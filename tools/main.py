@@ -37,7 +37,7 @@ class Root(CommandGroup):
 
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
         ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
-        ("Skills", ("list", "register", "approve", "approvals", "deregister", "show", "diff", "skill")),
+        ("Skills", ("list", "trust", "register", "approve", "approvals", "deregister", "show", "diff", "skill")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),
         ("Set-up", ("sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),

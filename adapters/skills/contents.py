@@ -68,17 +68,28 @@ def _opened(source: str, relpath: str) -> Iterator[BufferedReader]:
             os.close(folder)
 
 
-class ApprovedCopy:
-    """The approved copy of a skill at `path`; `source` is the folder it was made of. Raises CopyDamaged, OSError."""
+class LiveFiles:
+    """The files of a skill as they are at `path`, its canonical folder, which an agent may change meanwhile."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def content_of(self, relpath: str, bytes_max: int) -> bytes | None:
+        """Return a file as it is; None if it is larger. Raises OSError."""
+        return content_of(self.path, relpath, bytes_max)
+
+
+class FrozenFiles(LiveFiles):
+    """The read-only copy of a skill at `path`; `source` is the folder it was made of. Raises CopyDamaged, OSError."""
 
     def __init__(self, path: str, source: str) -> None:
         check_copy(path, source)
-        self.path = path
+        super().__init__(path)
         self._relocation = Relocation(os.fsencode(source), os.fsencode(path))
 
     def content_of(self, relpath: str, bytes_max: int) -> bytes | None:
-        """Return a file as it was when it was approved; a copy says its own path where that named the source."""
-        content = content_of(self.path, relpath, bytes_max)
+        """Return a file as it was when it was copied: a copy says its own path where that named the source."""
+        content = super().content_of(relpath, bytes_max)
         if content is None:
             return None
         original = self._relocation.back(content)

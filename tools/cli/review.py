@@ -15,7 +15,7 @@ from omac.domain.skills.registration import Code, Registration
 from omac.services.skills.resolution import Candidate, every, find
 from omac.tools.cli.approve import granted, show_interpreters
 from omac.tools.cli.scope_options import Where, at_once, search_of
-from omac.tools.compose.approved_copies import FileEntry, approved_copy, content_of, entries_of, sha256_of
+from omac.tools.compose.approved_copies import FileEntry, LiveFiles, approved_copy, entries_of, sha256_of
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
@@ -81,12 +81,12 @@ def review_of(candidate: Candidate, registry: Registry) -> Review:
     return Review(candidate, known.state if known else Registration(), known.approved_at if known else 0, given)
 
 
-def files_of(skill: FoundSkill) -> dict[str, FileEntry]:
-    """Return its files by relpath. Raises Refusal (skill-invalid)."""
+def files_of(files: LiveFiles) -> dict[str, FileEntry]:
+    """Return what is in a folder by relpath. Raises Refusal (skill-invalid)."""
     try:
-        return entries_of(skill.source)
+        return entries_of(files.path)
     except OSError as error:
-        raise Refusal("skill-invalid", f"{error.filename or skill.source} {error.strerror}") from None
+        raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}") from None
 
 
 def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
@@ -120,28 +120,29 @@ def show_files(files: Mapping[str, FileEntry]) -> None:
         say(f"  {len(files) - FILES_SHOWN} more")
 
 
-def differences(reviewed: Review, environment: Mapping[str, str], journal: str | None) -> Iterator[str]:
-    """Yield the lines of a difference between the approved copy and the files now. Raises Refusal (skill-changed)."""
+def differences(
+    reviewed: Review, files: LiveFiles, environment: Mapping[str, str], journal: str | None
+) -> Iterator[str]:
+    """Yield the lines of a difference between the approved copy and `files`. Raises Refusal (skill-changed)."""
     assert reviewed.approved is not None, "its callers ask before"
     copy = approved_copy(environment, journal, reviewed.approved)
-    source = reviewed.skill.source
-    before, now = entries_of(copy.path), files_of(reviewed.skill)
+    before, now = entries_of(copy.path), files_of(files)
     for relpath in sorted({*before, *now}):
         old, new = before.get(relpath), now.get(relpath)
         if old is None or new is None or old.target is not None or new.target is not None:
-            yield from _whole(relpath, old, new, source)
+            yield from _whole(relpath, old, new, files)
             continue
         if old.executable != new.executable:
             yield f"{relpath}: {'is now' if new.executable else 'is no longer'} executable"
-        contents = copy.content_of(relpath, FILE_BYTES_MAX), content_of(source, relpath, FILE_BYTES_MAX)
+        contents = copy.content_of(relpath, FILE_BYTES_MAX), files.content_of(relpath, FILE_BYTES_MAX)
         if None in contents:
-            if old.size != new.size or sha256_of(copy.path, relpath) != sha256_of(source, relpath):
+            if old.size != new.size or sha256_of(copy.path, relpath) != sha256_of(files.path, relpath):
                 yield f"{relpath}: changed, {shown_size(old.size)} before, {shown_size(new.size)} now"
         elif contents[0] != contents[1]:
             yield from _changed(relpath, contents[0] or b"", contents[1] or b"")
 
 
-def _whole(relpath: str, old: FileEntry | None, new: FileEntry | None, source: str) -> Iterator[str]:
+def _whole(relpath: str, old: FileEntry | None, new: FileEntry | None, files: LiveFiles) -> Iterator[str]:
     """Yield what became of a file or link that is new or gone, or of a link."""
     if old is not None and new is not None:
         if old.target != new.target:
@@ -150,7 +151,7 @@ def _whole(relpath: str, old: FileEntry | None, new: FileEntry | None, source: s
         yield f"{relpath}: removed"
     else:
         yield f"{relpath}: new, {_kind(new)}"
-        content = None if new.target is not None else content_of(source, relpath, FILE_BYTES_MAX)
+        content = None if new.target is not None else files.content_of(relpath, FILE_BYTES_MAX)
         lines = None if content is None else text_of(content)
         if lines is not None:
             yield from unified(relpath, [], lines)

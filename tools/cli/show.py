@@ -21,7 +21,7 @@ from omac.tools.cli.review import (
 )
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
-from omac.tools.compose.approved_copies import content_of
+from omac.tools.compose.approved_copies import LiveFiles
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import report, report_fix, say
@@ -43,7 +43,8 @@ class ShowRequest(NamedTuple):
 def show(request: ShowRequest, environment: Mapping[str, str]) -> int:
     """Show a skill. Raises Refusal."""
     reviewed = review(request.skill, request.where, request.journal, environment, "omac show")
-    files = files_of(reviewed.skill)
+    live = LiveFiles(reviewed.skill.source)
+    files = files_of(live)
     if request.json:
         print_json(_document(reviewed, environment) | {"files": {name: one._asdict() for name, one in files.items()}})
         return 0
@@ -51,7 +52,7 @@ def show(request: ShowRequest, environment: Mapping[str, str]) -> int:
     show_approval(reviewed)
     show_files(files)
     if request.contents:
-        show_contents(reviewed, list(files))
+        show_contents(live, list(files))
     note_guide(reviewed.skill)
     note_unknown_keys(reviewed.skill)
     report_fix(next_commands(reviewed, environment))
@@ -63,8 +64,8 @@ def diff(request: ShowRequest, environment: Mapping[str, str]) -> int:
     reviewed = review(request.skill, request.where, request.journal, environment, "omac diff")
     if reviewed.approved is None:
         message = f"{reviewed.skill.name} in {reviewed.skill.source} is not approved: nothing to compare with"
-        raise Refusal("skill-changed", message, fix=[_command("show", reviewed), _command("approve", reviewed)])
-    differs = show_differences(reviewed, environment, request.journal)
+        raise Refusal("skill-changed", message, fix=[command("show", reviewed), command("approve", reviewed)])
+    differs = show_differences(reviewed, LiveFiles(reviewed.skill.source), environment, request.journal)
     if not differs:
         report(f"{reviewed.skill.name}: the files are what was approved")
     else:
@@ -72,11 +73,11 @@ def diff(request: ShowRequest, environment: Mapping[str, str]) -> int:
     return 1 if differs else 0
 
 
-def show_differences(reviewed: Review, environment: Mapping[str, str], journal: str | None) -> bool:
-    """Print how it differs from what was approved, in colour on a terminal; return whether it does."""
+def show_differences(reviewed: Review, files: LiveFiles, environment: Mapping[str, str], journal: str | None) -> bool:
+    """Print how `files` differ from what was approved, in colour on a terminal; return whether they do."""
     coloured = current().stdout.isatty() and "NO_COLOR" not in environment
     count = 0
-    for count, line in enumerate(differences(reviewed, environment, journal), 1):
+    for count, line in enumerate(differences(reviewed, files, environment, journal), 1):
         if count > LINES_SHOWN:
             say(f"more than {LINES_SHOWN} lines: compare {reviewed.skill.source} by other means")
             break
@@ -85,11 +86,11 @@ def show_differences(reviewed: Review, environment: Mapping[str, str], journal: 
     return count > 0
 
 
-def show_contents(reviewed: Review, names: list[str]) -> None:
+def show_contents(files: LiveFiles, names: list[str]) -> None:
     """Print the text of each file; others are named."""
     for name in names:
         try:
-            content = content_of(reviewed.skill.source, name, FILE_BYTES_MAX)
+            content = files.content_of(name, FILE_BYTES_MAX)
         except OSError:  # a link, which the list has
             continue
         lines = None if content is None else text_of(content)
@@ -122,16 +123,17 @@ def next_commands(reviewed: Review, environment: Mapping[str, str]) -> list[str]
     """Return what a person does next about it."""
     match reviewed.state:
         case "not approved":
-            return [_command("register", reviewed)]
+            return [command("register", reviewed)]
         case "changed":
-            return [_command("diff", reviewed), f"{_command('approve', reviewed)} --hash {reviewed.skill.bundle_hash}"]
+            return [command("diff", reviewed), f"{command('approve', reviewed)} --hash {reviewed.skill.bundle_hash}"]
         case "approved" if reviewed.missing(environment):
-            return [_command("register", reviewed)]
+            return [command("register", reviewed)]
         case _:
             return []
 
 
-def _command(name: str, reviewed: Review) -> str:
+def command(name: str, reviewed: Review) -> str:
+    """Return a command about it, ready to be pasted."""
     place = reviewed.candidate.place
     here = place.workdir == os.path.realpath(".")
     return f"omac {name} {shlex.quote(reviewed.skill.name)}{'' if here else ' ' + place.where}"

@@ -18,7 +18,7 @@ SkillName = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's nam
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (register, deregister, approve, approvals, show, diff):
+    for command in (register, deregister, approve, approvals, show, diff, trust):
         app.command()(command)
     app.command("list")(list_)
 
@@ -129,6 +129,26 @@ def approvals(
     from omac.tools.cli.listing import approvals
 
     return approvals(json, not no_check, journal, current().environment)
+
+
+def trust(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A project directory.")] = ".",
+    harness: Harness = None,
+    journal: JournalPath = None,
+) -> int:
+    """Read the skills of a project one after the other, approve them and set their values.
+
+    Shows what each runs and wants, its files, or what has changed since it was approved; then asks.
+
+    \b
+    omac trust
+    omac trust ~/projects/shop
+    """
+    from omac.tools.cli.scope_options import Where
+    from omac.tools.cli.trust import TrustRequest, run
+
+    request = TrustRequest(Where(directory, harness=harness), journal)
+    return run(request, current().environment, time.time_ns)
 
 
 def show(

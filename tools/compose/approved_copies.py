@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 
-from omac.adapters.skills.contents import ApprovedCopy as ApprovedCopy
 from omac.adapters.skills.contents import FileEntry as FileEntry
-from omac.adapters.skills.contents import content_of as content_of
+from omac.adapters.skills.contents import FrozenFiles as FrozenFiles
+from omac.adapters.skills.contents import LiveFiles as LiveFiles
 from omac.adapters.skills.contents import entries_of as entries_of
 from omac.adapters.skills.contents import sha256_of as sha256_of
 from omac.domain.kernel.refusal import Refusal
@@ -16,7 +16,7 @@ from omac.tools.compose.journals import read_if_any
 from omac.tools.compose.state import StateDir
 
 
-def approved_copy(environment: Mapping[str, str], flag: str | None, approved: Code) -> ApprovedCopy:
+def approved_copy(environment: Mapping[str, str], flag: str | None, approved: Code) -> FrozenFiles:
     """Return the copy that was frozen of this code. Raises Refusal (skill-changed) where it is missing or damaged."""
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, flag)
@@ -26,7 +26,7 @@ def approved_copy(environment: Mapping[str, str], flag: str | None, approved: Co
     with closing(journal):
         folder = state.frozen(path, journal.store.journal_id())
     try:
-        return ApprovedCopy(os.path.join(os.path.realpath(folder), approved.digest.partition(":")[2]), approved.source)
+        return FrozenFiles(os.path.join(os.path.realpath(folder), approved.digest.partition(":")[2]), approved.source)
     except (CopyDamaged, OSError) as error:
         message = f"the approved copy of {approved.source} cannot be read: {error}"
         raise Refusal("skill-changed", message) from None
