@@ -24,6 +24,7 @@ from omac.tools.cli import (
     sandbox_group,
     skill_group,
     skills_group,
+    try_group,
     values_group,
 )
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
@@ -38,6 +39,7 @@ class Root(CommandGroup):
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
         ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
         ("Skills", ("list", "trust", "register", "approve", "approvals", "deregister", "show", "diff", "skill")),
+        ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),
         ("Set-up", ("sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),
@@ -226,6 +228,7 @@ def reload(
 
 
 skills_group.add_to(app)
+try_group.add_to(app)
 app.add_typer(skill_group.skill_app, name="skill")
 values_group.add_to(app)
 app.command("import")(go_import_group.import_)
