@@ -27,6 +27,7 @@ from omac.tools.cli import (
     try_group,
     values_group,
 )
+from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
 from omac.tools.terminal.invocation import Invocation, current, working_for
 
@@ -49,6 +50,8 @@ class Root(CommandGroup):
 app = Commands(
     Root,
     name="omac",
+    no_args_is_help=False,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,7 +68,7 @@ Examples:
   omac audit --since 1h                    who used which skill
   omac replay --at 120                     the state as it was at position 120
 
-`omac help COMMAND` explains a command.""",
+Bare `omac` shows where a project stands; `omac help COMMAND` explains a command.""",
 )
 
 
@@ -192,8 +195,14 @@ Version = Annotated[
 
 
 @app.callback()
-def root(version: Version = False) -> None:
-    """The options that go before a command."""
+def root(context: typer.Context, version: Version = False) -> int | None:
+    """The options that go before a command; without one, where the project stands."""
+    if context.invoked_subcommand is not None:
+        return None
+    from omac.tools.cli.overview import run
+
+    require_host("omac", "Show where the project stands, and what comes next.", current().environment)
+    return run(current().environment)
 
 
 running_group.add_to(app)
