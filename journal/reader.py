@@ -159,6 +159,13 @@ class ReadJournal:
         """Return all records above position `after`, up to `until`, in order. Raises Refusal."""
         return records(self.store, self._codec, after, until)
 
+    def of_kinds(self, kinds: Sequence[str], after: int = 0) -> Iterator[Recorded]:
+        """Return the records of some kinds above position `after`, in order. Raises Refusal."""
+        while rows := self.store.select(after, PAGE, kinds=kinds):
+            for row in rows:
+                yield recorded(self.store.path, self._codec, row)
+            after = rows[-1].id
+
     def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
         """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
         return load(self.store, self._codec, stream, initial, evolve)

@@ -22,9 +22,12 @@ from omac.tools.cli import (
     journal_group,
     running_group,
     sandbox_group,
+    skill_group,
     skills_group,
+    try_group,
     values_group,
 )
+from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
 from omac.tools.terminal.invocation import Invocation, current, working_for
 
@@ -36,7 +39,8 @@ class Root(CommandGroup):
 
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
         ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
-        ("Skills", ("list", "register", "approve", "approvals", "deregister")),
+        ("Skills", ("list", "trust", "register", "approve", "approvals", "deregister", "show", "diff", "skill")),
+        ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),
         ("Set-up", ("sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),
@@ -46,6 +50,8 @@ class Root(CommandGroup):
 app = Commands(
     Root,
     name="omac",
+    no_args_is_help=False,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -62,7 +68,7 @@ Examples:
   omac audit --since 1h                    who used which skill
   omac replay --at 120                     the state as it was at position 120
 
-`omac help COMMAND` explains a command.""",
+Bare `omac` shows where a project stands; `omac help COMMAND` explains a command.""",
 )
 
 
@@ -189,8 +195,14 @@ Version = Annotated[
 
 
 @app.callback()
-def root(version: Version = False) -> None:
-    """The options that go before a command."""
+def root(context: typer.Context, version: Version = False) -> int | None:
+    """The options that go before a command; without one, where the project stands."""
+    if context.invoked_subcommand is not None:
+        return None
+    from omac.tools.cli.overview import run
+
+    require_host("omac", "Show where the project stands, and what comes next.", current().environment)
+    return run(current().environment)
 
 
 running_group.add_to(app)
@@ -225,6 +237,8 @@ def reload(
 
 
 skills_group.add_to(app)
+try_group.add_to(app)
+app.add_typer(skill_group.skill_app, name="skill")
 values_group.add_to(app)
 app.command("import")(go_import_group.import_)
 app.add_typer(sandbox_group.sandbox_app, name="sandbox")

@@ -1,10 +1,11 @@
 """Reading the front matter of a SKILL.md: the YAML between two lines of three hyphens, whoever wrote it."""
 
 import os
+from collections.abc import Callable
 
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.kernel.terminal_escaping import printable
-from omac.domain.skills.guide import parse_guide
+from omac.domain.skills.guide import check_guide, parse_guide
 from omac.domain.skills.meta import Guide
 
 GUIDE_FILE = "SKILL.md"
@@ -26,11 +27,26 @@ def read_guide(folder: int, source: str, skill: str) -> Guide | None:
     except YamlFileError as error:
         return Guide(problem=str(error))
 
+    return parse_guide(document, skill, _finder(front, shown))
+
+
+def guide_problems(folder: int, shown: str, skill: str) -> list[str]:
+    """Return each problem of the SKILL.md in an open folder, with line; `shown` is the path that they print."""
+    try:
+        front = _front_matter(read_yaml_bytes(GUIDE_FILE, folder, shown), shown)
+        return check_guide(parse_yaml(front, shown), skill, _finder(front, shown))[2]
+    except YamlFileError as error:
+        return [str(error)]
+
+
+def _finder(front: bytes, shown: str) -> Callable[[str], str]:
+    """Return what gives file and line of a field."""
+
     def where(field: str) -> str:
         line = line_of(front, field)
         return shown if line is None else f"{shown}, line {line}"
 
-    return parse_guide(document, skill, where)
+    return where
 
 
 def _front_matter(content: bytes, shown: str) -> bytes:

@@ -16,8 +16,14 @@ def parse_guide(document: object, skill: str, where: Callable[[str], str]) -> Gu
 
     Its `problem` is about the first field that breaks the contract, and begins with `where(field)`: "" is the whole.
     """
+    name, description, problems = check_guide(document, skill, where)
+    return Guide(name, description[:DESCRIPTION_CHARS_MAX], problems[0] if problems else None)
+
+
+def check_guide(document: object, skill: str, where: Callable[[str], str]) -> tuple[str, str, list[str]]:
+    """Return name, description and each problem of a front matter, as `parse_guide` reads it."""
     if not isinstance(document, dict):
-        return Guide(problem=f"{where('')}: must be a mapping with a name and a description")
+        return "", "", [f"{where('')}: must be a mapping with a name and a description"]
     problems: list[str] = []
 
     def text(field: str) -> str:
@@ -35,5 +41,4 @@ def parse_guide(document: object, skill: str, where: Callable[[str], str]) -> Gu
     if len(description) > DESCRIPTION_CHARS_MAX:
         excess = f"is {len(description)} characters long, at most {DESCRIPTION_CHARS_MAX} may be"
         problems.append(f"{where('description')}: description: {excess}")
-        description = description[:DESCRIPTION_CHARS_MAX]
-    return Guide(name, description, problems[0] if problems else None)
+    return name, description, problems

@@ -44,6 +44,12 @@ class Registering:
         """
         return await self._approve(candidate, await self._freeze(candidate, digest))
 
+    async def preview(self, candidate: Candidate) -> tuple[Code, str]:
+        """Return the code that an approval would be for now, and the path of its copy; nothing is recorded. Raises
+        Refusal, as `approve`."""
+        code = await self._freeze(candidate, None)
+        return code, await self._frozen.checked(code.digest, candidate.skill.source)
+
     async def note(self, candidate: Candidate) -> bool:
         """Register a skill without approving it. False: it was registered."""
         return await self._decide(candidate, registration.Register(candidate.skill.code, candidate.place.workdir))

@@ -76,7 +76,6 @@ def test_every_way_to_end_is_a_code(tmp_path: Path) -> None:
     assert (status, err) == (0, "")
     assert out.startswith("Usage: omac status")
     for words, expected, begins in (
-        ((), 2, "Usage: omac"),
         (("nosuch",), 2, "Usage: omac"),
         (("status", "--nosuch"), 2, "Usage: omac status"),
         (("approve",), 2, "Usage: omac approve"),

@@ -56,6 +56,16 @@ def _having(path: str, environment: Mapping[str, str]) -> list[str]:
     return having
 
 
+def online_in(directory: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the sockets of the runs that have a canonical directory online, the server's first."""
+    return _having(directory, environment)
+
+
+def ask_run(run: str, method: str, path: str, document: object = None) -> bytes | None:
+    """Return the answer of the run with this socket; None when it does not live. Raises the Refusal it answers with."""
+    return _ask(run, method, path, document)
+
+
 def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:
     """The server's answer to one call; None when no server runs. Raises the Refusal that the server answers with."""
     server = server_socket(environment)

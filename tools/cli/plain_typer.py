@@ -120,7 +120,7 @@ class Commands(typer.Typer):
     """A place for commands, all of which are Command."""
 
     def __init__(self, cls: type[CommandGroup] = CommandGroup, **settings: Any) -> None:
-        super().__init__(cls=cls, no_args_is_help=True, **settings)
+        super().__init__(cls=cls, **{"no_args_is_help": True} | settings)
 
     def command(self, *names: str, cls: type[TyperCommand] = Command, **settings: Any) -> Callable[..., Any]:  # type: ignore[override]  # typer lists each setting
         return super().command(*names, cls=cls, **settings)

@@ -38,9 +38,11 @@ class RegisterRequest(NamedTuple):
     where: Where
     ways: Ways
     force: bool = False
-    bundle_hash: str | None = None
+    bundle_hash: str | None = None  # or the digest of its copy
     journal: str | None = None
     json: bool = False
+    remembered_for: str | None = None  # the digest of the code whose saved values count; None: any of that name
+    brief: bool = False  # who asked has shown the skill already
 
     def words(self) -> str:
         """The flags that a command has to repeat to want the same values."""
@@ -169,7 +171,8 @@ def _remembered(
     stores = {one.secret.store for name, one in defaults.items() if name in wanted and one.secret}
     if collection.can_ask:
         make_usable(everything.stores, stores)
-    saved = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted))
+    code = request.remembered_for
+    saved = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted, code))
     return usable(collection.sidecar, saved)
 
 
@@ -243,7 +246,8 @@ def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str,
 def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
     skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
     say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
-    show_code(skill, sidecar)
+    if not request.brief:
+        show_code(skill, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):
         names = [s.name for s in sidecar.secrets if s.name in given.secrets and given.secrets[s.name].store == store]
         if names:
@@ -259,7 +263,7 @@ def _show(request: RegisterRequest, done: RegistrationResult, environment: Mappi
     if done.missing:
         report(f"it does not start without: {', '.join(done.missing)}")
         report(f"  try: {request.command(done.candidate)}")
-    if done.next:
+    if done.next and not request.brief:
         serve, activate = done.next
         say(f"next: {serve}")
         say(f"  or, where a server runs: {activate}")

@@ -18,7 +18,7 @@ SkillName = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's nam
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (register, deregister, approve, approvals):
+    for command in (register, deregister, approve, approvals, show, diff, trust):
         app.command()(command)
     app.command("list")(list_)
 
@@ -129,6 +129,66 @@ def approvals(
     from omac.tools.cli.listing import approvals
 
     return approvals(json, not no_check, journal, current().environment)
+
+
+def trust(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A project directory.")] = ".",
+    harness: Harness = None,
+    journal: JournalPath = None,
+) -> int:
+    """Read the skills of a project one after the other, approve them and set their values.
+
+    Shows what each runs and wants, its files, or what has changed since it was approved; then asks.
+
+    \b
+    omac trust
+    omac trust ~/projects/shop
+    """
+    from omac.tools.cli.scope_options import Where
+    from omac.tools.cli.trust import TrustRequest, run
+
+    request = TrustRequest(Where(directory, harness=harness), journal)
+    return run(request, current().environment, time.time_ns)
+
+
+def show(
+    skill: SkillName,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    contents: Annotated[bool, typer.Option("--contents", help="Print its text files too.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show a skill: what it runs, what it wants, its files, and whether it is approved.
+
+    \b
+    omac show slack
+    omac show slack --contents | less
+    """
+    from omac.tools.cli.scope_options import Where
+    from omac.tools.cli.show import ShowRequest, show
+
+    request = ShowRequest(skill, Where(workdir, shared, harness), contents, journal, json)
+    return show(request, current().environment)
+
+
+def diff(
+    skill: SkillName,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    journal: JournalPath = None,
+) -> int:
+    """Show how the files of a skill differ from its approved copy; 1 if they do.
+
+    \b
+    omac diff slack
+    """
+    from omac.tools.cli.scope_options import Where
+    from omac.tools.cli.show import ShowRequest, diff
+
+    return diff(ShowRequest(skill, Where(workdir, shared, harness), journal=journal), current().environment)
 
 
 def list_(

@@ -11,7 +11,7 @@ import msgspec
 
 from omac.domain.kernel.ids import RunId
 from omac.domain.kernel.run import Run
-from omac.projections.living import living
+from omac.projections.living import Gone, living
 from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
 from omac.tools.compose.state import StateDir, is_living
@@ -26,15 +26,30 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
         from omac.tools.compose.sandbox_ports import SandboxAdapters
 
         inspect_due(SandboxAdapters(environment, lambda line: report(f"omac: {line}")))
-    answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
-    if answer is None:
-        answer = _from_journal(journal_path, environment)
+    answer, position = _answer(journal_path, environment)
+    if position is not None:
+        report(f"no server is running here; this is from the journal, at position {position}")
     if as_json:
         print_json(msgspec.Raw(answer))
     else:
-        state = StateDir.of(environment)
-        show_status(*living(msgspec.json.decode(answer, type=Status), partial(_is_living_run, state), is_living))
+        show_status(*_living(answer, environment))
     return 0
+
+
+def status_now(journal_path: str | None, environment: Mapping[str, str]) -> tuple[Status, Gone]:
+    """Return what lives, and what ended without a record. Raises Refusal."""
+    return _living(_answer(journal_path, environment)[0], environment)
+
+
+def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int | None]:
+    """The status as JSON, from the server; else from the journal, with its position."""
+    answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
+    return _from_journal(journal_path, environment) if answer is None else (answer, None)
+
+
+def _living(answer: bytes, environment: Mapping[str, str]) -> tuple[Status, Gone]:
+    state = StateDir.of(environment)
+    return living(msgspec.json.decode(answer, type=Status), partial(_is_living_run, state), is_living)
 
 
 def _is_living_run(state: StateDir, run: RunStatus) -> bool:
@@ -42,12 +57,11 @@ def _is_living_run(state: StateDir, run: RunStatus) -> bool:
     return state.is_alive(RunId(run.run), recorded)
 
 
-def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> bytes:
+def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int]:
     from omac.projections.status import status_of
     from omac.projections.system import System
     from omac.tools.compose.journals import to_read
 
     with closing(to_read(environment, journal_path)) as journal:
         system = System().replay(journal.records())
-    report(f"no server is running here; this is from the journal, at position {system.position}")
-    return msgspec.json.encode(status_of(system))
+    return msgspec.json.encode(status_of(system)), system.position

@@ -3,7 +3,10 @@
 import os
 import stat
 
+from omac.adapters.skills.checking import check_skill as check_skill
+from omac.adapters.skills.checking import skills_below as skills_below
 from omac.adapters.skills.folders import DiskSkillFolders as DiskSkillFolders
+from omac.adapters.skills.new_folder import create_skill as create_skill
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 
 

@@ -79,6 +79,17 @@ def confirm(question: str, message: str = "no terminal to prompt on", fix: Seque
             return False
 
 
+def choose(question: str, keys: str) -> str:
+    """Return the one of `keys` that a person typed; the last of them for an empty or another answer, and at the end of
+    the input. Raises Refusal (misuse) without a terminal."""
+    with _terminal() as terminal:
+        try:
+            typed = terminal.line(f"{printable(question)} ").strip().lower().decode(errors="replace")
+        except EOFError:
+            return keys[-1]
+    return typed[0] if typed and typed[0] in keys else keys[-1]
+
+
 def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:
     """All of the standard input. Raises Refusal (value-refused) when it is larger."""
     stdin = current().stdin

@@ -28,3 +28,8 @@ def rfc3339(at: int) -> str:
     """In UTC, to the microsecond (RFC 3339)."""
     seconds, nanoseconds = divmod(at, 10**9)
     return f"{datetime.fromtimestamp(seconds, UTC).strftime(FORM)}.{nanoseconds // 1_000:06d}Z"
+
+
+def wall_clock(at: int) -> str:
+    """In local time, to the second."""
+    return datetime.fromtimestamp(at // 10**9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

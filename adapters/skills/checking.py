@@ -1,0 +1,97 @@
+"""Checking a skill folder for its author: every problem that would keep it from being approved, started or found."""
+
+import os
+import stat
+from collections.abc import Sequence
+
+from omac.adapters.skills.discovery import META_FILE
+from omac.adapters.skills.guide_file import GUIDE_FILE, guide_problems
+from omac.adapters.skills.links import Uncopyable
+from omac.adapters.skills.paths import open_folder
+from omac.adapters.skills.reading import read_tree
+from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.domain.harness.commands import SCRIPTS
+from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.document import below
+from omac.domain.skills.meta import Meta, SidecarMeta
+from omac.domain.skills.problems import problems_of
+from omac.domain.skills.unknown_keys import explain, without_unknown_keys
+
+
+def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
+    """Return the skill folders to check: the canonical directory itself, or those of the project that it is."""
+    if _has(directory, META_FILE) or _has(directory, GUIDE_FILE):
+        return [directory]
+    found = []
+    for base in bases:
+        folder = os.path.join(directory, f".{base}", "skills")
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
+        found += [path for path in paths if _has(path, META_FILE) or _has(path, GUIDE_FILE)]
+    return found
+
+
+def check_skill(source: str) -> list[str]:
+    """Return each problem of the skill in the canonical folder `source`, with file and line. Raises OSError."""
+    problems: list[str] = []
+    name, meta = os.path.basename(source), None
+    with open_folder(source) as folder:
+        entries = set(os.listdir(folder))
+        if META_FILE in entries:
+            declared, meta = _check_meta(folder, problems)
+            name = declared or name
+        if GUIDE_FILE in entries:
+            problems += guide_problems(folder, GUIDE_FILE, name)
+        else:
+            problems.append(f"{GUIDE_FILE}: is missing, so agents cannot discover the skill")
+    if meta is not None and meta.sidecar is not None:
+        problems += _check_command(source, meta.sidecar)
+    try:
+        read_tree(source)
+    except Uncopyable as error:
+        problems.append(f"{os.path.relpath(str(error.filename), source)}: {error.strerror}")
+    return [printable(problem) for problem in problems]
+
+
+def _check_meta(folder: int, problems: list[str]) -> tuple[str, Meta | None]:
+    """Note the problems of omac.yaml; return the name that it declares, and what it means if there are none."""
+    try:
+        content = read_yaml_bytes(META_FILE, folder, META_FILE)
+        document = parse_yaml(content, META_FILE)
+    except YamlFileError as error:
+        problems.append(str(error))
+        return "", None
+    found, meta = problems_of(document)
+    located = [(line_of(content, error.field), str(error)) for error in found]
+    for key in without_unknown_keys(document)[1]:
+        place = below(key.where, key.key) if key.key else key.where
+        located.append((line_of(content, place), explain(key).removeprefix("omac.yaml has ")))
+    for line, text in sorted(located, key=lambda one: one[0] or 0):
+        problems.append(str(YamlFileError(META_FILE, text, line)))
+    declared = document.get("name") if isinstance(document, dict) else None
+    return declared if isinstance(declared, str) else "", meta
+
+
+def _check_command(source: str, sidecar: SidecarMeta) -> list[str]:
+    """Return what the command names and the folder lacks: its program, or the script that it runs."""
+    program, *words = sidecar.command
+    named = [program] if "/" in program and not program.startswith("/") else []
+    named += [word for word in words if not word.startswith("-")][:1]
+    problems = []
+    for word in named:
+        path = os.path.join(source, word)
+        is_program = word == program
+        if word.startswith("/") or not (is_program or word.endswith(SCRIPTS)):
+            continue
+        if not os.path.isfile(path):
+            problems.append(f"{META_FILE}: sidecar.command: names {word}, which is no file in the skill's folder")
+        elif is_program and not os.stat(path).st_mode & stat.S_IXUSR:
+            problems.append(f"{META_FILE}: sidecar.command: {word} is not executable: chmod +x {word}")
+    return problems
+
+
+def _has(folder: str, name: str) -> bool:
+    return os.path.lexists(os.path.join(folder, name))

@@ -1,0 +1,168 @@
+"""omac url, env, call and logs: a person tries a skill that runs, from the host."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from polling import eventually
+from real_omac import COMMAND, Omac, Serving, curl
+from started import LOOP, started
+
+
+@pytest.fixture(scope="module")
+def project(house: Omac, server: Serving) -> Path:
+    """A project that a server has online."""
+    project = house.project("shop")
+    house.approve(project)
+    server.activate(project)
+    return project
+
+
+def test_the_url_leads_to_the_skill(house: Omac, project: Path) -> None:
+    """By name or mount, from within the project or by its path; its calls are the person's own in the audit."""
+    base = house.ok("url", "echo", cwd=project).strip()
+    assert curl(f"{base}/status").json() == {"status": "ok"}
+    assert house.ok("url", "echo", "--workdir", str(project)).strip() == base
+    told = json.loads(house.ok("url", "echo", "--json", cwd=project))
+    assert told["base"] == base
+    assert told["socket_base"].startswith("http+unix://")
+    rows = eventually(lambda: house.audit("--dir", str(project)), 5.0, "the access in the audit")
+    assert {row["session"] for row in rows} == {"cli"}
+
+
+def test_the_variables_are_for_a_shell(house: Omac, project: Path) -> None:
+    """What is printed can be evaluated; then the words of a SKILL.md work."""
+    script = house.ok("env", "echo", cwd=project) + 'curl -sS "$OMAC_ECHO_BASE/status"; echo " $OMAC_WORKDIR"'
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f'{{"status": "ok"}}\n {project}\n'
+    assert json.loads(house.ok("env", "echo", "--json", cwd=project))["OMAC_SKILLS"] == "echo"
+
+
+def test_a_call_prints_the_answer(house: Omac, project: Path) -> None:
+    """GET without data, POST with it, any method by name; data from the words, a file or the standard input."""
+    assert json.loads(house.ok("call", "echo", "/status", cwd=project)) == {"status": "ok"}
+    assert json.loads(house.ok("call", "echo", "status", cwd=project)) == {"status": "ok"}
+    told = json.loads(house.ok("call", "echo", "/echo/a?b=1", "-d", '{"x": 1}', "-H", "X-Mine: yes", cwd=project))
+    assert (told["method"], told["path"], told["query"], told["body"]) == ("POST", "/echo/a", "b=1", '{"x": 1}')
+    headers = {name.lower(): value for name, value in told["headers"].items()}
+    assert (headers["x-mine"], headers["content-type"]) == ("yes", "application/json")
+    assert json.loads(house.ok("call", "echo", "put", "/echo", cwd=project))["method"] == "PUT"
+    (house.root / "file").write_bytes(b"from a file")
+    assert json.loads(house.ok("call", "echo", "/echo", "-d", f"@{house.root}/file", cwd=project))["body"] == (
+        "from a file"
+    )
+    piped = house.run("call", "echo", "/echo", "-d", "-", cwd=project, stdin=b"from stdin")
+    assert json.loads(piped.out)["body"] == "from stdin"
+
+
+def test_bytes_arrive_as_they_are(house: Omac, project: Path) -> None:
+    """A body that is no text, to a file."""
+    content = bytes(range(256)) * 2_000
+    (house.root / "bytes").write_bytes(content)
+    command = ("call", "echo", "/echo", "-d", f"@{house.root}/bytes")
+    out = house.root / "out"
+    with out.open("wb") as file:
+        done = subprocess.run(
+            [*COMMAND, *command, "-H", "Accept: application/octet-stream"],
+            cwd=project, env=house.environment, stdout=file, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0
+    assert out.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("call", "ehco", "/status"), 4, "did you mean echo?"),
+        (("call", "echo", "/nowhere"), 1, "echo answered 404"),
+        (("call", "echo", "/crash"), 6, "upstream-error"),
+        (("call", "echo", "GET"), 2, "write a path"),
+        (("call", "echo", "GET", "/a", "/b"), 2, "write a path"),
+        (("call", "echo", "/a b"), 2, "is no path of a URL"),
+        (("call", "echo", "/status", "-H", "none"), 2, "-H takes NAME: VALUE"),
+        (("call", "echo", "/status", "-d", "@/none"), 2, "/none cannot be read"),
+        (("url", "nobody"), 4, "there are: echo"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_goes_wrong_is_said(house: Omac, project: Path, words: tuple[str, ...], status: int, said: str) -> None:
+    """Each with an exit code of its own."""
+
+    def done() -> bool:
+        return house.run("call", "echo", "/status", cwd=project).status == 0
+
+    eventually(done, 10.0, "the skill to run again after a crash")
+    ended = house.run(*words, cwd=project)
+    assert ended.status == status, ended
+    assert said in ended.err
+
+
+def test_a_skill_that_is_not_ready_says_what_mends_it(house: Omac, server: Serving) -> None:
+    """As the manifest does."""
+    project = house.project("fresh")
+    done = house.run("call", "echo", "/status", cwd=project)
+    assert (done.status, done.out) == (6, "")
+    assert "try: omac approve echo" in done.err
+
+
+def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
+    """Nothing is started for a call."""
+    project = omac.project("shop")
+    done = omac.run("url", "echo", cwd=project)
+    assert (done.status, done.out) == (1, "")
+    assert f"try: omac start --workdir {project} -- bash" in done.err
+
+
+def test_a_start_is_reached_too(omac: Omac) -> None:
+    """Where no server runs, the run that has the project online answers."""
+    project = omac.project("shop")
+    omac.approve(project)
+    run = started(omac, project, LOOP)
+    assert run.line() == "up\n"
+    assert json.loads(omac.ok("call", "echo", "/status", cwd=project)) == {"status": "ok"}
+    assert "[omac] sidecar" in omac.ok("logs", cwd=project)
+    run.end()
+
+
+def test_logs_show_what_sidecars_printed(house: Omac, project: Path) -> None:
+    """The last lines, of one skill or of all of a project; escapes are written out."""
+    house.ok("call", "echo", "/echo/find-me", cwd=project)
+    eventually(lambda: "find-me" in house.ok("logs", "echo", cwd=project), 5.0, "the line")
+    assert "[omac] sidecar" in house.ok("logs", "echo", "-n", "9999", cwd=project)
+    assert len(house.ok("logs", "echo", "-n", "1", cwd=project).splitlines()) == 1
+    assert "find-me" in house.ok("logs", "--workdir", str(project))
+    done = house.run("logs", "echo", cwd=house.root)
+    assert (done.status, done.out) == (1, "")
+    assert "has not been started" in done.err
+    log = Path(json.loads(house.ok("status", "--json"))["sidecars"][0]["log"])
+    assert log.name.endswith(".log")
+    with log.open("ab") as file:
+        file.write(b"\x1b[2Jevil\xff\n")
+    assert "\\x1b[2Jevil\\xff" in house.ok("logs", "echo", "-n", "1", cwd=project)
+
+
+def test_logs_of_starts_since(omac: Omac) -> None:
+    """What an earlier start printed is left out once another followed it before that time."""
+    project = omac.project("shop")
+    omac.approve(project)
+    server = omac.serve()
+    server.activate(project)
+    omac.run("call", "echo", "/crash", cwd=project)
+    eventually(lambda: omac.run("call", "echo", "/status", cwd=project).status == 0, 10.0, "the second start")
+    assert omac.ok("logs", "echo", "--since", "1h", cwd=project).count("[omac] sidecar") == 2
+    time.sleep(1.1)
+    assert omac.ok("logs", "echo", "--since", "1s", cwd=project).count("[omac] sidecar") == 1
+    server.end()
+    assert omac.ok("logs", "echo", cwd=project).count("[omac] sidecar") == 2, "after the end of the server too"
+
+
+def test_logs_are_followed(house: Omac, server: Serving, project: Path) -> None:
+    """A line appears while the command runs; Ctrl-C ends it."""
+    follow = house.start("logs", "echo", "-f", "-n", "0", "--workdir", str(project))
+    time.sleep(1.0)
+    house.ok("call", "echo", "/echo/followed", cwd=project)
+    eventually(lambda: "/echo/followed" in follow.line(10), 10.0, "the line")
+    assert follow.end(signal.SIGINT) == 130

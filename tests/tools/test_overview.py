@@ -1,0 +1,115 @@
+"""Bare `omac`: where a project stands, within fifteen lines, and the command that comes next."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from real_omac import Omac
+from started import LOOP, started
+
+LINES_MAX, COLUMNS = 15, 80
+
+
+def lines(omac: Omac, folder: Path) -> list[str]:
+    """What it prints there, which fits a terminal."""
+    done = omac.run(cwd=folder)
+    assert (done.status, done.err) == (0, ""), done
+    shown = done.out.splitlines()
+    assert len(shown) <= LINES_MAX
+    assert [line for line in shown if len(line) > COLUMNS and not line.startswith("next")] == []
+    return shown
+
+
+def following(shown: list[str]) -> str:
+    """The command that it proposes."""
+    (line,) = [line for line in shown if line.startswith("next")]
+    return line.removeprefix("next").partition("  # ")[0].strip()
+
+
+def test_from_the_first_skill_to_a_run(omac: Omac) -> None:
+    """The next command is one that helps: begin a skill, trust it, start an agent, read the record."""
+    project = omac.root / "shop"
+    (project / ".git").mkdir(parents=True)
+    omac.environment["PATH"] = path_with(omac.folder / "bin", "python3", "sh", "bwrap", "sleep", "env")
+    assert "skills   none in .agents/skills or an agent's own folder" in lines(omac, project)
+    assert following(lines(omac, project)) == "omac skill new hello"
+    omac.ok("skill", "new", "hello", cwd=project)
+    shown = lines(omac, project)
+    assert "skills   hello  not approved" in shown
+    assert following(shown) == "omac trust"
+    omac.ok("register", "hello", cwd=project)
+    shown = lines(omac, project)
+    assert "skills   hello  approved" in shown
+    assert following(shown) == "omac start -- bash"
+    path_with(omac.folder / "bin", claude="sh")
+    assert following(lines(omac, project)) == "omac start claude"
+    run = started(omac, project, LOOP)
+    assert run.line() == "up\n"
+    shown = lines(omac, project)
+    assert any(f"pid {run.process.pid}, in " in line for line in shown)
+    assert following(shown) == "omac audit --since 1h"
+    run.end()
+    assert "runs     none here" in lines(omac, project)
+
+
+def path_with(folder: Path, *programs: str, **named: str) -> str:
+    """A folder for PATH with these programs of the host, and others under another name."""
+    folder.mkdir(exist_ok=True)
+    for name, program in {**{one: one for one in programs}, **named}.items():
+        target = shutil.which(program)
+        assert target is not None
+        (folder / name).symlink_to(target)
+    return str(folder)
+
+
+def test_what_wants_attention_comes_first(omac: Omac) -> None:
+    """Many skills: the broken, changed and unapproved ones are shown, the rest is counted."""
+    names = [f"s{number:02}" for number in range(12)]
+    project = omac.project("many", *names)
+    omac.approve(project, *names[:9])
+    (project / ".agents/skills/s03/new").write_text("x")
+    omac.skill(project, "wrong", "name: [")
+    shown = lines(omac, project)
+    assert "wrong" in shown[1]
+    assert "broken: omac skill check" in shown[1]
+    assert "s03" in shown[2]
+    assert "changed since it was approved" in shown[2]
+    assert "not approved" in shown[3]
+    assert "         and 7 more: omac list --all" in shown
+    assert following(shown) == "omac skill check"
+
+
+def test_a_folder_below_the_project(house: Omac) -> None:
+    """The project is found, and the command says where to go."""
+    project = house.project("below")
+    deep = project / "src" / "deep"
+    deep.mkdir(parents=True)
+    shown = lines(house, deep)
+    assert shown[0].endswith("/R/below")
+    assert following(shown) == f"cd {project} && omac trust"
+
+
+def test_values_that_are_missing(house: Omac) -> None:
+    """An approved skill that waits says for what."""
+    project = house.root / "waits"
+    house.skill(project, "s", "name: s\nsidecar:\n  command: [python3, s.py]\n  secrets: [{name: TOKEN}]\n")
+    house.approve(project, "s")
+    shown = lines(house, project)
+    assert "skills   s  approved, waits for TOKEN" in shown
+    assert following(shown) == "omac trust"
+
+
+@pytest.mark.parametrize("name", ["x" * 200, "evil\x1b[2J"])
+def test_names_that_an_agent_chose(house: Omac, name: str) -> None:
+    """A long name is elided, a hostile one is escaped."""
+    project = house.project(name, "echo")
+    house.skill(project, f"{name[:60]}", "name: [")
+    out = "\n".join(lines(house, project))
+    assert "\x1b" not in out
+
+
+def test_inside_a_sandbox(house: Omac) -> None:
+    """It needs the host."""
+    done = house.run(extra={"OMAC_SANDBOX": "1"})
+    assert (done.status, done.out) == (7, "")
+    assert "does not work inside a sandbox" in done.err

@@ -1,0 +1,162 @@
+"""omac show and omac diff: a skill read before it is approved, and what has changed since."""
+
+import json
+from pathlib import Path
+
+import pytest
+from real_omac import Omac
+
+
+@pytest.fixture
+def project(house: Omac, request: pytest.FixtureRequest) -> Path:
+    """A project with the echo skill."""
+    return house.project(request.node.name.replace("[", "-").replace("]", ""))
+
+
+def source(project: Path) -> Path:
+    return project / ".agents" / "skills" / "echo"
+
+
+def test_a_skill_before_its_approval(house: Omac, project: Path) -> None:
+    """What it is, runs and wants, its files with sizes, and the command that comes next."""
+    done = house.run("show", "echo", cwd=project)
+    assert done.status == 0
+    for text in (
+        f"echo in {source(project)}\n",
+        "  Sends requests back as they arrived.",
+        "  it runs as you: python3 sidecar.py\n",
+        "  agents call it by $OMAC_ECHO_BASE\n",
+        "  ECHO_SECRET (secret; optional, not set): ",
+        "  ECHO_GREETING (setting, string; not set: hello): ",
+        "variables of yours: ECHO_PASSTHROUGH\n",
+        "  not approved: sha256:",
+        "  3 files:\n",
+        " KiB  sidecar.py\n",
+    ):
+        assert text in done.out, text
+    assert done.err == "  try: omac register echo\n"
+
+
+def test_a_skill_after_its_approval(house: Omac, project: Path) -> None:
+    """Which hash is approved, since when; values that are set are said to be, and never shown."""
+    house.approve(project)
+    house.ok("config", "set", "echo", "ECHO_GREETING", "hidden-away", cwd=project)
+    done = house.run("show", "echo", "--workdir", str(project))
+    told = json.loads(house.ok("show", "echo", "--json", cwd=project))
+    assert f": {told['bundle_hash']}\n" in done.out
+    assert "  approved since 20" in done.out
+    assert "ECHO_GREETING (setting, string; set)" in done.out
+    assert "hidden-away" not in done.out
+    assert (told["state"], told["approved_hash"], told["missing"]) == ("approved", told["bundle_hash"], [])
+    assert told["files"]["sidecar.py"]["size"] == (source(project) / "sidecar.py").stat().st_size
+    assert done.err == ""
+
+
+def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -> None:
+    """Text line by line, a binary file by name, what is new, gone or executable; then nothing, once it is approved."""
+    (source(project) / "data.bin").write_bytes(b"\0\1")
+    house.approve(project)
+    same = house.run("diff", "echo", cwd=project)
+    assert (same.status, same.out, same.err) == (0, "", "echo: the files are what was approved\n")
+    program = source(project) / "sidecar.py"
+    lines = program.read_text().splitlines()
+    program.write_text("\n".join([*lines[:10], "changed = True", *lines[11:]]) + "\n")
+    program.chmod(0o755)
+    (source(project) / "data.bin").write_bytes(b"\0\1\2")
+    (source(project) / "SKILL.md").unlink()
+    (source(project) / "new.py").write_text("print('new')\n")
+    (source(project) / "link").symlink_to("new.py")
+    done = house.run("diff", "echo", cwd=project)
+    assert done.status == 1
+    assert "--- approved/sidecar.py\n+++ now/sidecar.py\n@@ -8,7 +8,7 @@\n" in done.out
+    assert f"\n-{lines[10]}\n+changed = True\n" in done.out
+    for text in (
+        "sidecar.py: is now executable\n",
+        "data.bin: a binary file changed, 2 B before, 3 B now\n",
+        "SKILL.md: removed\n",
+        "new.py: new, 13 B\n",
+        "\n+print('new')\n",
+        "link: new, a link to new.py\n",
+    ):
+        assert text in done.out, text
+    assert "try: omac approve echo --hash sha256:" in done.err
+    shown = house.run("show", "echo", cwd=project)
+    assert "CHANGED after it was approved since" in shown.out
+    assert "try: omac diff echo\n" in shown.err
+    house.approve(project)
+    assert house.run("diff", "echo", cwd=project).status == 0
+
+
+def test_a_copy_that_names_its_own_place_is_no_change(house: Omac, project: Path) -> None:
+    """A script that names its folder says the copy's in the copy; people see it as it was."""
+    script = source(project) / "tool"
+    script.write_text(f"#!{source(project)}/run\n")
+    script.chmod(0o755)
+    house.approve(project)
+    assert house.run("diff", "echo", cwd=project).status == 0
+
+
+@pytest.mark.parametrize("what", ["show", "diff"])
+def test_what_an_agent_wrote_is_not_obeyed(house: Omac, project: Path, what: str) -> None:
+    """Escapes in names, texts and descriptions are written out; a difference in tabs alone can be seen."""
+    (source(project) / "tabs").write_text("a\tb\n")
+    house.approve(project)
+    (source(project) / "tabs").write_text("a       b\n")
+    (source(project) / "evil\x1b[2J").write_text("\x1b]0;owned\x07\u202e\n")
+    (source(project) / "SKILL.md").write_text('---\nname: echo\ndescription: "a\\e[31mb"\n---\n')
+    done = house.run(what, "echo", *(["--contents"] if what == "show" else []), cwd=project)
+    for char in "\x1b\x07\u202e":
+        assert char not in done.out + done.err
+    assert "evil\\x1b[2J" in done.out
+    if what == "diff":
+        assert "-a\\tb\n+a       b\n" in done.out
+
+
+def test_what_is_large_is_bounded(house: Omac, project: Path) -> None:
+    """A file of many lines or bytes is named, not compared for minutes; two of one size are told apart."""
+    (source(project) / "lines").write_text("".join(f"{number % 7}\n" for number in range(50_000)))
+    (source(project) / "large").write_bytes(b"x" * 300_000)
+    house.approve(project)
+    (source(project) / "lines").write_text("".join(f"{number % 5}\n" for number in range(50_000)))
+    (source(project) / "large").write_bytes(b"x" * 299_999 + b"y")
+    out = house.run("diff", "echo", cwd=project).out
+    assert "large: changed, 293 KiB before, 293 KiB now\n" in out
+    assert "too many to compare" in out
+    assert len(out.splitlines()) < 20
+
+
+def test_contents_are_printed(house: Omac, project: Path) -> None:
+    """Every text file with line numbers; others by name."""
+    (source(project) / "data.bin").write_bytes(b"\0")
+    out = house.ok("show", "echo", "--contents", cwd=project)
+    assert "+-- data.bin: a binary file\n" in out
+    assert "+-- omac.yaml\n|    1  # What omac needs" in out
+
+
+def test_a_skill_without_a_sidecar(house: Omac, project: Path) -> None:
+    """Guidance is shown too; there is nothing to approve."""
+    guide = project / ".agents" / "skills" / "guide"
+    guide.mkdir()
+    (guide / "SKILL.md").write_text("---\nname: guide\ndescription: Words only.\n---\n")
+    done = house.run("show", "guide", cwd=project)
+    assert (done.status, done.err) == (0, "")
+    assert "it has no sidecar" in done.out
+
+
+def test_refusals(house: Omac, project: Path) -> None:
+    """A skill that is not there, nothing to compare with, and a copy that is gone."""
+    assert house.run("show", "ehco", cwd=project).status == 4
+    assert "try: omac show echo" in house.run("show", "ehco", cwd=project).err
+    done = house.run("diff", "echo", cwd=project)
+    assert done.status == 9
+    assert "is not approved" in done.err
+    house.approve(project)
+    told = json.loads(house.ok("show", "echo", "--json", cwd=project))
+    copy = house.state / "frozen" / told["digest"].partition(":")[2]
+    copy.chmod(0o700)
+    copy.rename(copy.with_name("elsewhere"))
+    done = house.run("diff", "echo", cwd=project)
+    assert (done.status, done.out) == (9, "")
+    assert "cannot be read" in done.err
+    copy.with_name("elsewhere").rename(copy)
+    copy.chmod(0o500)

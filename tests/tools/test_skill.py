@@ -1,0 +1,151 @@
+"""omac skill new and omac skill check: an author's first minutes."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from real_omac import ECHO_SKILL, Omac, curl
+
+
+def new(omac: Omac, project: Path, name: str) -> Path:
+    """Begin a skill; its folder."""
+    project.mkdir(exist_ok=True)
+    omac.ok("skill", "new", name, cwd=project)
+    return project / ".agents" / "skills" / name
+
+
+@pytest.mark.parametrize("name", ["slack", "My.Skill_2", "9lives", "a-b"])
+def test_a_new_skill_passes_and_runs(house: Omac, name: str) -> None:
+    """As it is: it has no problem, is approved, comes online and answers by the variable that its guide names."""
+    project = house.root / f"new-{name}"
+    source = new(house, project, name)
+    assert sorted(os.listdir(source)) == ["SKILL.md", "omac.yaml", "sidecar.py"]
+    assert house.ok("skill", "check", cwd=project) == f"{name}: ok\n"
+    assert house.ok("skill", "check", str(source)) == f"{name}: ok\n"
+    house.ok("register", name, cwd=project)
+    server = house.serve()
+    manifest = server.activate(project)
+    (skill,) = manifest["skills"]
+    assert skill["state"] == "ready"
+    assert curl(f"{skill['base']}/hello").body == "hello\n"
+    (variable,) = [word for word in (source / "SKILL.md").read_text().split('"$') if word.startswith("OMAC_")][:1]
+    assert manifest["env"][variable.partition("/")[0]] == skill["base"]
+    server.end()
+
+
+def test_the_commented_values_work(house: Omac) -> None:
+    """Without the # signs the examples of a secret and a setting are what they say."""
+    project = house.root / "commented"
+    source = new(house, project, "slack")
+    meta = source / "omac.yaml"
+    meta.write_text(meta.read_text().replace("  # secrets", "  secrets").replace("  # config", "  config")
+                    .replace("  #   ", "    "))  # fmt: skip
+    assert house.ok("skill", "check", cwd=project) == "slack: ok\n"
+    out = house.ok("config", "show", "slack", "--json", cwd=project)
+    assert '"SLACK_TOKEN"' in out
+    assert '"SLACK_GREETING"' in out
+
+
+def test_nothing_is_overwritten(house: Omac) -> None:
+    """A skill, a file or a link of that name stays as it is; a link in the way leads nowhere."""
+    project = house.root / "twice"
+    source = new(house, project, "slack")
+    (source / "SKILL.md").write_text("mine")
+    (project / ".agents/skills/link").symlink_to(house.root / "elsewhere")
+    for name in ("slack", "link"):
+        done = house.run("skill", "new", name, cwd=project)
+        assert (done.status, done.out) == (2, "")
+        assert "exists already; nothing was written" in done.err
+    assert (source / "SKILL.md").read_text() == "mine"
+    other = house.root / "linked"
+    other.mkdir()
+    (other / ".agents").symlink_to(house.root / "twice" / ".agents")
+    done = house.run("skill", "new", "mail", cwd=other)
+    assert (done.status, done.out) == (5, ""), done
+    assert "is a link or no folder" in done.err
+    assert not (project / ".agents/skills/mail").exists()
+
+
+def test_a_name_that_cannot_be(house: Omac) -> None:
+    """Another one is offered."""
+    done = house.run("skill", "new", "../my skill")
+    assert done.status == 2
+    assert "try: omac skill new my-skill" in done.err
+    assert not (house.folder / "my skill").exists()
+
+
+def test_every_problem_is_reported_with_its_line(house: Omac) -> None:
+    """Of both files, with the near name of a key that is mistyped; the exit code is 3."""
+    project = house.root / "wrong"
+    source = new(house, project, "slack")
+    (source / "omac.yaml").write_text(
+        "name: slack\nsidecar:\n  command: [python3, other.py]\n  mont: slack\n  mount: Slack!\n"
+        "  secrets:\n    - name: lower\n    - name: TOKEN\n      requird: true\n  health: {path: status}\n"
+    )
+    (source / "SKILL.md").write_text("---\nname: mail\n---\n")
+    done = house.run("skill", "check", cwd=project)
+    assert (done.status, done.err) == (3, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "slack: 7 problems"
+    for begin, what in (
+        ("omac.yaml, line 4: an unknown key", "did you mean sidecar.mount?"),
+        ("omac.yaml, line 5: sidecar.mount: ", "must be 1 to 63"),
+        ("omac.yaml, line 7: sidecar.secrets[0].name: ", "must be 1 to 128"),
+        ("omac.yaml, line 9: an unknown key", "did you mean sidecar.secrets[1].required?"),
+        ("omac.yaml, line 10: sidecar.health.path: ", 'must begin with "/"'),
+        ("SKILL.md, line 2: name: ", "as the skill is called"),
+        ("SKILL.md, line 2: description: ", "is missing"),
+    ):
+        assert any(line.startswith(f"  {begin}") and what in line for line in lines), (begin, done.out)
+    told = json.loads(house.run("skill", "check", "--json", cwd=project).out)
+    assert [f"  {one}" for one in told["problems"]] == lines[1:]
+
+
+def test_what_only_the_folder_shows(house: Omac) -> None:
+    """A script that is missing, a program that is not executable, a link out, a SKILL.md that is not there."""
+    project = house.root / "folder"
+    source = new(house, project, "a")
+    (source / "sidecar.py").unlink()
+    (source / "SKILL.md").unlink()
+    (source / "out").symlink_to("/etc/passwd")
+    done = house.run("skill", "check", cwd=project)
+    assert done.status == 3
+    assert "names sidecar.py, which is no file in the skill's folder" in done.out
+    assert "SKILL.md: is missing" in done.out
+    assert "  out: " in done.out
+    meta = source / "omac.yaml"
+    meta.write_text(meta.read_text().replace('["python3", "sidecar.py"]', "[./run]"))
+    (source / "run").write_text("#!/bin/sh\n")
+    assert "./run is not executable: chmod +x ./run" in house.run("skill", "check", str(source)).out
+
+
+@pytest.mark.parametrize("meta", ["name: [", "", "- a", "\x1b[2J", "name: !!python/x y"])
+def test_hostile_files_are_shown_and_not_obeyed(house: Omac, tmp_path: Path, meta: str) -> None:
+    """Whatever an agent left in a file, the answer is a problem, printed harmlessly."""
+    (tmp_path / "omac.yaml").write_text(meta)
+    done = house.run("skill", "check", str(tmp_path))
+    assert done.status == 3
+    assert "\x1b" not in done.out
+    assert "omac.yaml" in done.out
+
+
+def test_a_project_without_skills(house: Omac, tmp_path: Path) -> None:
+    """There is nothing to check, and a skill can be begun."""
+    done = house.run("skill", "check", str(tmp_path))
+    assert (done.status, done.out) == (4, "")
+    assert "try: omac skill new" in done.err
+
+
+def test_the_example_has_no_problem(house: Omac) -> None:
+    """The skill that the documents point to passes."""
+    assert house.ok("skill", "check", str(ECHO_SKILL)) == "echo: ok\n"
+
+
+def test_a_skill_is_written_inside_a_sandbox(house: Omac) -> None:
+    """Neither command needs the host."""
+    project = house.root / "inside"
+    project.mkdir()
+    done = house.run("skill", "new", "slack", cwd=project, extra={"OMAC_SANDBOX": "1"})
+    assert done.status == 0
+    assert house.run("skill", "check", cwd=project, extra={"OMAC_SANDBOX": "1"}).out == "slack: ok\n"

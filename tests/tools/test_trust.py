@@ -1,0 +1,139 @@
+"""omac trust at a terminal: each skill is read, and approved as it was read."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from real_omac import Done, Omac
+from valued_skill import typed, valued, with_vault
+
+YES = (("Approve it?", b"y\n"), ("ECHO_SECRET", b"\n"), ("ECHO_GREETING", b"\n"))  # with values left as they are
+
+
+def trust(omac: Omac, project: Path, *answers: tuple[str, bytes]) -> Done:
+    """Answer the questions of `omac trust`, in their order."""
+    return typed(omac, answers, "trust", str(project))
+
+
+def states(omac: Omac, project: Path) -> dict[str, str]:
+    """Each skill of the project and its state, as `omac list` has it."""
+    rows = map(json.loads, omac.ok("list", "--workdir", str(project), "--json").splitlines())
+    return {row["name"]: row["state"] for row in rows}
+
+
+def test_skills_are_approved_one_after_the_other(omac: Omac) -> None:
+    """Each is shown with what it runs and its files; yes approves, no leaves it, and the end says how many."""
+    project = omac.project("shop", "echo", "mail", "news")
+    done = trust(omac, project, *YES, ("Approve it?", b"n\n"), *YES)
+    assert done.status == 0
+    assert states(omac, project) == {"echo": "approved", "mail": "not registered", "news": "approved"}
+    for text in (
+        f"[1 of 3]\r\necho in {project}/.agents/skills/echo\r\n",
+        "it runs as you: python3 sidecar.py\r\n",
+        " KiB  sidecar.py\r\n",
+        "2 approved, 0 approved before, 1 not approved\r\n",
+        "next: omac start",
+    ):
+        assert text in done.out, text
+    again = trust(omac, project, ("Approve it?", b"\n"))
+    assert "echo: approved already\r\n" in again.out
+    assert "0 approved, 2 approved before, 1 not approved" in again.out
+    assert states(omac, project)["mail"] == "not registered"
+
+
+def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
+    """To the copy that was approved; then the new code is approved."""
+    project = omac.project("shop")
+    omac.approve(project)
+    program = project / ".agents/skills/echo/sidecar.py"
+    program.write_text(program.read_text() + "# changed\x1b[2J\n")
+    done = trust(omac, project, *YES)
+    assert "CHANGED after it was approved" in done.out
+    assert "+# changed\\x1b[2J" in done.out
+    assert "\x1b[2J" not in done.out
+    assert "22 KiB" not in done.out
+    assert states(omac, project) == {"echo": "approved"}
+    assert omac.run("diff", "echo", cwd=project).status == 0
+
+
+def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
+    """The copy that was shown counts: other files in its place are not approved."""
+    project = omac.project("shop")
+    program = project / ".agents/skills/echo/sidecar.py"
+    waits = tmp_path / "watch.sh"
+    waits.write_text(
+        f"while ! [ -d {omac.state}/frozen ] || ! ls {omac.state}/frozen | grep -q '^[0-9a-f]*$'; do sleep 0.02; done\n"
+        f"echo '# planted' >> {program}\ntouch {tmp_path}/planted\n"
+    )
+    watcher = subprocess.Popen(["sh", str(waits)])
+    try:
+        done = typed(omac, [("Approve it?", b"f\n"), YES[0]], "trust", str(project))
+    finally:
+        watcher.wait(30)
+    assert (tmp_path / "planted").exists()
+    assert "# planted" not in done.out
+    assert "echo is not approved" in done.out
+    assert f"try: omac trust {project}" in done.out
+    assert "0 approved, 0 approved before, 1 not approved" in done.out
+    assert states(omac, project)["echo"] != "approved"
+
+
+def test_values_are_asked_for_and_offered_to_the_same_files(omac: Omac) -> None:
+    """A secret is typed unseen; a project with the same files is offered it, other files of that name are not."""
+    with_vault(omac)
+    first, second, third = valued(omac, "first"), valued(omac, "second"), valued(omac, "third")
+    (third / ".agents/skills/slack/sidecar.py").write_text("# somebody else's\n")
+    secret = b"abcd-12345"
+    values = (
+        ("TOKEN", secret + b"\n"), ("PEM", b"\n"), ("SPARE", b"\n"), ("REGION", b"\n"), ("LIMIT", b"\n"),
+        ("MODE", b"\n"), ("HOST_SIDE", b"\n"), ("NOTE", b"\n"),
+    )  # fmt: skip
+    done = trust(omac, first, ("Approve it?", b"y\n"), *values)
+    assert "1 approved" in done.out, done.out
+    assert secret.decode() not in done.out
+    offered = trust(omac, second, ("Approve it?", b"y\n"), ("The same files got TOKEN in another project", b"y\n"))
+    assert "taken from saved defaults: TOKEN" in offered.out, offered.out
+    other = trust(omac, third, ("Approve it?", b"y\n"), *values)
+    assert "The same files" not in other.out
+    assert "1 approved" in other.out
+    assert states(omac, second) == {"slack": "approved"}
+
+
+def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
+    """Nothing is approved; what each skill needs can be pasted."""
+    project = omac.project("shop", "echo", "mail")
+    omac.approve(project, "mail")
+    (project / ".agents/skills/mail/new").write_text("x")
+    omac.skill(project, "wrong", "name: [")
+    done = omac.run("trust", str(project))
+    assert (done.status, done.out) == (2, "")
+    assert "omac trust asks at a terminal" in done.err
+    for command in (
+        f"omac show echo --workdir {project}",
+        f"omac register echo --workdir {project}",
+        f"omac diff mail --workdir {project}",
+        f"omac approve mail --workdir {project} --hash sha256:",
+        f"omac skill check {project}/.agents/skills/wrong",
+    ):
+        assert f"  try: {command}" in done.err, command
+    assert states(omac, project)["echo"] == "not registered"
+
+
+def test_nothing_to_do(omac: Omac) -> None:
+    """A project whose skills are approved needs no terminal; one without skills is told how to begin."""
+    project = omac.project("shop")
+    omac.approve(project)
+    assert "echo: approved already" in omac.ok("trust", str(project))
+    empty = omac.root / "empty"
+    empty.mkdir()
+    done = omac.run("trust", str(empty))
+    assert done.status == 0
+    assert "try: omac skill new hello" in done.err
+
+
+def test_quitting_leaves_the_rest(omac: Omac) -> None:
+    """Nothing that was not answered is approved."""
+    project = omac.project("shop", "a", "b", "c")
+    done = trust(omac, project, *YES, ("Approve it?", b"q\n"))
+    assert "1 approved, 0 approved before, 2 not approved" in done.out
+    assert states(omac, project) == {"a": "approved", "b": "not registered", "c": "not registered"}

@@ -1,0 +1,176 @@
+"""omac url, omac env and omac call: trying a skill from the host, as an agent of a run would reach it.
+
+The person gets a token of the session "cli", so the audit tells these calls from those of an agent.
+"""
+
+import http.client
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.kernel.terminal_escaping import printable
+from omac.tools.cli.control import ask_run, online_in
+from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.compose.state import server_socket
+from omac.tools.terminal.invocation import current, print_data, print_json
+from omac.tools.terminal.prompts import read_stdin
+from omac.tools.terminal.render import report
+
+SESSION = "cli"
+TIMEOUT_S = 630.0
+CHUNK_BYTES = 64 * 1024
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+class CallRequest(NamedTuple):
+    """The command line, as typed."""
+
+    skill: str
+    words: tuple[str, ...] = ()
+    where: Where = Where()
+    data: str | None = None
+    headers: tuple[str, ...] = ()
+    json: bool = False
+
+
+def url(request: CallRequest, environment: Mapping[str, str]) -> int:
+    """Print where a skill is. Raises Refusal."""
+    skill = _ready(_manifest(request, environment), request)
+    if request.json:
+        print_json({"skill": skill["name"], "base": skill["base"], "socket_base": skill.get("socket_base")})
+    else:
+        print_data(skill["base"])
+    return 0
+
+
+def env(request: CallRequest, environment: Mapping[str, str]) -> int:
+    """Print the variables by which a shell reaches a skill, for eval. Raises Refusal."""
+    manifest = _manifest(request, environment)
+    skill = _ready(manifest, request)
+    name = f"OMAC_{skill['mount'].upper().replace('-', '_')}_BASE"
+    variables = {name: skill["base"], "OMAC_WORKDIR": manifest["dir"], "OMAC_SKILLS": manifest["env"]["OMAC_SKILLS"]}
+    if request.json:
+        print_json(variables)
+    else:
+        for variable, value in variables.items():
+            print_data(f"export {variable}={shlex.quote(value)}")
+    return 0
+
+
+def call(request: CallRequest, environment: Mapping[str, str]) -> int:
+    """Send one request to a skill, and print the body of the answer; 1 for an error. Raises Refusal."""
+    method, path = _target(request)
+    body = _body(request.data)
+    headers = dict(_header(text) for text in request.headers)
+    if body is not None:
+        headers.setdefault("Content-Type", "application/json" if body[:1] in (b"{", b"[") else "text/plain")
+    base = urlsplit(_ready(_manifest(request, environment), request)["base"])
+    connection = http.client.HTTPConnection(base.hostname or "127.0.0.1", base.port, timeout=TIMEOUT_S)
+    try:
+        connection.request(method, base.path + path, body, headers)
+        answer = connection.getresponse()
+        _print(answer)
+    except (OSError, http.client.HTTPException) as error:
+        fix = [f"omac logs {shlex.quote(request.skill)}"]
+        raise Refusal("upstream-error", f"{request.skill} did not answer: {error}", fix=fix) from None
+    finally:
+        connection.close()
+    reason = answer.headers.get("X-Omac-Reason", "")
+    if answer.status >= 400:
+        report(f"omac: {request.skill} answered {answer.status} {answer.reason}{f' ({reason})' if reason else ''}")
+        return REASONS[reason].exit_code if reason in REASONS else 1
+    return 0
+
+
+def _print(answer: http.client.HTTPResponse) -> None:
+    """Print a body as it comes: as it is to a file or a program, escaped to a terminal."""
+    stdout = current().stdout
+    stdout.flush()
+    binary = None if stdout.isatty() else getattr(stdout, "buffer", None)
+    while chunk := answer.read1(CHUNK_BYTES):
+        if binary is not None:
+            binary.write(chunk)
+            binary.flush()
+        else:
+            lines = chunk.decode(errors="backslashreplace").split("\n")
+            stdout.write("\n".join(printable(line.expandtabs(8).removesuffix("\r")) for line in lines))
+            stdout.flush()
+
+
+def _target(request: CallRequest) -> tuple[str, str]:
+    """Method and path, from one word or two. Raises Refusal (misuse)."""
+    match request.words:
+        case (path,) if path.upper() not in METHODS:
+            method = "GET" if request.data is None else "POST"
+        case (word, path) if word.upper() in METHODS:
+            method = word.upper()
+        case _:
+            command = f"omac call {shlex.quote(request.skill)}"
+            fix = [f"{command} /status", f"{command} POST /messages -d hi"]
+            raise Refusal("misuse", f"write a path, or one of {', '.join(METHODS)} and a path", fix=fix)
+    if not path.isascii() or not path.isprintable() or " " in path:
+        raise Refusal("misuse", f"{path!r} is no path of a URL: write other characters as %20 and the like")
+    return method, path if path.startswith("/") else f"/{path}"
+
+
+def _body(data: str | None) -> bytes | None:
+    """The bytes to send: the text itself, - for the standard input, @FILE for a file. Raises Refusal."""
+    if data is None:
+        return None
+    if data == "-":
+        return read_stdin()
+    if not data.startswith("@"):
+        return data.encode(errors="surrogateescape")
+    try:
+        with open(os.path.expandvars(data[1:]), "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise Refusal("misuse", f"{data[1:]} cannot be read: {error.strerror}") from None
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not text.isprintable():
+        raise Refusal("misuse", f"-H takes NAME: VALUE, not {text!r}")
+    return name.strip(), value.strip()
+
+
+def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest of the project, from the run that has it online, else from the server. Raises Refusal."""
+    directory = directory_of(request.where)
+    runs = [*online_in(directory, environment), server_socket(environment)]
+    for run in filter(None, runs):
+        answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": SESSION})
+        if answer is not None:
+            manifest: dict[str, Any] = msgspec.json.decode(answer)
+            return manifest
+    quoted = shlex.quote(directory)
+    fix = [f"omac start --workdir {quoted} -- bash", f"omac serve --no-inner --workdir {quoted}"]
+    raise Refusal("not-found", f"no omac start or omac serve runs for {directory}", fix=fix)
+
+
+def _ready(manifest: Mapping[str, Any], request: CallRequest) -> dict[str, Any]:
+    """The skill that is meant, by its name or its mount. Raises Refusal."""
+    skills: list[dict[str, Any]] = manifest["skills"]
+    meant = [one for one in skills if one["name"] == request.skill] or [
+        one for one in skills if one["mount"] == request.skill
+    ]
+    if not meant:
+        from difflib import get_close_matches
+
+        names = [one["name"] for one in skills]
+        near = get_close_matches(request.skill, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
+        message = f"no skill {request.skill!r} is online in {manifest['dir']}; {hint}"
+        raise Refusal("skill-not-found", message, fix=["omac list"])
+    (skill,) = meant[:1]
+    if skill["state"] != "ready":
+        reason = "pending-credentials" if skill["state"] == "pending_credentials" else "skill-broken"
+        message = f"{skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}"
+        raise Refusal(reason, message, fix=skill["fix"])  # type: ignore[arg-type]
+    return skill

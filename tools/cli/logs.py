@@ -1,0 +1,156 @@
+"""omac logs: what the sidecars of a project printed, from the journal's record of where each start wrote.
+
+A log has no times of its own. `--since` takes the output of the starts that had not ended before: each start begins
+with a line of omac's, and the journal knows when.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import SpawnRequested, Started
+from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.compose.journals import to_read
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.render import report, say
+
+POLL_S = 0.2
+JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
+TAIL_BYTES_MAX = 8 * 1024 * 1024  # as far back as a log is read
+START_MARK = b"[omac] sidecar "
+KINDS = ("sidecar.spawn-requested", "sidecar.started")
+
+
+class LogsRequest(NamedTuple):
+    """The command line, as typed. `since` in ns, UTC; None: however long ago."""
+
+    skill: str | None
+    where: Where
+    follow: bool = False
+    since: int | None = None
+    lines: int = 50
+    journal: str | None = None
+
+
+class SidecarLog(NamedTuple):
+    """The newest log of a skill's sidecar, and when each of the starts that wrote to it was recorded (ns, UTC)."""
+
+    skill: str
+    dir: str
+    path: str
+    starts: tuple[int, ...]
+
+
+def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
+    """Print the end of each log, and with `follow` what is added. Raises Refusal (not-found)."""
+    logs = _logs(request, environment)
+    if not logs and not request.follow:
+        where = "among the global skills" if request.where.shared else f"in {directory_of(request.where)}"
+        what = f"the sidecar of {request.skill}" if request.skill else "a sidecar"
+        fix = ["omac list", "omac status"]
+        raise Refusal("not-found", f"{what} has not been started {where}, so there is no log", fix=fix)
+    offsets: dict[str, tuple[int, int]] = {}
+    for log in logs:
+        if len(logs) > 1:
+            say(f"==> {log.skill}: {log.path} <==")
+        for line in _tail(log, request.lines, request.since):
+            say(line)
+        offsets[log.path] = _end(log.path)
+    if request.follow:
+        _follow(request, environment, offsets)
+    return 0
+
+
+def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarLog]:
+    """The newest log of each sidecar that is meant, by name."""
+    wanted = {""} if request.where.shared else {directory_of(request.where)}
+    if request.where.workdir is None:
+        wanted.add("")
+    specs: dict[str, tuple[str, str]] = {}
+    newest: dict[tuple[str, str], SidecarLog] = {}
+    with closing(to_read(environment, request.journal)) as journal:
+        for recorded in journal.of_kinds(KINDS):
+            match recorded.event:
+                case SpawnRequested(spec):
+                    specs[recorded.stream] = (spec.workdir, spec.skill)
+                case Started(birth) if recorded.stream in specs:
+                    key = specs[recorded.stream]
+                    before = newest.get(key)
+                    starts = before.starts if before is not None and before.path == birth.log else ()
+                    newest[key] = SidecarLog(key[1], key[0], birth.log, (*starts, recorded.at))
+                case _:
+                    pass
+    meant = [log for (workdir, _), log in sorted(newest.items()) if workdir in wanted]
+    return [log for log in meant if request.skill in (None, log.skill)]
+
+
+def _tail(log: SidecarLog, count: int, since: int | None) -> list[str]:
+    """The last lines of a log; [] where it is gone."""
+    try:
+        with open(log.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - TAIL_BYTES_MAX))
+            lines = file.read(TAIL_BYTES_MAX).split(b"\n")
+    except OSError as error:
+        report(f"{log.skill}: its log {log.path} cannot be read: {error.strerror}")
+        return []
+    lines = lines[:-1] if lines and lines[-1] == b"" else lines
+    if since is not None:
+        lines = _since(lines, log.starts, since)
+    return [line.decode(errors="backslashreplace").expandtabs(8) for line in lines[max(0, len(lines) - count) :]]
+
+
+def _since(lines: list[bytes], starts: Sequence[int], since: int) -> list[bytes]:
+    """The lines of the starts that had not been followed by another one before `since`."""
+    begins = [index for index, line in enumerate(lines) if line.startswith(START_MARK)]
+    known = starts[len(starts) - len(begins) :] if len(begins) <= len(starts) else starts
+    ended = sum(1 for following in known[1:] if following < since)
+    return lines[begins[ended] if begins and ended else 0 :] if len(known) == len(begins) else lines
+
+
+def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[str, tuple[int, int]]) -> None:
+    """Print what is added to the logs, until the person ends it."""
+    looked, names = 0.0, dict.fromkeys(offsets, "")
+    while True:
+        now = time.monotonic()
+        if now - looked >= JOURNAL_S:
+            looked = now
+            names = {log.path: log.skill for log in _logs(request, environment)}
+        for path, skill in names.items():
+            prefix = f"{skill}: " if len(names) > 1 else ""
+            for line in _added(path, offsets):
+                say(prefix + line)
+        current().stdout.flush()
+        time.sleep(POLL_S)
+
+
+def _added(path: str, offsets: dict[str, tuple[int, int]]) -> Iterator[str]:
+    """Yield the whole lines that a log got since the last time; a log that was rotated begins anew."""
+    inode, offset = offsets.get(path, (0, 0))
+    with suppress(OSError), open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if status.st_ino != inode or status.st_size < offset:
+            offset = 0
+        file.seek(offset)
+        added = file.read(TAIL_BYTES_MAX)
+        whole = added.rfind(b"\n") + 1
+        offsets[path] = (status.st_ino, offset + whole)
+        for line in added[:whole].split(b"\n")[:-1]:
+            yield line.decode(errors="backslashreplace").expandtabs(8)
+
+
+def _end(path: str) -> tuple[int, int]:
+    with suppress(OSError):
+        status = os.stat(path)
+        return status.st_ino, status.st_size
+    return 0, 0
+
+
+def parse_count(text: str, flag: str) -> int:
+    """Return a number of lines. Raises Refusal (misuse)."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise Refusal("misuse", f"{flag} takes a number of lines, not {text!r}", fix=[f"omac logs {flag} 100"])
+    return int(text)

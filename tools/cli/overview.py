@@ -1,0 +1,140 @@
+"""Bare `omac`: where a project stands, in a few lines, and the command that comes next."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from omac.domain.harness.harness import SHARED_BASE
+from omac.domain.harness.table import HARNESSES
+from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.status import Status
+from omac.services.skills.resolution import every
+from omac.tools.cli.review import Review, review_of
+from omac.tools.cli.scope_options import Where, at_once, search_of
+from omac.tools.cli.status import status_now
+from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.skill_files import DiskSkillFolders
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.columns import elided, elided_middle
+from omac.tools.terminal.invocation import expanded
+from omac.tools.terminal.render import say
+
+SKILLS_SHOWN = 6
+RUNS_SHOWN = 3
+WIDTH = 80
+
+
+def run(environment: Mapping[str, str]) -> int:
+    """Show the project that holds the current directory. Raises Refusal."""
+    here = os.path.realpath(".")
+    project = project_of(here, os.path.realpath(expanded("~")))
+    folders = DiskSkillFolders(environment)
+    registry = Registry.read(environment, None)
+    candidates = at_once(every(folders, search_of(Where(project), folders), guidance=True))
+    reviews = [review_of(one, registry) for one in candidates]
+    runs = _runs(project, environment)
+    say(elided_middle(f"project  {project}", WIDTH))
+    _show_skills(reviews, environment)
+    for number, line in enumerate(runs[:RUNS_SHOWN]):
+        say(elided(f"{'runs' if number == 0 else '':<9}{line}", WIDTH))
+    if len(runs) > RUNS_SHOWN:
+        say(f"         and {len(runs) - RUNS_SHOWN} more: omac status")
+    if not runs:
+        say("runs     none here")
+    command, why = _next(reviews, runs, environment)
+    prefix = "" if here == project or not command.startswith("omac") else f"cd {shlex.quote(project)} && "
+    say("")
+    line = f"next     {prefix}{command}  # {why}"
+    say(line if len(line) <= WIDTH else line.partition("  # ")[0])  # a command is never cut
+    say("         omac help  # every command")
+    return 0
+
+
+def project_of(directory: str, home: str) -> str:
+    """Return the nearest folder above with skills or a .git, below the home folder or elsewhere; else `directory`."""
+    bases = {SHARED_BASE, *(base for harness in HARNESSES for base in harness.bases)}
+    folder = directory
+    while folder not in ("/", home):
+        marks = [".git", *(os.path.join(f".{base}", "skills") for base in bases)]
+        if any(os.path.lexists(os.path.join(folder, mark)) for mark in marks):
+            return folder
+        folder = os.path.dirname(folder)
+    return directory
+
+
+def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> None:
+    rows = sorted((_urgency(one, environment), one.skill.name, _state(one, environment)) for one in reviews)
+    width = max((len(name) for _, name, _ in rows[:SKILLS_SHOWN]), default=0)
+    for number, (_, name, state) in enumerate(rows[:SKILLS_SHOWN]):
+        say(elided(f"{'skills' if number == 0 else '':<9}{name:<{min(width, 32)}}  {state}", WIDTH))
+    if len(rows) > SKILLS_SHOWN:
+        say(f"         and {len(rows) - SKILLS_SHOWN} more: omac list --all")
+    if not rows:
+        say(f"skills   none in .{SHARED_BASE}/skills or an agent's own folder")
+
+
+def _urgency(reviewed: Review, environment: Mapping[str, str]) -> int:
+    """What wants attention comes first."""
+    order = ["broken", "changed", "not approved", "approved", "guidance"]
+    return 3 * order.index(reviewed.state) - (1 if reviewed.missing(environment) else 0)
+
+
+def _state(reviewed: Review, environment: Mapping[str, str]) -> str:
+    missing = reviewed.missing(environment)
+    match reviewed.state:
+        case "guidance":
+            return "words for agents, runs nothing"
+        case "changed":
+            return "changed since it was approved"
+        case "broken":
+            return "broken: omac skill check"
+        case state if missing:
+            return f"{state}, waits for {', '.join(missing)}"
+        case state:
+            return state
+
+
+def _runs(project: str, environment: Mapping[str, str]) -> list[str]:
+    """A line for each run or sandbox that lives and works in the project."""
+    status = _status(environment)
+    lines = []
+    for run in status.runs if status else ():
+        if any(below(project, root) or below(root, project) for root in run.roots):
+            what = "serve" if run.command == "serve" else f"start {run.harness}"
+            lines.append(f"omac {what}, pid {run.pid}, in {', '.join(run.roots)}")
+    for sandbox in status.sandboxes if status else ():
+        if not sandbox.run and below(sandbox.dir, project):
+            lines.append(f"omac sandbox run -- {shlex.join(sandbox.argv)}, pid {sandbox.launcher_pid}")
+    return lines
+
+
+def _status(environment: Mapping[str, str]) -> Status | None:
+    """What lives; None where nothing was ever recorded."""
+    if not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
+        return None
+    with suppress(Refusal):  # where the journal cannot be read, omac status says why
+        return status_now(None, environment)[0]
+    return None
+
+
+def _next(reviews: Sequence[Review], runs: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
+    """The one command that comes next, and what it does."""
+    states = {one.state for one in reviews}
+    path = environment.get("PATH")
+    if shutil.which("bwrap", path=path) is None:
+        return "omac sandbox doctor", "what this machine lacks for a sandbox"
+    if "broken" in states:
+        return "omac skill check", "what is wrong with a skill"
+    if states & {"changed", "not approved"} or any(one.missing(environment) for one in reviews):
+        return "omac trust", "read and approve skills, set their values"
+    if runs:
+        return "omac audit --since 1h", "who used which skill"
+    agent = next((one.name for one in HARNESSES if shutil.which(one.program, path=path)), None)
+    if agent is not None:
+        return f"omac start {agent}", "an agent, in a sandbox, with these skills"
+    if reviews:
+        return "omac start -- bash", "a shell where an agent would run"
+    return "omac skill new hello", "begin a skill of your own"

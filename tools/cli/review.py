@@ -1,0 +1,185 @@
+"""A skill as people read it before they approve it: what it runs, what it wants, its files, and what has changed.
+
+All of it may have been written by an agent: it is escaped, and bounded.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from omac.domain.credentials.credential import Credential
+from omac.domain.directories.skill_plan import unmet
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import shown_size
+from omac.domain.skills.meta import Config, FoundSkill, Secret
+from omac.domain.skills.registration import Code, Registration
+from omac.services.skills.resolution import Candidate, every, find
+from omac.tools.cli.approve import granted, show_interpreters
+from omac.tools.cli.scope_options import Where, at_once, search_of
+from omac.tools.compose.approved_copies import FileEntry, LiveFiles, approved_copy, entries_of, sha256_of
+from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.skill_files import DiskSkillFolders
+from omac.tools.terminal.differences import text_of, unified
+from omac.tools.terminal.render import say
+
+FILES_SHOWN = 200
+FILE_BYTES_MAX = 256 * 1024
+LINES_SHOWN = 5_000  # of a whole difference
+
+
+class Review(NamedTuple):
+    """A skill as it is now, what is recorded of it, and what it was given. `approved_at` in ns, UTC."""
+
+    candidate: Candidate
+    registration: Registration
+    approved_at: int
+    given: Credential
+
+    @property
+    def skill(self) -> FoundSkill:
+        return self.candidate.skill
+
+    @property
+    def approved(self) -> Code | None:
+        return self.registration.approved
+
+    @property
+    def state(self) -> str:
+        """One word or two: approved, changed, not approved, broken, or guidance for a skill without a sidecar."""
+        if self.skill.problem is not None:
+            return "broken"
+        if self.skill.sidecar is None:
+            return "guidance"
+        if self.approved is None or not self.approved.digest:
+            return "not approved"
+        return "approved" if self.approved.is_bundle(self.skill.code) else "changed"
+
+    def missing(self, environment: Mapping[str, str]) -> list[str]:
+        """The names of the values that it waits for."""
+        return list(unmet(self.skill.sidecar, self.given, environment)) if self.skill.sidecar else []
+
+
+def review(skill: str, where: Where, journal: str | None, environment: Mapping[str, str], command: str) -> Review:
+    """Find the skill that a command means. Raises Refusal: skill-not-found, skill-ambiguous, skill-invalid."""
+    folders = DiskSkillFolders(environment)
+    search = search_of(where, folders)
+    registry = Registry.read(environment, journal)
+    try:
+        candidate = at_once(find(folders, search, skill, command))
+    except Refusal as refusal:
+        if refusal.reason != "skill-without-sidecar":
+            raise
+        there = at_once(every(folders, search, guidance=True))
+        candidate = next(one for one in there if one.skill.name == skill)
+    return review_of(candidate, registry)
+
+
+def review_of(candidate: Candidate, registry: Registry) -> Review:
+    """Return what is known of a skill that was found."""
+    place, skill = candidate.place, candidate.skill
+    known = registry.find(place.scope, skill.base, skill.name)
+    given = registry.credential(place.scope, skill.name, skill.base)
+    return Review(candidate, known.state if known else Registration(), known.approved_at if known else 0, given)
+
+
+def files_of(files: LiveFiles) -> dict[str, FileEntry]:
+    """Return what is in a folder by relpath. Raises Refusal (skill-invalid)."""
+    try:
+        return entries_of(files.path)
+    except OSError as error:
+        raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}") from None
+
+
+def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
+    """Print what it is for, what it runs and what it wants."""
+    skill = reviewed.skill
+    guide, sidecar = skill.guide, skill.sidecar
+    say(f"{skill.name} in {skill.source}")
+    description = (guide.description if guide else "") or (skill.meta.description if skill.meta else "")
+    if description:
+        say(f"  {description}")
+    if sidecar is None:
+        say("  it has no sidecar: agents read its SKILL.md, and omac runs nothing of it")
+        return
+    say(f"  it runs as you: {' '.join(sidecar.command)}")
+    if reviewed.approved is not None:
+        show_interpreters(reviewed.approved)
+    say(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")
+    for field in sidecar.fields:
+        say(f"  {_wants(field, reviewed.given, environment)}")
+    if variables := granted(sidecar):
+        say(f"  it may read these variables of yours: {', '.join(variables)}")
+
+
+def show_files(files: Mapping[str, FileEntry]) -> None:
+    """Print each file with its size."""
+    say(f"  {len(files)} file{'' if len(files) == 1 else 's'}:")
+    for relpath, entry in list(files.items())[:FILES_SHOWN]:
+        what = f" -> {entry.target}" if entry.target is not None else " (executable)" if entry.executable else ""
+        say(f"  {shown_size(entry.size):>9}  {relpath}{what}")
+    if len(files) > FILES_SHOWN:
+        say(f"  {len(files) - FILES_SHOWN} more")
+
+
+def differences(
+    reviewed: Review, files: LiveFiles, environment: Mapping[str, str], journal: str | None
+) -> Iterator[str]:
+    """Yield the lines of a difference between the approved copy and `files`. Raises Refusal (skill-changed)."""
+    assert reviewed.approved is not None, "its callers ask before"
+    copy = approved_copy(environment, journal, reviewed.approved)
+    before, now = entries_of(copy.path), files_of(files)
+    for relpath in sorted({*before, *now}):
+        old, new = before.get(relpath), now.get(relpath)
+        if old is None or new is None or old.target is not None or new.target is not None:
+            yield from _whole(relpath, old, new, files)
+            continue
+        if old.executable != new.executable:
+            yield f"{relpath}: {'is now' if new.executable else 'is no longer'} executable"
+        contents = copy.content_of(relpath, FILE_BYTES_MAX), files.content_of(relpath, FILE_BYTES_MAX)
+        if None in contents:
+            if old.size != new.size or sha256_of(copy.path, relpath) != sha256_of(files.path, relpath):
+                yield f"{relpath}: changed, {shown_size(old.size)} before, {shown_size(new.size)} now"
+        elif contents[0] != contents[1]:
+            yield from _changed(relpath, contents[0] or b"", contents[1] or b"")
+
+
+def _whole(relpath: str, old: FileEntry | None, new: FileEntry | None, files: LiveFiles) -> Iterator[str]:
+    """Yield what became of a file or link that is new or gone, or of a link."""
+    if old is not None and new is not None:
+        if old.target != new.target:
+            yield f"{relpath}: {_kind(old)} before, {_kind(new)} now"
+    elif new is None:
+        yield f"{relpath}: removed"
+    else:
+        yield f"{relpath}: new, {_kind(new)}"
+        content = None if new.target is not None else files.content_of(relpath, FILE_BYTES_MAX)
+        lines = None if content is None else text_of(content)
+        if lines is not None:
+            yield from unified(relpath, [], lines)
+
+
+def _kind(entry: FileEntry) -> str:
+    if entry.target is not None:
+        return f"a link to {entry.target}"
+    return f"{'executable, ' if entry.executable else ''}{shown_size(entry.size)}"
+
+
+def _changed(relpath: str, old: bytes, new: bytes) -> Iterator[str]:
+    before, now = text_of(old), text_of(new)
+    if before is None or now is None:
+        yield f"{relpath}: a binary file changed, {shown_size(len(old))} before, {shown_size(len(new))} now"
+    else:
+        yield from unified(relpath, before, now)
+
+
+def _wants(field: Secret | Config, given: Credential, environment: Mapping[str, str]) -> str:
+    kind = "secret" if isinstance(field, Secret) else f"setting, {field.type}"
+    has = field.name in (given.secrets if isinstance(field, Secret) else given.config)
+    if has:
+        state = "set"
+    elif isinstance(field, Config) and field.default is not None:
+        state = f"not set: {field.default}"
+    elif environment.get(field.default_from_env or ""):
+        state = f"not set: taken from ${field.default_from_env}"
+    else:
+        state = "required, not set" if field.required else "optional, not set"
+    return f"{field.name} ({kind}; {state}){': ' + field.description if field.description else ''}"

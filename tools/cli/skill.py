@@ -1,0 +1,82 @@
+"""omac skill new and omac skill check: a skill begins as files that work, and is checked before anybody approves it."""
+
+import os
+import re
+import shlex
+
+from omac.domain.harness.harness import SHARED_BASE
+from omac.domain.harness.table import HARNESSES
+from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.skills.document import RULES
+from omac.domain.skills.meta import MOUNT, SKILL_NAME
+from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.cli.skill_template import files_of
+from omac.tools.compose.skill_files import check_skill, create_skill, skills_below
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import say
+
+
+def new(name: str, workdir: str, as_json: bool) -> int:
+    """Write a new skill. Raises Refusal: misuse, directory-missing, state-unusable."""
+    if not SKILL_NAME.fullmatch(name):
+        name_fix = f"omac skill new {re.sub('[^A-Za-z0-9._-]+', '-', name).strip('.-_')[:64] or 'hello'}"
+        raise Refusal("misuse", f"the name {name!r} {RULES[SKILL_NAME.pattern]}", fix=[name_fix])
+    project = _folder(workdir)
+    mount = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-")
+    if not MOUNT.fullmatch(mount):
+        raise Refusal("misuse", f"the name {name!r} has neither letter nor digit", fix=["omac skill new hello"])
+    path = os.path.join(project, f".{SHARED_BASE}", "skills", name)
+    try:
+        create_skill(project, SHARED_BASE, name, files_of(name, mount))
+    except FileExistsError:
+        fix = [f"omac skill check {shlex.quote(path)}", f"ls -la {shlex.quote(path)}"]
+        raise Refusal("misuse", f"{path} exists already; nothing was written", fix=fix) from None
+    except OSError as error:
+        where = error.filename or path
+        fix = [f"ls -ld {shlex.quote(str(where))}"]
+        raise Refusal("state-unusable", f"the skill cannot be written: {where} {error.strerror}", fix=fix) from None
+    if as_json:
+        print_json({"skill": name, "source": path, "mount": mount})
+        return 0
+    flags = "" if project == os.path.realpath(".") else f" --workdir {shlex.quote(project)}"
+    say(f"wrote {path}:")
+    say("  SKILL.md    what agents read: say when to use the skill")
+    say("  omac.yaml   what omac runs; has a secret and a setting to uncomment")
+    say("  sidecar.py  the server that holds the secret, outside the sandbox")
+    say(f"next: omac register {shlex.quote(name)}{flags}")
+    return 0
+
+
+def check(directory: str, as_json: bool) -> int:
+    """Report the problems of each skill. Raises Refusal (skill-not-found)."""
+    folder = _folder(directory)
+    bases = list(dict.fromkeys((SHARED_BASE, *(harness.base for harness in HARNESSES))))
+    sources = skills_below(folder, bases)
+    if not sources:
+        message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
+        raise Refusal("skill-not-found", message, fix=["omac skill new hello", "omac skill check DIR"])
+    problems = {source: _problems(source) for source in sources}
+    for source, found in problems.items():
+        name = os.path.basename(source)
+        if as_json:
+            print_json({"skill": name, "source": source, "problems": found})
+            continue
+        counted = f"{len(found)} problems" if len(found) > 1 else "1 problem" if found else "ok"
+        say(f"{name}: {counted}")
+        for problem in found:
+            say(f"  {problem}")
+    return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
+
+
+def _problems(source: str) -> list[str]:
+    try:
+        return check_skill(os.path.realpath(source))
+    except OSError as error:
+        return [f"{error.filename or source} cannot be read ({error.strerror})"]
+
+
+def _folder(directory: str) -> str:
+    folder = directory_of(Where(directory))
+    if not os.path.isdir(folder):
+        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[f"ls -ld {shlex.quote(folder)}"])
+    return folder

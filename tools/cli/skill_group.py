@@ -1,0 +1,41 @@
+"""The commands for authors of skills: `omac skill new` and `omac skill check`."""
+
+from typing import Annotated
+
+import typer
+
+from omac.tools.cli.plain_typer import Commands, Json
+
+skill_app = Commands(help="Write a skill of your own: begin one, and check it.")
+
+
+@skill_app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The skill's name.")],
+    workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
+    json: Json = False,
+) -> int:
+    """Begin a skill in .agents/skills that runs as it is; nothing is overwritten.
+
+    \b
+    omac skill new slack
+    """
+    from omac.tools.cli.skill import new
+
+    return new(name, workdir, json)
+
+
+@skill_app.command("check")
+def check(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A skill's folder, or a project with skills.")] = ".",
+    json: Json = False,
+) -> int:
+    """Report every problem of a skill, with its line; the exit code is 3 if there is one.
+
+    \b
+    omac skill check
+    omac skill check .agents/skills/slack
+    """
+    from omac.tools.cli.skill import check
+
+    return check(directory, json)

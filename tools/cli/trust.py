@@ -1,0 +1,190 @@
+"""omac trust: the skills of a project one after the other, read and then approved, with the values they need.
+
+Rules
+
+1. What is shown is a copy that no agent can change, and an approval is for exactly that copy: files that change while
+   a person reads are not approved.
+2. Nothing is approved without an answer: an empty one, the end of the input and Ctrl-C approve nothing.
+3. Saved values are offered to the code that they were given to, file by file, and to no other of that name.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.registration import Code
+from omac.services.skills.resolution import every
+from omac.tools.cli.approve import recorded, show_interpreters
+from omac.tools.cli.register import RegisterRequest
+from omac.tools.cli.register import run as register
+from omac.tools.cli.review import Review, files_of, review_of, show_files, show_purpose
+from omac.tools.cli.scope_options import Where, at_once, search_of
+from omac.tools.cli.show import command, show_approval, show_contents, show_differences
+from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
+from omac.tools.cli.value_sources import Ways
+from omac.tools.compose.approved_copies import FrozenFiles
+from omac.tools.compose.command_context import opened
+from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.skill_files import DiskSkillFolders
+from omac.tools.terminal.prompts import can_ask, choose
+from omac.tools.terminal.render import report, report_fix, say
+
+
+class TrustRequest(NamedTuple):
+    """The command line, as typed."""
+
+    where: Where
+    journal: str | None = None
+
+
+class Counts(NamedTuple):
+    """How many skills were approved, were approved before, and are not."""
+
+    approved: int = 0
+    before: int = 0
+    left: int = 0
+
+
+def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Go through the skills. Raises Refusal: misuse without a terminal, which names the single commands."""
+    folders = DiskSkillFolders(environment)
+    search = search_of(request.where, folders)
+    registry = Registry.read(environment, request.journal)
+    reviews = [review_of(one, registry) for one in at_once(every(folders, search, guidance=True))]
+    reviews.sort(key=lambda one: (not one.candidate.place.workdir, one.skill.name, one.skill.base))
+    if not reviews:
+        report(f"no skills in {search.workdir}")
+        report_fix(["omac skill new hello"])
+        return 0
+    pending = [one for one in reviews if _needs(one, environment)]
+    if pending and not can_ask():
+        raise _without_terminal(pending)
+    counts = Counts()
+    for number, reviewed in enumerate(reviews, 1):
+        if reviewed not in pending:
+            if reviewed.state == "approved":
+                say(f"{reviewed.skill.name}: approved already")
+                counts = counts._replace(before=counts.before + 1)
+            continue
+        say("")
+        say(f"[{number} of {len(reviews)}]")
+        answer = _ask(reviewed, request, environment, clock)
+        if answer == "q":
+            counts = counts._replace(left=counts.left + len([one for one in reviews[number - 1 :] if one in pending]))
+            break
+        is_approved = answer == "y"
+        counts = counts._replace(approved=counts.approved + is_approved, left=counts.left + (not is_approved))
+    say("")
+    say(f"{counts.approved} approved, {counts.before} approved before, {counts.left} not approved")
+    if counts.approved:
+        say("next: omac start  # or, where a server runs: omac activate")
+    return 0
+
+
+def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
+    return reviewed.state in ("not approved", "changed", "broken") or (
+        reviewed.state == "approved" and bool(reviewed.missing(environment))
+    )
+
+
+def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> str:
+    """Show a skill, and ask; return y for one that is approved now, n for one that is not, q to end. Raises Refusal."""
+    if reviewed.state == "broken":
+        say(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
+        report_fix([f"omac skill check {shlex.quote(reviewed.skill.source)}"])
+        return "n"
+    try:
+        code, copy = _frozen(reviewed, request, environment, clock)
+    except Refusal as refusal:
+        report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
+        report_fix(refusal.fix)
+        return "n"
+    show_purpose(reviewed, environment)
+    show_interpreters(code)
+    show_approval(reviewed)
+    files = files_of(copy)
+    if reviewed.state != "changed" or not _shows_differences(reviewed, copy, request, environment):
+        show_files(files)
+    note_guide(reviewed.skill)
+    note_unknown_keys(reviewed.skill)
+    missing = reviewed.missing(environment)
+    question = "Approve it?" if reviewed.state != "approved" else f"It waits for {', '.join(missing)}. Set this now?"
+    while (answer := choose(f"{question} [y]es, [f]iles, [q]uit, [n]o:", "yfqn")) == "f":
+        show_contents(copy, list(files))
+    if answer != "y":
+        return answer
+    return _approve(reviewed, code, request, environment, clock)
+
+
+def _shows_differences(
+    reviewed: Review, copy: FrozenFiles, request: TrustRequest, environment: Mapping[str, str]
+) -> bool:
+    """Print the difference to what was approved; False where that copy is gone."""
+    try:
+        return show_differences(reviewed, copy, environment, request.journal)
+    except Refusal as refusal:
+        report(refusal.message)
+        return False
+
+
+def _frozen(
+    reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
+) -> tuple[Code, FrozenFiles]:
+    """Copy a skill as it is now; nothing is recorded."""
+    with opened(environment, request.journal, clock) as everything:
+        code, path = recorded(everything, lambda: everything.registering.preview(reviewed.candidate))
+    return code, FrozenFiles(path, reviewed.skill.source)
+
+
+def _approve(
+    reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
+) -> str:
+    """Approve the copy that was shown, and ask for its values; return y, or n where that failed."""
+    place, skill = reviewed.candidate.place, reviewed.skill
+    where = Where(place.workdir or None, not place.workdir, place.harness)
+    ways = Ways(defaults=_takes_saved(reviewed, code, request, environment, clock))
+    wanted = RegisterRequest(
+        skill.name, where, ways, True, code.digest, request.journal, remembered_for=code.digest, brief=True
+    )
+    try:
+        register(wanted, environment, clock)
+    except Refusal as refusal:
+        report(f"{skill.name} is not approved: {refusal.message}")
+        again = [f"omac trust {shlex.quote(place.workdir or '.')}"]
+        report_fix(again if refusal.reason == "skill-changed" else refusal.fix)
+        return "n"
+    return "y"
+
+
+def _takes_saved(
+    reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
+) -> bool:
+    """Ask whether values that were given to these very files in another project shall be used here too."""
+    sidecar = reviewed.skill.sidecar
+    names = [field.name for field in sidecar.fields] if sidecar and reviewed.candidate.place.workdir else []
+    with opened(environment, request.journal, clock) as everything:
+        saved = everything.credentials.defaults(reviewed.skill.name)
+    given = {*reviewed.given.secrets, *reviewed.given.config}
+    offered = [name for name in names if name in saved and saved[name].code == code.digest and name not in given]
+    if not offered:
+        return False
+    question = f"The same files got {', '.join(offered)} in another project. Use these values? [y]es, [n]o:"
+    return choose(question, "yn") == "y"
+
+
+def _without_terminal(pending: list[Review]) -> Refusal:
+    fix = []
+    for reviewed in pending:
+        match reviewed.state:
+            case "broken":
+                fix.append(f"omac skill check {shlex.quote(reviewed.skill.source)}")
+            case "changed":
+                approve = f"{command('approve', reviewed)} --hash {reviewed.skill.bundle_hash}"
+                fix += [command("diff", reviewed), approve]
+            case "not approved":
+                fix += [command("show", reviewed), command("register", reviewed)]
+            case _:
+                fix.append(command("register", reviewed))
+    names = ", ".join(one.skill.name for one in pending)
+    return Refusal("misuse", f"omac trust asks at a terminal, and there is none; it would ask about {names}", fix=fix)
