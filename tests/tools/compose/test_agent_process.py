@@ -161,7 +161,7 @@ def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str, w
 
 @pytest.mark.parametrize("how", ["--backend bubblewrap", "--backend landlock"])
 def test_a_killed_omac_leaves_the_shell_its_terminal(omac: Omac, terminal: Terminal, how: str) -> None:
-    """kill -9 of `omac start -- bash`: the shell inside, which ignores SIGTERM, is gone at once, and the outer one keeps
+    """kill -9 of `omac start -- bash`: the shell inside, which ignores SIGTERM, is gone, and the outer one keeps
     its terminal, then and later."""
     terminal.type(f"{terminal.start} {how} -- bash --norc --noediting -i\n")
     terminal.type("echo inside $((20 + 3))\n")
