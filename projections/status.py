@@ -104,7 +104,8 @@ class RegistrationStatus(msgspec.Struct, frozen=True):
 class RunStatus(msgspec.Struct, frozen=True):
     """An omac process whose end is not recorded; `command` is "serve" or "start".
 
-    `start_ticks` and `boot_id` identify the process beyond the reuse of its pid.
+    `start_ticks` and `boot_id` identify the process beyond the reuse of its pid. `bridge_compat`: it serves bridges of
+    the Go omac, without a token.
     """
 
     run: str
@@ -115,6 +116,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     command: str = "serve"
     start_ticks: int = 0
     boot_id: str = ""
+    bridge_compat: bool = False
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -232,7 +234,7 @@ def _runs(system: System) -> list[RunStatus]:
             runs.append(
                 RunStatus(
                     ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command,
-                    run.start_ticks, run.boot_id,
+                    run.start_ticks, run.boot_id, bool(run.policy.get("bridge_compat")),
                 )
             )  # fmt: skip
     return runs

@@ -13,6 +13,7 @@ from omac.adapters.control.contract import ROOT, SCOPE_LISTENER, refusal_body
 from omac.domain.access.control import Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Reason, Refusal
+from omac.services.directories.manifest import Manifest, as_compat
 from omac.services.directories.requests import Caller, Directories
 from omac.services.guard.claims import DenialClaim, DenialClaims
 
@@ -25,12 +26,17 @@ def control_app(
     status: Callable[[Listener], object],
     correlate: Callable[[], str],
     give_vault_key: Callable[[bytes], None],
+    *,
+    bridge_compat: bool = False,
 ) -> QuartTrio:
     """The application. `status` gives the projected state as a listener may see it; `correlate` a fresh correlation
-    id; `give_vault_key` takes the key of the vault into this process's memory."""
+    id; `give_vault_key` takes the key of the vault into this process's memory. `bridge_compat`: an agent's bridge gets
+    the JSON of the Go omac."""
     app = QuartTrio("omac.control")
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
-    _add_calls(app, directories, correlate)
+    _add_calls(app, directories, correlate, as_compat if bridge_compat else lambda manifest: manifest)
+    if bridge_compat:
+        _add_session(app)
     _add_claims(app, claims, correlate)
     _add_unlock(app, directories, correlate, give_vault_key)
     _add_readings(app, directories, status)
@@ -38,7 +44,9 @@ def control_app(
     return app
 
 
-def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[], str]) -> None:
+def _add_calls(
+    app: QuartTrio, directories: Directories, correlate: Callable[[], str], for_bridge: Callable[[Manifest], object]
+) -> None:
     async def call() -> tuple[str, str | None, Caller]:
         directory, session = _arguments(await _body())
         return directory, session, Caller(_listener(), correlate())
@@ -46,7 +54,8 @@ def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[],
     @app.post(ROOT + "activate")
     async def activate() -> Response:
         directory, session, caller = await call()
-        return _json(await directories.activate(directory, caller, session))
+        manifest = await directories.activate(directory, caller, session)
+        return _json(for_bridge(manifest) if caller.listener == "bridge" else manifest)
 
     @app.post(ROOT + "deactivate")
     async def deactivate() -> Response:
@@ -60,6 +69,12 @@ def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[],
         if directory == ids.SHARED:
             return _json(await directories.reload_shared(caller))
         return _json(await directories.reload(directory, caller))
+
+
+def _add_session(app: QuartTrio) -> None:
+    @app.post(ROOT + "session")
+    async def session() -> Response:
+        return _json({"ok": True})  # omac is told of a session by its activation; a bridge of the Go omac by this, too
 
 
 def _add_claims(app: QuartTrio, claims: DenialClaims, correlate: Callable[[], str]) -> None:

@@ -6,7 +6,7 @@
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -32,7 +32,8 @@ _OURS = frozenset((b"connection", b"content-length", b"transfer-encoding"))  # f
 
 
 class Surface(msgspec.Struct, frozen=True):
-    """One listener: what serves its requests, the token it wants, if any, and who records its refusals.
+    """One listener: what serves its requests, the token it wants, if any, and who records its refusals. `calls` are
+    those that it offers; None: all.
 
     `refused` gets the path and the reason of a caller that was turned away; it may be cancelled, and never raises.
     """
@@ -40,6 +41,7 @@ class Surface(msgspec.Struct, frozen=True):
     app: App
     listener: Listener
     token: str | None
+    calls: Collection[str] | None
     refused: Callable[[str, str], Awaitable[None]]
     limits: ControlLimits
 
@@ -64,7 +66,7 @@ class ControlConnection:
         method, target = request_line(raw) or ("GET", "")
         try:
             head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max)
-            check_caller(head, self._surface.listener, self._surface.token)
+            check_caller(head, self._surface.token, self._surface.calls)
             self._slot.recognize()
             body = await self._receive_body(head)
         except Refusal as refusal:

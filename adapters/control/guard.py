@@ -7,31 +7,32 @@ posting a form.
 """
 
 import hmac
+from collections.abc import Collection
 from urllib.parse import unquote
 
 from omac.adapters.control.contract import ROOT
 from omac.adapters.http.bodies import bad_request
 from omac.adapters.http.http1 import RequestHead
-from omac.domain.access.control import BRIDGE_CALLS, Listener
 from omac.domain.kernel.refusal import Refusal
 
 
-def check_caller(head: RequestHead, listener: Listener, token: str | None) -> None:
+def check_caller(head: RequestHead, token: str | None, calls: Collection[str] | None) -> None:
     """Raise Refusal for a caller that may not be served: unauthorized without the bearer `token`, if one is wanted;
-    forbidden for what the listener does not offer; bad-request for another protocol (h2c, WebSocket)."""
+    forbidden for what is not among the `calls` of the listener, if it has few; bad-request for another protocol (h2c,
+    WebSocket)."""
     if token is not None and not _bears(head, token):
         message = "this listener of omac requires its bearer token"
         raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
-    if listener == "bridge" and not _offered(head):
+    if calls is not None and not _is_among(calls, head):
         message = "an agent's bridge may activate its directories and report denials; everything else is for people"
         raise Refusal("forbidden", message, fix=["omac status  # on the host"])
     if any(name.lower() == b"upgrade" for name, _ in head.headers):
         raise bad_request("the control plane speaks HTTP/1.1 only and supports no upgrade")
 
 
-def _offered(head: RequestHead) -> bool:
+def _is_among(calls: Collection[str], head: RequestHead) -> bool:
     path = unquote(head.target.partition("?")[0])
-    return path.startswith(ROOT) and path.removeprefix(ROOT) in BRIDGE_CALLS
+    return path.startswith(ROOT) and path.removeprefix(ROOT) in calls
 
 
 def _bears(head: RequestHead, token: str) -> bool:

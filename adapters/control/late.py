@@ -23,7 +23,10 @@ class LateApp:
         status: Callable[[Listener], object],
         correlate: Callable[[], str],
         give_vault_key: Callable[[bytes], None],
+        *,
+        bridge_compat: bool = False,
     ) -> None:
+        self._bridge_compat = bridge_compat
         self._parts = (directories, claims, status, correlate, give_vault_key)
         self._loading = trio.Lock()
         self._app: Any = None  # an ASGI application
@@ -33,7 +36,7 @@ class LateApp:
         async with self._loading:
             if self._app is None:
                 control_app = await trio.to_thread.run_sync(_control_app)
-                self._app = control_app(*self._parts)
+                self._app = control_app(*self._parts, bridge_compat=self._bridge_compat)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if self._app is None:

@@ -1,7 +1,7 @@
 """The control plane served: sockets that are already bound, one accept loop and one set of bounds for each."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 
 import msgspec
@@ -18,12 +18,14 @@ _LOG = logging.getLogger("omac.control")
 
 
 class ControlListener(msgspec.Struct, frozen=True):
-    """A listener with its authority, the token it wants, if any, and how many connections it holds."""
+    """A listener with its authority, the token it wants, if any, and how many connections it holds. `calls` are those
+    that it offers; None: all."""
 
     authority: Listener
     socket: trio.SocketListener
     token: str | None
     slots: SlotLimits
+    calls: Collection[str] | None = None
 
 
 async def serve_control(
@@ -40,7 +42,9 @@ async def serve_control(
     async with trio.open_nursery() as nursery:
         for listener in listeners:
             authority = listener.authority
-            surface = Surface(as_app(app), authority, listener.token, partial(refused, authority), limits)
+            surface = Surface(
+                as_app(app), authority, listener.token, listener.calls, partial(refused, authority), limits
+            )
             nursery.start_soon(accept_connections, listener.socket, listener.slots, partial(_serve, surface), _LOG)
         task_status.started()
 

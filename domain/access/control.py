@@ -5,7 +5,8 @@ Rules
 1. A call that changes something is recorded together with the change, before its effect.
 2. A call that is refused is recorded with the reason.
 3. A call that only reads, or changes nothing, is not recorded.
-4. An agent's bridge may make the calls of BRIDGE_CALLS, and no other.
+4. An agent's bridge may make the calls of BRIDGE_CALLS; one that was written for the Go omac, where a person allows
+   that, those of COMPAT_CALLS.
 5. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
 """
 
@@ -15,9 +16,10 @@ from omac.domain.kernel.aggregate import log
 from omac.domain.kernel.event import Event
 
 Action = Literal["activate", "deactivate", "reload", "unlock", "denied"]  # changes something
-Query = Literal["dirs", "global", "status"]  # only reads
+Query = Literal["dirs", "global", "session", "status"]  # changes nothing
 CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Query))
 BRIDGE_CALLS = frozenset(("activate", "denied"))
+COMPAT_CALLS = BRIDGE_CALLS | {"deactivate", "session"}
 Listener = Literal["socket", "tcp", "bridge", "command-line"]  # how the caller came in: its authority
 
 

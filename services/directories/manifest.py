@@ -43,6 +43,14 @@ class Manifest(msgspec.Struct, frozen=True):
     context: str = ""
 
 
+def as_compat(manifest: Manifest) -> dict[str, Any]:
+    """Return the manifest as the Go omac writes one: states with hyphens, of which it has no `restarting`."""
+    document: dict[str, Any] = msgspec.to_builtins(manifest)
+    for skill in document["skills"]:
+        skill["state"] = {"restarting": "ready"}.get(skill["state"], skill["state"].replace("_", "-"))
+    return document
+
+
 def manifest_of(system: System, namespace: ids.HostId, directory: Directory, token: str, reach: Reach) -> Manifest:
     """The manifest of a directory for whoever holds `token`.
 

@@ -18,6 +18,9 @@ WORDS = "omac.words"  # in the context: what stands after --, None where nothing
 Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
 Unapproved = Annotated[str | None, typer.Option(metavar="HOW", help="Unapproved skills: refuse, confine or allow.")]
+BridgeCompat = Annotated[
+    bool, typer.Option("--bridge-compat", help="Serve bridges written for the Go omac, without a token; this run only.")
+]
 AcceptChanges = Annotated[
     bool, typer.Option("--accept-skill-changes", help="Run approved skills whose code has changed; this run only.")
 ]
@@ -80,6 +83,7 @@ def start(
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
+    bridge_compat: BridgeCompat = False,
     journal: JournalPath = None,
 ) -> int:
     """Run an agent, or any command, in one directory, with the directory's skills, in a sandbox.
@@ -95,7 +99,9 @@ def start(
     from omac.tools.cli.start import StartRequest, run
 
     words = context.meta[WORDS]
-    request = StartRequest(harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal)
+    request = StartRequest(
+        harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, journal
+    )
     return run(request, current().environment)
 
 
@@ -111,6 +117,7 @@ def serve(
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
+    bridge_compat: BridgeCompat = False,
     control_addr: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where the control plane listens.")
     ] = "127.0.0.1:0",
@@ -133,6 +140,6 @@ def serve(
 
     request = ServeRequest(
         harness, context.meta[WORDS], root or [], workdir, no_inner, no_sandbox, sandbox, unapproved,
-        accept_skill_changes, control_addr, facade_addr, journal, json,
+        accept_skill_changes, bridge_compat, control_addr, facade_addr, journal, json,
     )  # fmt: skip
     return run(request, current().environment)

@@ -12,7 +12,7 @@ from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.serve_options import Address, ServeOptions
-from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn_unsandboxed
+from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
 from omac.tools.hotpath.sandbox_options import first_option
@@ -31,6 +31,7 @@ class ServeRequest(NamedTuple):
     sandbox: SandboxRequest
     unapproved: str | None
     accept_changes: bool
+    bridge_compat: bool
     control_addr: str
     facade_addr: str
     journal: str | None
@@ -42,6 +43,8 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
     wanted = options(request, environment)
     if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch)
+    if wanted.bridge_compat:
+        warn_bridge_compat()
     server = Server(wanted, environment)
 
     def announce(ready: Ready) -> None:
@@ -68,6 +71,7 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
         workdir,
         _launch(request, workdir or roots[0], roots, environment),
         journal=request.journal,
+        bridge_compat=request.bridge_compat,
         control=_address(request.control_addr, "--control-addr"),
         facade=_address(request.facade_addr, "--facade-addr"),
         settings={

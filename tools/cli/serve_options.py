@@ -18,7 +18,8 @@ class Address(msgspec.Struct, frozen=True):
 class ServeOptions(msgspec.Struct, frozen=True):
     """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and `workdir` is the one directory.
 
-    Roots and workdir are canonical; `launch` None: nothing is launched.
+    Roots and workdir are canonical; `launch` None: nothing is launched. `bridge_compat`: bridges that were written for
+    the Go omac are served, without a token.
     """
 
     harness: Harness
@@ -31,6 +32,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
     facade: Address = Address()
     settings: dict[str, str | None] = {}  # by name: what was asked by flags
     restarts: RestartPolicy = RestartPolicy()
+    bridge_compat: bool = False
 
     def writable(self, home: str) -> tuple[str, ...]:
         """Return the canonical folders that agents may change, as far as this is known before they begin.

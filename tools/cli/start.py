@@ -9,7 +9,7 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
-from omac.tools.compose.agent_launch import directory, launch_of, warn_unsandboxed
+from omac.tools.compose.agent_launch import directory, launch_of, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.serving import Server
 from omac.tools.terminal.render import report, report_fix
 
@@ -24,6 +24,7 @@ class StartRequest(NamedTuple):
     sandbox: SandboxRequest
     unapproved: str | None
     accept_changes: bool
+    bridge_compat: bool
     journal: str | None
 
 
@@ -32,6 +33,8 @@ def run(request: StartRequest, environment: Mapping[str, str]) -> int:
     wanted = options(request, environment)
     if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch)
+    if wanted.bridge_compat:
+        warn_bridge_compat()
     server = Server(wanted, environment)
     return trio.run(server.run, lambda _: None, _report_unavailable)
 
@@ -49,7 +52,16 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
         "serve.unapproved": request.unapproved,
         "serve.bundle_drift": "accept" if request.accept_changes else None,
     }
-    return ServeOptions(harness, (workdir,), workdir, launch, beside=True, journal=request.journal, settings=settings)
+    return ServeOptions(
+        harness,
+        (workdir,),
+        workdir,
+        launch,
+        beside=True,
+        journal=request.journal,
+        settings=settings,
+        bridge_compat=request.bridge_compat,
+    )
 
 
 def _report_unavailable(manifest: Manifest) -> None:

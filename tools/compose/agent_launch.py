@@ -182,6 +182,12 @@ def warn_unsandboxed(launch: AgentLaunch) -> None:
     report("omac: Leave --no-sandbox out to have it confined.")
 
 
+def warn_bridge_compat() -> None:
+    """Report what it means to serve bridges without a token."""
+    report("omac: WARNING: --bridge-compat: every program on this machine can activate this run's directories and get")
+    report("omac: URLs of their skills, without a token. Use it for bridges of the Go omac alone.")
+
+
 def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """`argv` with its program found on PATH. Raises Refusal (prerequisite-missing)."""
     program = shutil.which(argv[0], path=environment.get("PATH"))

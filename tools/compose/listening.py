@@ -8,9 +8,9 @@ import socket
 
 from omac.adapters.control.server import ControlListener
 from omac.adapters.facade.server import FacadeListener
-from omac.adapters.http.slots import share_descriptors
+from omac.adapters.http.slots import SlotLimits, share_descriptors
 from omac.adapters.linux import listen
-from omac.domain.access.control import Listener
+from omac.domain.access.control import BRIDGE_CALLS, COMPAT_CALLS, Listener
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
 
@@ -22,6 +22,7 @@ class Listening:
 
     def __init__(self, options: ServeOptions, folder: str, descriptors_max: int) -> None:
         self._folder = folder
+        self._bridge_compat = options.bridge_compat
         self.tokens = {CONTROL_TOKEN: secrets.token_hex(32), BRIDGE_TOKEN: secrets.token_hex(32)}  # by their files
         self._one_directory = options.beside
         self._shares = share_descriptors(descriptors_max)
@@ -54,12 +55,12 @@ class Listening:
 
     def control_plane(self) -> list[ControlListener]:
         """Return the control plane's listeners; the one on TCP and those of bridges want a token of their own."""
-        shares, token, bridge_token = self._shares, self.tokens[CONTROL_TOKEN], self.tokens[BRIDGE_TOKEN]
+        shares, token = self._shares, self.tokens[CONTROL_TOKEN]
         return [
             ControlListener("socket", listen.listener(self._control_unix), None, shares.control_unix),
             ControlListener("tcp", listen.listener(self._control_tcp), token, shares.control_tcp),
-            ControlListener("bridge", listen.listener(self._bridge_tcp), bridge_token, shares.bridge_tcp),
-            ControlListener("bridge", listen.listener(self._bridge_unix), bridge_token, shares.bridge_unix),
+            self._for_bridges(self._bridge_tcp, shares.bridge_tcp),
+            self._for_bridges(self._bridge_unix, shares.bridge_unix),
         ]
 
     def data_again(self, bound: socket.socket) -> list[FacadeListener]:
@@ -73,6 +74,11 @@ class Listening:
     def control_again(self, authority: Listener, bound: socket.socket) -> list[ControlListener]:
         """Return a listener in the place of a Unix socket of the control plane, whose file was removed."""
         if authority == "bridge":
-            token = self.tokens[BRIDGE_TOKEN]
-            return [ControlListener(authority, listen.listener(bound), token, self._shares.bridge_unix)]
+            return [self._for_bridges(bound, self._shares.bridge_unix)]
         return [ControlListener(authority, listen.listener(bound), None, self._shares.control_unix)]
+
+    def _for_bridges(self, bound: socket.socket, slots: SlotLimits) -> ControlListener:
+        """A listener for agents' bridges; those that were written for the Go omac bring no token."""
+        compat = self._bridge_compat
+        token, calls = (None, COMPAT_CALLS) if compat else (self.tokens[BRIDGE_TOKEN], BRIDGE_CALLS)
+        return ControlListener("bridge", listen.listener(bound), token, slots, calls)

@@ -223,7 +223,8 @@ class Server:
             self.state.write_token(os.path.join(self._folder, name), token)
         directories = self._directories(folders, for_bridge)
         claims = DenialClaims(self.engine, self._refusals)
-        app = LateApp(directories, claims, self._status, lambda: secrets.token_hex(8), self.secrets.give_vault_key)
+        correlate, give_key = partial(secrets.token_hex, 8), self.secrets.give_vault_key
+        app = LateApp(directories, claims, self._status, correlate, give_key, bridge_compat=options.bridge_compat)
         gate, status = JournalAccessRecorder(self.engine, self._refusals, self._only_directory()), 0
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
@@ -358,9 +359,10 @@ class Server:
 
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
+        policy = msgspec.to_builtins(self._policies.asked) | ({"bridge_compat": True} if options.bridge_compat else {})
         event = RunStarted(
             options.harness.name, VERSION, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(),
-            options.roots, msgspec.to_builtins(self._policies.asked), "start" if options.beside else "serve",
+            options.roots, policy, "start" if options.beside else "serve",
         )  # fmt: skip
         await self._record(runs.Start(event))
 

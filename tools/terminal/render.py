@@ -24,6 +24,8 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     for run in status.runs:
         where = f"roots {', '.join(run.roots)}" if run.command == "serve" else f"in {', '.join(run.roots)}"
         say(f"run {run.run}: omac {run.command} {run.harness}, version {run.version}, pid {run.pid}, {where}")
+        if run.bridge_compat:
+            say("  serves bridges of the Go omac, without a token (--bridge-compat)")
     if not status.directories:
         say("no directory is online")
     for directory in status.directories:
