@@ -6,6 +6,8 @@ from types import FrameType
 
 import pytest
 
+pytest.register_assert_rewrite("clients.day")
+
 TEST_WITHIN_S = 110
 
 

@@ -3,19 +3,20 @@
 A step is a shell command (`{"sh": "git status"}`), a call of a named tool (`{"tool": "Write", "args": {...}}`), a text
 (`{"text": "done"}`), which ends the turn, or a stall (`{"stall": 5}`, seconds), after which the turn ends with a text.
 
-Steps travel in a prompt (`prompt`), or a server has them from a file. A conversation is at the step whose number is
-the count of tool results after the message that holds the steps; a request that offers no tools gets a plain text, as
-clients ask so for a title.
+Steps travel in a prompt (`prompt`; in base64, as clients quote what they get), or a server has them from a file. A
+conversation is at the step whose number is the count of tool results after the message that holds the steps; a request
+that offers no tools gets a plain text, as clients ask so for a title.
 """
 
 import json
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 Step = Mapping[str, Any]
 _OPEN, _CLOSE = "<steps>", "</steps>"
-_EMBEDDED = re.compile(f"{_OPEN}(.*?){_CLOSE}", re.DOTALL)
+EMBEDDED = re.compile(f"{_OPEN}(.*?){_CLOSE}")
 LAST_WORDS = "The script is at its end."
 TITLE = "A scripted conversation"
 
@@ -76,7 +77,7 @@ class Conversation(NamedTuple):
 
 def prompt(*steps: Step, words: str = "Do as the script says.") -> str:
     """Return a prompt that carries these steps."""
-    return f"{words} {_OPEN}{json.dumps(steps)}{_CLOSE}"
+    return f"{words} {_OPEN}{b64encode(json.dumps(steps).encode()).decode()}{_CLOSE}"
 
 
 def answer(conversation: Conversation, loaded: Sequence[Step] = ()) -> Text | Call:
@@ -87,8 +88,8 @@ def answer(conversation: Conversation, loaded: Sequence[Step] = ()) -> Text | Ca
     for entry in conversation.entries:
         if isinstance(entry, Result):
             taken += 1
-        elif embedded := _EMBEDDED.findall(entry.text):
-            steps, taken = json.loads(embedded[-1]), 0
+        elif embedded := EMBEDDED.findall(entry.text):
+            steps, taken = json.loads(b64decode(embedded[-1])), 0
     if taken >= len(steps):
         return Text(LAST_WORDS)
     return _answer_of(steps[taken], conversation.tools)
