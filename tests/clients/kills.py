@@ -1,0 +1,52 @@
+"""Sudden ends while an agent waits for its skill: of the client, of omac, of the model's server."""
+
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from subprocess import TimeoutExpired
+from typing import Any
+
+from clients.model.steps import prompt
+from clients.world import World
+from polling import eventually
+
+VICTIMS = ("client", "omac", "model")
+UNTIL_CALLED_S = 40.0
+UNTIL_ENDED_S = 30.0
+GIVES_UP_S = 3.0
+
+
+def check_sudden_end(world: World, words: Callable[[str], list[str]], victim: str) -> None:
+    """Kill the victim in mid-call: all others end, and the journal tells the truth about the call."""
+    pause_ms = 2_000 if victim == "model" else 60_000
+    run = world.begin(
+        words(prompt({"sh": f'curl -sS "$OMAC_ECHO_BASE/slow?ms={pause_ms}"'}, {"text": "No."})), world.one
+    )
+    eventually(lambda: _calls(world, "open"), UNTIL_CALLED_S, f"the call of the skill; omac said: {run.said()}")
+    match victim:
+        case "client":
+            for pid in world.of_client():
+                world.kill(pid)
+            assert run.process.wait(UNTIL_ENDED_S) != 0
+            assert _calls(world, "aborted")
+        case "omac":
+            run.end(signal.SIGKILL, UNTIL_ENDED_S)
+            world.check_nothing_is_left()
+            assert not _calls(world, "completed")
+            assert world.omac.run("start", "--workdir", str(world.one), "--", "true").status == 0  # it settles the rest
+            assert _calls(world, "aborted")
+        case _:
+            world.end_model()
+            eventually(lambda: _calls(world, "completed"), UNTIL_ENDED_S, "the end of the call")
+            with suppress(TimeoutExpired):  # some clients try for minutes to reach a model again
+                run.process.wait(GIVES_UP_S)
+            if run.process.poll() is None:
+                run.end(seconds=UNTIL_ENDED_S)
+            assert run.process.returncode != 0
+    assert not _calls(world, "open")
+    world.check_nothing_is_left()
+    world.check_journal()
+
+
+def _calls(world: World, outcome: str) -> list[dict[str, Any]]:
+    return [row for row in world.omac.audit("--outcome", outcome) if row["path"] == "/slow"]

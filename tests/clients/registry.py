@@ -1,0 +1,22 @@
+"""The agent clients that are tested: each by its exact version, which stands here and nowhere else."""
+
+from typing import NamedTuple
+
+
+class Client(NamedTuple):
+    """A client: `name` is omac's word for it and its program's; `package` and `version` are npm's."""
+
+    name: str
+    package: str
+    version: str
+
+    @property
+    def wanted(self) -> str:
+        """The package with its version, as npm wants it."""
+        return f"{self.package}@{self.version}"
+
+
+OPENCODE = Client("opencode", "opencode-ai", "1.18.33")
+CLAUDE = Client("claude", "@anthropic-ai/claude-code", "2.1.329")
+CODEX = Client("codex", "@openai/codex", "0.169.0")
+CLIENTS = (OPENCODE, CLAUDE, CODEX)

@@ -1,0 +1,50 @@
+"""Codex under `omac start`, offline, with a scripted model."""
+
+from collections.abc import Iterator
+
+import pytest
+from clients import day, kills, waiting
+from clients.agents import codex, codex_words
+from clients.world import world_or_skip
+
+pytestmark = pytest.mark.full
+PATCH = "apply_patch <<'END'\n*** Begin Patch\n*** Add File: {path}\n+stray\n*** End Patch\nEND"
+
+
+@pytest.fixture(scope="module")
+def ended() -> Iterator[day.Day]:
+    """One prompt in a linked worktree, and all that came of it."""
+    with world_or_skip(codex) as world:
+        tooled = {"sh": PATCH.format(path=world.two / day.TOOLED)}
+        steps = day.steps_of(world, tooled)
+        done = world.start(codex_words(day.prompt_of(steps)), world.one)
+        yield day.Day(world, done, world.requests(), steps)
+
+
+class TestDay(day.Holds):
+    """A prompt without a terminal."""
+
+    @pytest.mark.xfail(strict=True, raises=AssertionError, reason="Codex's shells get no variables of a session's own")
+    def test_the_audit_names_the_session(self, ended: day.Day) -> None:
+        super().test_the_audit_names_the_session(ended)
+
+
+@pytest.mark.parametrize("victim", kills.VICTIMS)
+def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
+    """In the middle of a call of the skill."""
+    with world_or_skip(codex) as world:
+        kills.check_sudden_end(world, codex_words, victim)
+
+
+def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
+    with world_or_skip(codex) as world:
+        waiting.check_secret_given_meanwhile(world, codex_words)
+
+
+def test_the_clients_exit_status_is_passed_through() -> None:
+    """That of a command line that it refuses, and what it prints."""
+    with world_or_skip(codex) as world:
+        line = ["--no-such-option-of-this-client"]
+        alone, under = world.alone(line), world.start(line, world.one)
+        assert under.status == alone.status != 0
+        assert under.out == alone.out

@@ -1,0 +1,45 @@
+"""OpenCode under `omac start`, offline, with a scripted model."""
+
+from collections.abc import Iterator
+
+import pytest
+from clients import day, kills, waiting
+from clients.agents import opencode, opencode_words
+from clients.world import world_or_skip
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def ended() -> Iterator[day.Day]:
+    """One prompt in a linked worktree, and all that came of it."""
+    with world_or_skip(opencode) as world:
+        tooled = {"tool": "write", "args": {"filePath": str(world.two / day.TOOLED), "content": "stray"}}
+        steps = day.steps_of(world, tooled)
+        done = world.start(opencode_words(day.prompt_of(steps)), world.one)
+        yield day.Day(world, done, world.requests(), steps)
+
+
+class TestDay(day.Holds):
+    """A prompt without a terminal."""
+
+
+@pytest.mark.parametrize("victim", kills.VICTIMS)
+def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
+    """In the middle of a call of the skill."""
+    with world_or_skip(opencode) as world:
+        kills.check_sudden_end(world, opencode_words, victim)
+
+
+def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
+    with world_or_skip(opencode) as world:
+        waiting.check_secret_given_meanwhile(world, opencode_words)
+
+
+def test_the_clients_exit_status_is_passed_through() -> None:
+    """That of a command line that it refuses, and what it prints."""
+    with world_or_skip(opencode) as world:
+        line = ["--no-such-option-of-this-client"]
+        alone, under = world.alone(line), world.start(line, world.one)
+        assert under.status == alone.status != 0
+        assert under.out == alone.out
