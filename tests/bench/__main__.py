@@ -3,7 +3,19 @@
 import importlib
 import sys
 
-BENCHES = ("start", "journal", "activation", "registration", "hammer", "sandbox", "hook", "look", "soak", "chaos")
+BENCHES = (
+    "start",
+    "journal",
+    "activation",
+    "registration",
+    "hammer",
+    "sandbox",
+    "hook",
+    "look",
+    "clients",
+    "soak",
+    "chaos",
+)
 LONG = ("soak", "chaos")  # only when they are named
 
 

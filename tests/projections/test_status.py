@@ -57,7 +57,7 @@ def test_sidecars_are_shown_with_what_is_known_of_them(shop: Any) -> None:
     fell, ready = status(shop)["sidecars"]
     assert ready == {
         "dir": "/w/shop", "skill": "ready", "state": "healthy", "pid": 101, "port": 40_001, "log": "/log/ready",
-        "failures": 0, "detail": "", "run": "run1", "start_ticks": 7, "boot_id": "boot", "bridge_compat": False,
+        "failures": 0, "detail": "", "run": "run1", "start_ticks": 7, "boot_id": "boot",
     }  # fmt: skip
     assert (fell["skill"], fell["state"], fell["pid"], fell["failures"], fell["detail"]) == (
         "fell", "backoff", None, 1, "it fell over",
