@@ -92,7 +92,7 @@ def beyond_repair(refusal: Refusal, path: str) -> Refusal:
         return refusal
     named = shlex.quote(path)
     restore = f"omac journal restore BACKUP --journal {named}  # a copy made by omac journal backup"
-    aside = f"mv {named} {shlex.quote(path + '.damaged')}  # then begin a new journal"
+    aside = f"mv {named} {shlex.quote(path + '.damaged')}  # without a backup: approvals and records are lost"
     return Refusal(refusal.reason, refusal.message, fix=[restore, aside])
 
 
