@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -330,3 +331,24 @@ def test_nothing_of_an_outer_omac_is_handed_on(omac: Omac, shop: Path) -> None:
     done = omac.run("serve", "--no-sandbox", "--workdir", str(shop), "--", "env", extra=outer)
     assert "OTHER" not in done.out
     assert "OMAC_WORKDIR" not in done.out
+
+
+def test_a_subfolder_is_part_of_its_project(omac: Omac) -> None:
+    """In a checkout the project begins at its top, which is said; a folder that was named, or has skills of its own,
+    or lies in a home that is a checkout, stays."""
+    project = omac.project("p")
+    below = project / "src" / "deep"
+    below.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(project)], check=True, env=omac.environment)
+    done = omac.run("start", "--", "pwd", cwd=below)
+    assert (done.status, done.out) == (0, f"{project}\n"), done
+    assert f"starting in {project}, the project around the current directory" in done.err
+    assert omac.run("start", "--workdir", ".", "--", "pwd", cwd=below).out == f"{below}\n"
+    (below / ".agents" / "skills").mkdir(parents=True)
+    done = omac.run("start", "--", "pwd", cwd=below)
+    assert (done.out, "starting in" in done.err) == (f"{below}\n", False)
+    home = Path(omac.environment["HOME"])
+    other = home / "notes"
+    other.mkdir()
+    subprocess.run(["git", "init", "-q", str(home)], check=True, env=omac.environment)
+    assert omac.run("start", "--", "pwd", cwd=other).out == f"{other}\n"

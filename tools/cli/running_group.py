@@ -78,8 +78,8 @@ def start(
     sandbox: SandboxRequest,
     harness: Agent = None,
     workdir: Annotated[
-        str, typer.Option(metavar="DIR", help="The directory; the current one, if none is named.")
-    ] = ".",
+        str | None, typer.Option(metavar="DIR", help="The directory; the project around the current one, if not named.")
+    ] = None,
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,

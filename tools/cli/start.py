@@ -9,7 +9,7 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
-from omac.tools.compose.agent_launch import directory, launch_of, warn_bridge_compat, warn_unsandboxed
+from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.serving import Server
 from omac.tools.terminal.render import report, report_fix
 
@@ -19,7 +19,7 @@ class StartRequest(NamedTuple):
 
     harness: str | None
     words: list[str] | None
-    workdir: str
+    workdir: str | None
     no_sandbox: bool
     sandbox: SandboxRequest
     unapproved: str | None
@@ -43,7 +43,7 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
     harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
     agent = harness if request.harness or request.words is None else None
-    workdir = directory(request.workdir, "--workdir")
+    workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(harness, environment)
     launch = launch_of(
         harness.serve[:1], request.words, agent, environment, workdir=workdir, sandbox=request.sandbox,
         sandboxed=not request.no_sandbox,

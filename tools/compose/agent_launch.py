@@ -25,6 +25,7 @@ from omac.adapters.linux.home import home_of
 from omac.domain.harness.bridge import HookCommands, bridge_variables, bridged, stated_value, untrusted
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
@@ -173,6 +174,19 @@ def directory(path: str, flag: str) -> str:
         message = f"{flag} {path}: no such directory: {canonical}"
         raise Refusal(reason, message, fix=[f"ls -ld {shlex.quote(canonical)}"])
     return canonical
+
+
+def project_around(harness: Harness, environment: Mapping[str, str]) -> str:
+    """Return the canonical top folder of the checkout around the current directory, and report that it is another one.
+    The current directory itself counts where there is no checkout, where it has skills of its own, and where the
+    checkout is the home, which no sandbox may write as a whole."""
+    here = directory(".", "--workdir")
+    top = os.fsdecode(top_level(os.fsencode(here)))
+    has_skills = any(os.path.isdir(f"{here}/.{base}/skills") for base in harness.bases)
+    if top == here or has_skills or below(os.path.realpath(home_of(environment)), top):
+        return here
+    report(f"omac: starting in {top}, the project around the current directory; --workdir . starts here")
+    return top
 
 
 def warn_unsandboxed(launch: AgentLaunch) -> None:
