@@ -53,6 +53,9 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
         else:
             facade = ready.facade_base.removeprefix("http://")
             print_data(f"omac serve: control plane on {ready.control_base}; facade on {facade}")
+            if request.no_inner:  # for whoever starts an agent with a bridge by other means
+                base = server.bridge_base if wanted.bridge_compat else ready.control_base
+                print_data(f"OMAC_CONTROL_BASE={base}")
         current().stdout.flush()
 
     return trio.run(server.run, announce)
