@@ -16,11 +16,13 @@ from omac.adapters.files import bounded
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.legacy.go_import import Old, OldApproval, OldEntry, OldValues
+from omac.domain.legacy.go_profile import is_go_profile
 from omac.domain.skills.meta import SKILL_NAME, VARIABLE
 from omac.domain.skills.values import has_64_bits, shown
 
 PROJECT_FOLDER = ".opencode"
 REGISTRY, APPROVALS, SETTINGS = "sidecar.json", "approvals.json", "skill-config.yaml"
+PROFILES, LEARNED, PROFILES_MAX = "sandbox-profiles", ".pages.json", 100
 VERSION = 1
 BYTES_MAX = 2 * 1024 * 1024
 YAML_BYTES_MAX = 256 * 1024
@@ -64,6 +66,36 @@ def read_old(workdir: str, environment: Mapping[str, str], parse_yaml: ParseYaml
     return Old(tuple(entries), approvals, project, user, tuple(notes))
 
 
+def read_profiles(workdir: str, environment: Mapping[str, str]) -> tuple[dict[str, tuple[str, Any]], list[str]]:
+    """The sandbox profiles of this user in the old form: by name the file and what it holds; and notes, as in `Old`."""
+    notes: list[str] = []
+    names: set[str] = set()
+    for folder in _user_folders(environment):
+        try:
+            names.update(os.listdir(os.path.join(folder, PROFILES)))
+        except OSError:
+            continue  # there are none
+    profiles: dict[str, tuple[str, Any]] = {}
+    for name in sorted(one for one in names if one.endswith(".json") and one.isprintable())[:PROFILES_MAX]:
+        file = _of_user(workdir, f"{PROFILES}/{name}", environment, notes)
+        if name.endswith(LEARNED):
+            file.note("holds decisions about hosts, which have no counterpart: omac filters no hosts")
+            continue
+        document = _decoded(file)
+        if is_go_profile(document):
+            profiles[name.removesuffix(".json")] = file.path, document
+    return profiles, notes
+
+
+def _decoded(file: _GoFile) -> Any:  # Any: whatever JSON says
+    """What a JSON file holds; UNSET where there is none, or, with a note, where it cannot be read."""
+    try:
+        return msgspec.UNSET if file.content is None else msgspec.json.decode(file.content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        file.note(f"is not valid JSON ({shown(str(error).partition(chr(10))[0])[1:-1]})")
+        return msgspec.UNSET
+
+
 def copy_path(name: str, bundle_hash: str, environment: Mapping[str, str]) -> str:
     """Where the old omac kept its copy of an approved skill: the real path, whether there is one or not."""
     assert SKILL_NAME.fullmatch(name)
@@ -104,7 +136,8 @@ def _of_project(workdir: str, name: str, notes: list[str]) -> _GoFile:
 
 def _of_user(workdir: str, name: str, environment: Mapping[str, str], notes: list[str]) -> _GoFile:
     folders = _user_folders(environment)
-    paths = [os.path.join(folder, name) for folder in (folders if name == SETTINGS else folders[:1])]
+    anywhere = name == SETTINGS or name.startswith(PROFILES)
+    paths = [os.path.join(folder, name) for folder in (folders if anywhere else folders[:1])]
     path = next((path for path in paths if os.path.lexists(path)), paths[0])
     file = _GoFile(printable(path), None, notes)
     try:
@@ -176,13 +209,8 @@ def _approvals(file: _GoFile) -> Iterator[OldApproval]:
 
 def _listed(file: _GoFile, key: str) -> Iterator[tuple[str, dict[Any, Any]]]:
     """The mappings in the list `key` of a JSON file, each with how a note calls it."""
-    if file.content is None:
-        return
-    try:
-        document = msgspec.json.decode(file.content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = shown(str(error).partition("\n")[0])[1:-1]
-        file.note(f"is not valid JSON ({problem})")
+    document = _decoded(file)
+    if document is msgspec.UNSET:
         return
     try:
         entries = _of_version(document).get(key)

@@ -108,7 +108,8 @@ def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: 
             value = secrets[variable.name].reveal()
         if value is not None:
             variables[variable.name] = value
-    variables |= {"SIDECAR_PORT": str(port), "SIDECAR_SKILL": spec.skill, "OMAC_HARNESS_SKILLS_DIR": spec.skills_dir}
+    skills_dir = spec.skills_dir.removeprefix(f"{spec.workdir}/") if spec.workdir else spec.skills_dir
+    variables |= {"SIDECAR_PORT": str(port), "SIDECAR_SKILL": spec.skill, "OMAC_HARNESS_SKILLS_DIR": skills_dir}
     return variables | ({"OMAC_WORKDIR": spec.workdir} if spec.workdir else {})
 
 

@@ -12,6 +12,7 @@ from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Reason, Refusal, list_command
 from omac.domain.sandbox import environment as variables
 from omac.domain.sandbox import tool_cache
+from omac.domain.sandbox.briefing import VARIABLE, BriefingFacts, briefing
 from omac.domain.sandbox.confinement import (
     COPY,
     DENY,
@@ -320,6 +321,9 @@ class _Composition:
             own["OMAC_SOCKET"] = f"{RUN}/facade.sock"
         if request.ssh_agent:
             own["SSH_AUTH_SOCK"] = host["SSH_AUTH_SOCK"]
+        if request.run:  # by a server or a start: what it launches is told where it is
+            kept, shown = made.cache is not None, request.allow_env_files
+            own[VARIABLE] = briefing(BriefingFacts(tuple(self._trees), cache, kept, request.network, not shown))
         if request.guard_scratch:
             own["OMAC_GUARD_SCRATCH"] = request.guard_scratch
         return variables.filtered(host, given=request.env, auth=auth, additions=own, network=request.network)

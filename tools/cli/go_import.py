@@ -14,15 +14,15 @@ from omac.domain.skills.values import shown
 from omac.services.legacy.go_import import ImportPlan, carry_out
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import SkillSearch
+from omac.tools.cli.go_profiles import MARKS, show_profiles
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.compose.command_context import opened
-from omac.tools.compose.go_set_up import moving, read_set_up
+from omac.tools.compose.go_set_up import moving, read_go_profiles, read_set_up, write_profile
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.render import report, report_fix, say
 
 ABSENT_SHOWN_MAX = 20
-MARKS = {"take": "+", "there": "=", "skip": "-"}
 SCOPES = {"workdir": "this project", "global": "all projects", "defaults": "saved defaults", "missing": "not here"}
 
 
@@ -45,18 +45,29 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
     place = search_of(Where(request.workdir, harness=request.harness), folders)
     search = SkillSearch(place.workdir, place.harness)
     moved = _plan(request, search, folders, environment)
+    profiles, notes = read_go_profiles(search.workdir, environment)
+    moved = msgspec.structs.replace(moved, notes=(*moved.notes, *notes))
     groups = [job.group for job in moved.jobs]
     if not request.json:
         _show(search.workdir, groups)
+        show_profiles(profiles)
     refused: list[Refusal] = []
-    changed = moved.is_needed and not request.dry_run and _is_wanted(request, search.workdir, groups)
+    is_needed = moved.is_needed or any(plan.takes for plan in profiles)
+    changed = is_needed and not request.dry_run and _is_wanted(request, search.workdir, groups)
     if changed:
-        refused = _carry_out(request, moved, environment, clock)
+        refused = _carry_out(request, moved, environment, clock) if moved.is_needed else []
+        for plan in profiles:
+            if plan.takes:
+                write_profile(plan, environment)
     _report(moved, refused)
     if request.json:
-        print_json(_json(request, search.workdir, moved, changed, refused))
-    elif not moved.is_needed:
-        say("nothing is left to import" if groups else f"the Go omac left nothing to import for {search.workdir}")
+        print_json(_json(request, search.workdir, moved, changed, refused) | {"profiles": profiles})
+    elif not is_needed:
+        say(
+            "nothing is left to import"
+            if groups or profiles
+            else f"the Go omac left nothing to import for {search.workdir}"
+        )
     elif changed:
         rest = ", but for secrets in the keychain" if moved.refusals else ""
         say(f"imported{rest}; the old files and keychain entries are unchanged")
@@ -65,7 +76,7 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
     else:
         report("nothing was changed")
         return 1
-    return _exit_code(moved, refused)
+    return 0 if profiles and not (refused or moved.refusals) else _exit_code(moved, refused)
 
 
 def _plan(

@@ -25,7 +25,7 @@ def import_(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Import the skills, approvals, settings and secrets of the Go omac.
+    """Import the skills, approvals, settings, secrets and sandbox profiles of the Go omac.
 
     It shows first what it would do, and asks. What is there already stays; the old files and entries stay too.
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from omac.domain.harness.harness import Harness
 from omac.projections.access.routes import SHARED
 from omac.services.directories.manifest import Manifest, Reach
 from omac.tools.terminal.version import VERSION
@@ -50,12 +51,13 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not FOREIGN.fullmatch(name)}
 
 
-def variables(harness: str, ready: Ready) -> dict[str, str]:
-    """What every inner command learns: places, never a token (rule 1)."""
+def variables(harness: Harness, ready: Ready) -> dict[str, str]:
+    """What every inner command learns: places, never a token (rule 1). The skills folder is relative to a project."""
     host, _, port = ready.facade_base.rpartition(":")
     variables_set = {
         "OMAC_VERSION": VERSION,
-        "OMAC_HARNESS": harness,
+        "OMAC_HARNESS": harness.name,
+        "OMAC_HARNESS_SKILLS_DIR": f".{harness.base}/skills",
         "OMAC_RUN": ready.run,
         "OMAC_HOST": host.removeprefix("http://").strip("[]"),
         "OMAC_PORT": port,

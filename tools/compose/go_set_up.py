@@ -1,14 +1,20 @@
 """The set-up of the Go omac, for `omac import`: its files, and what this omac has on record beside them."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
+from omac.adapters.files import atomic
 from omac.adapters.legacy import go_keyring_encoding
-from omac.adapters.legacy.go_files import copy_path, read_old
+from omac.adapters.legacy.go_files import copy_path, read_old, read_profiles
+from omac.adapters.linux.home import home_of
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
+from omac.domain.kernel import state_paths
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.legacy.go_import import Old, Seen, loose_of
+from omac.domain.legacy.go_profile import ProfilePlan, plan_of
 from omac.services.legacy.go_import import GoImport, RecordedState
 from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.journals import read_if_any
@@ -18,6 +24,32 @@ from omac.tools.compose.state import StateDir, host_id
 def read_set_up(workdir: str, environment: Mapping[str, str]) -> Old:
     """Return all that the Go omac left for a project and this user; its `notes` tell what could not be used."""
     return read_old(workdir, environment, _parsed)
+
+
+def read_go_profiles(workdir: str, environment: Mapping[str, str]) -> tuple[list[ProfilePlan], list[str]]:
+    """Return what becomes of the sandbox profiles that the Go omac left for this user, and notes on the unusable."""
+    profiles, notes = read_profiles(workdir, environment)
+    plans = []
+    for name, (source, document) in profiles.items():
+        path = _profile_path(name, environment)
+        plans.append(plan_of(name, source, document, path if os.path.lexists(path) else ""))
+    return plans, notes
+
+
+def write_profile(plan: ProfilePlan, environment: Mapping[str, str]) -> None:
+    """Write the new profile, where none is. Raises Refusal (state-unusable)."""
+    path = _profile_path(plan.name, environment)
+    try:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        atomic.publish(path, plan.text.encode())
+    except OSError as error:
+        fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
+        raise Refusal("state-unusable", f"the profile {path} cannot be written: {error.strerror}", fix=fix) from None
+
+
+def _profile_path(name: str, environment: Mapping[str, str]) -> str:
+    folder = state_paths.configuration(environment, home_of(environment))
+    return os.path.join(folder, "sandbox-profiles", f"{name}.toml")
 
 
 @contextmanager

@@ -109,6 +109,7 @@ class Server:
         self._stop = trio.Event()
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
+        self.bridge_base = ""  # the address of its bridges' listener, once it is ready
         self._why = ""
         self._supervision: Supervision | None = None
         self._stop_within_s = STOP_S
@@ -219,6 +220,7 @@ class Server:
         listening = Listening(options, self._folder, self._descriptors_max)
         endpoints = listening.endpoints(self.journal.store.path, self._run)
         for_bridge = listening.for_bridge(endpoints)
+        self.bridge_base = for_bridge.control_base
         for name, token in listening.tokens.items():
             self.state.write_token(os.path.join(self._folder, name), token)
         directories = self._directories(folders, for_bridge)
@@ -338,7 +340,7 @@ class Server:
             return 0
         seen = launch.sees(ready)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
-        given = flat | variables(self._options.harness.name, seen) | launch.variables
+        given = flat | variables(self._options.harness, seen) | launch.variables
         self._inner = launch.start(ready, inherited(self._environment) | given, list(given))
         try:
             return await self._inner.ended()

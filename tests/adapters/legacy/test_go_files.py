@@ -200,7 +200,7 @@ def test_a_file_that_cannot_be_used(house: House, content: bytes, said: str) -> 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("version: 1\nskills: {a: &x {A: b}, c: *x}\n", "aliases"),
+        ("version: 1\nskills: {a: &x {A: *x}}\n", "inside its own value"),
         ("version: 1\nskills: !!python/object:os.system {}\n", "tag"),
         ("version: 1\nversion: 1\n", "repeated"),
         ("version: 1\nskills: [\n", "YAML"),

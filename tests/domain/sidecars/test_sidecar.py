@@ -245,7 +245,7 @@ OWN = {
     "SIDECAR_PORT": "5",
     "SIDECAR_SKILL": "echo",
     "OMAC_WORKDIR": "/w",
-    "OMAC_HARNESS_SKILLS_DIR": "/w/.agents/skills",
+    "OMAC_HARNESS_SKILLS_DIR": ".agents/skills",
 }
 BASE = {"PATH": "/bin", "LANG": "C.UTF-8", "HOME": "/home/u"}
 

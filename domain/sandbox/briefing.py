@@ -1,0 +1,45 @@
+"""The briefing: what a program in a sandbox is told of it, in a variable, so that an agent need not learn by failing.
+
+It states facts of this very launch. Nothing is enforced by it.
+"""
+
+from __future__ import annotations
+
+from omac.domain.kernel import PlainData
+
+VARIABLE = "OMAC_SANDBOX_BRIEFING"
+_NETWORKS = {
+    "host": "it is the host's",
+    "none": "there is none, not even loopback; skills answer at the Unix socket `OMAC_SOCKET`",
+}
+
+
+class BriefingFacts(PlainData):
+    """What a briefing says. `writable` are the folders of the projects, the working directory first; `cache` is the
+    folder of the tools' caches, and `kept` whether it outlives the sandbox; `network` as in the request."""
+
+    writable: tuple[str, ...]
+    cache: str
+    kept: bool
+    network: str
+    hides_env_files: bool
+
+
+def briefing(facts: BriefingFacts) -> str:
+    """Return the text, in Markdown."""
+    also = f", and in {', '.join(facts.writable[1:])}" if facts.writable[1:] else ""
+    hidden = " Files that hold credentials, such as .env, are hidden: they exist, and are not to be recreated."
+    kept = "kept for this project" if facts.kept else "gone when the sandbox ends"
+    hidden = hidden if facts.hides_env_files else ""
+    lines = [
+        f"Files: you can change what is in {facts.writable[0]}{also}. System files can be read. Of the home directory, "
+        f"nothing else is here; /tmp is the sandbox's own and gone at its end.{hidden}",
+        "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends.",
+        f"Network: {_NETWORKS.get(facts.network, facts.network)}.",
+        "Skills: services outside that hold their credentials. `OMAC_SKILLS` names them; call one by the URL in "
+        "`OMAC_<MOUNT>_BASE`, for example with curl.",
+        f"Caches of tools are in {facts.cache} (`OMAC_CACHE_DIR`), {kept}; the tools' variables lead there.",
+        "Only a person can change these rules, outside the sandbox. When something is denied, say what you need and "
+        "why; do not try to get around it.",
+    ]
+    return "\n".join(("You are running inside the **omac sandbox**.", "", *(f"* {line}" for line in lines))) + "\n"

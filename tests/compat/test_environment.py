@@ -1,0 +1,67 @@
+"""The variables of what omac launches, and what `omac serve --no-inner` prints for whoever launches it otherwise."""
+
+import json
+
+import pytest
+from real_omac import Omac, curl
+
+SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+@pytest.mark.parametrize(
+    ("words", "skills", "sandboxed"),
+    [
+        (("start",), ".opencode/skills", True),
+        (("start", "--network", "none"), ".opencode/skills", True),
+        (("start", "--no-sandbox"), ".opencode/skills", False),
+        (("serve", "--root", "."), ".opencode/skills", True),
+    ],
+)
+def test_skills_folder_and_briefing(omac: Omac, words: tuple[str, ...], skills: str, sandboxed: bool) -> None:
+    """The folder is relative to the project; the briefing is there in a sandbox only, and names what is so."""
+    project = omac.project("shop")
+    done = omac.run(*words, "--workdir", str(project), "--", "python3", "-c", SHOW, cwd=project)
+    told = json.loads(done.out.splitlines()[-1])
+    assert told["OMAC_HARNESS_SKILLS_DIR"] == skills
+    assert ("OMAC_SANDBOX_BRIEFING" in told) == sandboxed
+    if sandboxed:
+        briefing = told["OMAC_SANDBOX_BRIEFING"]
+        assert briefing.startswith("You are running inside the **omac sandbox**.\n")
+        assert str(project) in briefing
+        assert told["OMAC_CACHE_DIR"] in briefing
+        assert ("there is none" in briefing) == ("none" in words)
+
+
+def test_an_agent_is_told_its_own_folder(omac: Omac) -> None:
+    """Here a stand-in for the agent, found on PATH by its name."""
+    project = omac.project("shop")
+    folder = omac.folder / "bin"
+    folder.mkdir()
+    (folder / "claude").write_text(f"#!/usr/bin/env python3\n{SHOW}\n")
+    (folder / "claude").chmod(0o755)
+    extra = {"PATH": f"{folder}:{omac.environment['PATH']}"}
+    done = omac.process("start", "claude", "--no-sandbox", "--workdir", str(project), cwd=project, extra=extra)
+    told = json.loads(done.out.splitlines()[-1])
+    assert (told["OMAC_HARNESS"], told["OMAC_HARNESS_SKILLS_DIR"]) == ("claude", ".claude/skills")
+
+
+@pytest.mark.parametrize("compat", [True, False])
+def test_the_second_line_of_a_server_without_an_agent(omac: Omac, compat: bool) -> None:
+    """It can be put into a shell's environment; a bridge of the Go omac activates there, where that is allowed."""
+    project = omac.project("shop")
+    options = ("--bridge-compat",) if compat else ()
+    serving = omac.start("serve", "--no-inner", "--root", str(omac.root), *options)
+    first, (name, _, base) = serving.line(), serving.line().strip().partition("=")
+    assert first.startswith("omac serve: control plane on http://127.0.0.1:")
+    assert name == "OMAC_CONTROL_BASE"
+    assert (base in first) != compat
+    answer = curl("-d", json.dumps({"dir": str(project)}), f"{base}/__omac__/activate")
+    assert answer.status == (200 if compat else 401)
+
+
+def test_one_line_of_json_stays_one_line(omac: Omac) -> None:
+    """Programs read that."""
+    serving = omac.start("serve", "--no-inner", "--json", "--root", str(omac.root)).await_ready()
+    assert serving.end() == 0
+    assert serving.process.stdout is not None
+    assert serving.process.stdout.read() == b""

@@ -1,0 +1,45 @@
+"""The briefing states the facts of a launch, and none that do not hold."""
+
+from typing import Any
+
+import pytest
+
+from omac.domain.sandbox.briefing import BriefingFacts, briefing
+
+
+def told(**facts: Any) -> str:
+    known: dict[str, Any] = {
+        "writable": ("/w",),
+        "cache": "/c",
+        "kept": True,
+        "network": "host",
+        "hides_env_files": True,
+    }
+    return briefing(BriefingFacts(**{**known, **facts}))
+
+
+def test_it_begins_as_agents_know_it() -> None:
+    """And each fact is a point of a list."""
+    first, empty, *points, last = told().split("\n")
+    assert first == "You are running inside the **omac sandbox**."
+    assert (empty, last) == ("", "")
+    assert len(points) == 6
+    assert all(point.startswith("* ") for point in points)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said", "unsaid"),
+    [
+        ({}, "what is in /w. ", "/x"),
+        ({"writable": ("/w", "/x")}, "what is in /w, and in /x. ", ""),
+        ({}, ".env, are hidden", ""),
+        ({"hides_env_files": False}, "at its end.", ".env"),
+        ({}, "it is the host's", "Unix socket"),
+        ({"network": "none"}, "there is none, not even loopback", "host's"),
+        ({}, "kept for this project", "gone when"),
+        ({"kept": False}, "are in /c (`OMAC_CACHE_DIR`), gone when the sandbox ends", "kept for"),
+    ],
+)
+def test_what_it_says_of_a_launch(facts: dict[str, Any], said: str, unsaid: str) -> None:
+    assert said in told(**facts)
+    assert not unsaid or unsaid not in told(**facts)
