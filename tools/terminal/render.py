@@ -110,7 +110,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         if row["kind"] == "access":
             what = f"{row['skill'] or '?'}{row['path']}{where or ' in no directory'}{session}{reason}"
         else:
-            what = f"{row['kind']} {row['skill'] or ''}{where}{session} by {row['actor']}{reason}: {row['detail']}"
+            skill = f" {row['skill']}" if row["skill"] else ""
+            what = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
         values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)
         say_folded(form.format(**dict(zip(names, (*values, row["method"] or "-", what), strict=True))), hang)
 
