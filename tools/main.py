@@ -248,11 +248,16 @@ app.add_typer(journal_group.journal_app, name="journal")
 
 
 @app.command()
-def status(journal: JournalPath = None, json: Json = False) -> int:
-    """Show what is online: from the running server, else from the journal."""
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show each run, what is online, and what failed: from the server, else from the journal."""
     from omac.tools.cli.status import run
+    from omac.tools.cli.status import watch as watch_
 
-    return run(journal, json, current().environment)
+    return watch_(journal, json, current().environment) if watch else run(journal, json, current().environment)
 
 
 @app.command()
@@ -263,19 +268,24 @@ def audit(
     until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
     kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, control and more")] = None,
+    lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what ends from now on.")] = False,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show who used which skill, each access once, and who may: each change of trust, oldest first.
+    """Show who used which skill, each access once, and who may: each change of trust, the newest last.
 
     \b
     omac audit --skill echo --since 1h
+    omac audit -n 20 --follow
     omac audit --kind access --outcome refused --json
     """
-    from omac.tools.cli.audit import Filter, run
+    from omac.tools.cli.audit import AuditRequest, Filter, run
+    from omac.tools.terminal.invocation import parse_count
 
     wanted = Filter.of(skill, directory, since, until, outcome, kind, time.time_ns)
-    return run(wanted, journal, json, current().environment)
+    count = parse_count(lines, "-n") if lines is not None else None
+    return run(AuditRequest(wanted, count, follow, journal, json), current().environment)
 
 
 @app.command()

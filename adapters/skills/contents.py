@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from typing import NamedTuple
 
-from omac.adapters.skills.links import Uncopyable
+from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.relocation import Relocation
 from omac.adapters.skills.tree import read_link, walk
@@ -74,6 +74,18 @@ class LiveFiles:
     def __init__(self, path: str) -> None:
         self.path = path
 
+    def entries(self) -> dict[str, FileEntry]:
+        """Return each file and link as a copy would have them. Raises OSError."""
+        entries = entries_of(self.path)
+        links = {relpath: entry.target for relpath, entry in entries.items() if entry.target is not None}
+        try:
+            settled = Links(self.path, [relpath for relpath in entries if relpath not in links], links).settle()
+        except Uncopyable:  # one leads out: then there would be no copy, and they are shown as they are
+            return entries
+        return {
+            relpath: entry._replace(target=settled.get(relpath, entry.target)) for relpath, entry in entries.items()
+        }
+
     def content_of(self, relpath: str, bytes_max: int) -> bytes | None:
         """Return a file as it is; None if it is larger. Raises OSError."""
         return content_of(self.path, relpath, bytes_max)
@@ -86,6 +98,10 @@ class FrozenFiles(LiveFiles):
         check_copy(path, source)
         super().__init__(path)
         self._relocation = Relocation(os.fsencode(source), os.fsencode(path))
+
+    def entries(self) -> dict[str, FileEntry]:
+        """Return each file and link of the copy. Raises OSError."""
+        return entries_of(self.path)
 
     def content_of(self, relpath: str, bytes_max: int) -> bytes | None:
         """Return a file as it was when it was copied: a copy says its own path where that named the source."""

@@ -75,12 +75,12 @@ class AuditRow(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
+def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> Iterator[AuditRow]:
     """Each access among `records` once, in the order of requests; those without an outcome come as `open`.
 
     Changes of trust stand among them where they happened, launches where they ended: a sandbox may be open for days,
-    and what happens meanwhile does not wait for it. Neither do more than WAITING_MAX rows wait for an access: one that
-    outlasts them stands where it ended too. Those that have not ended come last.
+    and what happens meanwhile does not wait for it. Neither do more than `waiting_max` rows wait for an access: one
+    that outlasts them stands where it ended too. Those that have not ended come last.
     """
     changes, launches = TrustChanges(), Launches()
     waiting: OrderedDict[int, AuditRow] = OrderedDict()
@@ -112,7 +112,7 @@ def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
                     waiting[recorded.position] = _changed(recorded, change)
                 else:
                     continue
-        while waiting and (len(waiting) > WAITING_MAX or next(iter(waiting.values())).outcome != "open"):
+        while waiting and (len(waiting) > waiting_max or next(iter(waiting.values())).outcome != "open"):
             position, row = waiting.popitem(last=False)
             if row.outcome == "open":
                 lasting[position] = row

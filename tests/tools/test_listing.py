@@ -79,7 +79,7 @@ def test_each_state(omac: Omac, shop: Path) -> None:
     assert lines[0] == ["NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED"]
     assert lines[1] == ["bad", "workdir", "-", "-", "broken", "-"]
     assert lines[2][:5] == ["slack", "workdir", "/chat/", "1/3", "not approved"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", lines[2][5])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", lines[2][5])
     serving = omac.serve()
     serving.activate(shop)
     assert states(omac, shop)["slack"] == "not approved"  # the server has registered the code it found

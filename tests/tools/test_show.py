@@ -92,8 +92,13 @@ def test_a_copy_that_names_its_own_place_is_no_change(house: Omac, project: Path
     script = source(project) / "tool"
     script.write_text(f"#!{source(project)}/run\n")
     script.chmod(0o755)
+    (source(project) / "absolute").symlink_to(script)
+    (source(project) / "relative").symlink_to("tool")
     house.approve(project)
-    assert house.run("diff", "echo", cwd=project).status == 0
+    assert house.run("diff", "echo", cwd=project).out == ""
+    (source(project) / "relative").unlink()
+    (source(project) / "relative").symlink_to("sidecar.py")
+    assert house.run("diff", "echo", cwd=project).out == ("relative: a link to tool before, a link to sidecar.py now\n")
 
 
 @pytest.mark.parametrize("what", ["show", "diff"])

@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from real_omac import Done, Omac
 from valued_skill import typed, valued, with_vault
 
@@ -65,6 +66,7 @@ def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
         f"while ! [ -d {omac.state}/frozen ] || ! ls {omac.state}/frozen | grep -q '^[0-9a-f]*$'; do sleep 0.02; done\n"
         f"echo '# planted' >> {program}\ntouch {tmp_path}/planted\n"
     )
+    omac.environment["PAGER"] = "cat"
     watcher = subprocess.Popen(["sh", str(waits)])
     try:
         done = typed(omac, [("Approve it?", b"f\n"), YES[0]], "trust", str(project))
@@ -117,6 +119,17 @@ def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
     ):
         assert f"  try: {command}" in done.err, command
     assert states(omac, project)["echo"] == "not registered"
+
+
+@pytest.mark.skipif(not Path("/usr/bin/less").exists(), reason="less is not installed")
+def test_files_are_read_in_a_pager(omac: Omac) -> None:
+    """Screen after screen; then the question is asked again."""
+    project = omac.project("shop")
+    omac.environment["TERM"] = "vt100"
+    done = trust(omac, project, ("Approve it?", b"f\n"), ("3  description", b"q"), ("Approve it?", b"n\n"))
+    assert "|    1  ---" in done.out
+    assert "  527      main()" not in done.out
+    assert "1 not approved" in done.out
 
 
 def test_nothing_to_do(omac: Omac) -> None:

@@ -1,7 +1,6 @@
 """omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -15,8 +14,8 @@ from omac.tools.cli.skill_notes import note_unknown_keys
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, show_columns
-from omac.tools.terminal.timestamps import rfc3339
+from omac.tools.terminal.render import report, report_fix, report_folded, show_columns
+from omac.tools.terminal.timestamps import rfc3339, wall_clock_of
 
 HEADS = ("NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED")
 HASH_SHOWN = len("sha256:") + 12  # in columns; --json has all of it
@@ -101,7 +100,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
         cells = [APPROVAL_HEADS]
         for row in rows:
             code = (row.bundle_hash[:HASH_SHOWN], row.digest[:HASH_SHOWN] or "no copy", row.source)
-            cells.append((row.skill, row.scope, row.harness, _local(row.since), row.code or "-", *code))
+            cells.append((row.skill, row.scope, row.harness, wall_clock_of(row.since), row.code or "-", *code))
         show_columns(cells)
     else:
         report("nothing is approved")
@@ -204,13 +203,13 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
         given = f"{has}/{len(row.secrets)}{from_host}" if row.state not in ("broken", "guidance") else "-"
         state = f"{row.state}, hidden by the project's" if row.hidden else row.state
         mount = f"/{row.mount}/" if row.mount else "-"
-        at = _local(row.registered_at) if row.registered_at else "-"
+        at = wall_clock_of(row.registered_at) if row.registered_at else "-"
         shown = (row.name, row.scope, mount, given, state, at)
         cells.append((*shown, row.dir or "-") if elsewhere else shown)
     show_columns(cells)
     for row in rows:
         if row.detail:
-            report(f"{row.name}: {row.detail}")
+            report_folded(f"{row.name}: {row.detail}")
 
 
 def _report_stale(known: Iterable[RegisteredSkill]) -> None:
@@ -218,8 +217,3 @@ def _report_stale(known: Iterable[RegisteredSkill]) -> None:
     for status in gone:
         report(f"stale: {status.skill}: its folder {status.source} is gone")
     report_fix(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))
-
-
-def _local(at: str) -> str:
-    """A moment as a clock on the wall shows it."""
-    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")

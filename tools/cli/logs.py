@@ -147,10 +147,3 @@ def _end(path: str) -> tuple[int, int]:
         status = os.stat(path)
         return status.st_ino, status.st_size
     return 0, 0
-
-
-def parse_count(text: str, flag: str) -> int:
-    """Return a number of lines. Raises Refusal (misuse)."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise Refusal("misuse", f"{flag} takes a number of lines, not {text!r}", fix=[f"omac logs {flag} 100"])
-    return int(text)

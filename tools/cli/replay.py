@@ -12,7 +12,7 @@ from omac.projections.system import System
 from omac.tools.compose.journals import to_read
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import show_registry, show_status, show_timeline
-from omac.tools.terminal.timestamps import SHOWN_NS, parse_moment
+from omac.tools.terminal.timestamps import parse_end
 
 POSITION_DIGITS_MAX = 18
 LED_THERE = 20  # events shown to people
@@ -45,5 +45,4 @@ def _up_to(journal: ReadJournal, at: str, clock: Callable[[], int]) -> Iterator[
         if int(at) > 0:
             yield from journal.records(0, int(at))
         return
-    moment = parse_moment(at, clock) // SHOWN_NS * SHOWN_NS + SHOWN_NS - 1
-    yield from journal.records(0, journal.store.position_at(moment))
+    yield from journal.records(0, journal.store.position_at(parse_end(at, clock)))

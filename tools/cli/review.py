@@ -15,7 +15,7 @@ from omac.domain.skills.registration import Code, Registration
 from omac.services.skills.resolution import Candidate, every, find
 from omac.tools.cli.approve import granted, show_interpreters
 from omac.tools.cli.scope_options import Where, at_once, search_of
-from omac.tools.compose.approved_copies import FileEntry, LiveFiles, approved_copy, entries_of, sha256_of
+from omac.tools.compose.approved_copies import FileEntry, LiveFiles, approved_copy, sha256_of
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
@@ -84,7 +84,7 @@ def review_of(candidate: Candidate, registry: Registry) -> Review:
 def files_of(files: LiveFiles) -> dict[str, FileEntry]:
     """Return what is in a folder by relpath. Raises Refusal (skill-invalid)."""
     try:
-        return entries_of(files.path)
+        return files.entries()
     except OSError as error:
         raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}") from None
 
@@ -126,7 +126,7 @@ def differences(
     """Yield the lines of a difference between the approved copy and `files`. Raises Refusal (skill-changed)."""
     assert reviewed.approved is not None, "its callers ask before"
     copy = approved_copy(environment, journal, reviewed.approved)
-    before, now = entries_of(copy.path), files_of(files)
+    before, now = files_of(copy), files_of(files)
     for relpath in sorted({*before, *now}):
         old, new = before.get(relpath), now.get(relpath)
         if old is None or new is None or old.target is not None or new.target is not None:

@@ -3,6 +3,7 @@
 Programs get the projected state as it is; people what lives of it, by pid, start time and boot of each process.
 """
 
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
@@ -10,13 +11,17 @@ from functools import partial
 import msgspec
 
 from omac.domain.kernel.ids import RunId
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import Run
 from omac.projections.living import Gone, living
 from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
 from omac.tools.compose.state import StateDir, is_living
-from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, show_status
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.render import report, say, show_status
+
+WATCH_S = 2
+CLEAR = "\x1b[H\x1b[2J"
 
 
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -34,6 +39,21 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     else:
         show_status(*_living(answer, environment))
     return 0
+
+
+def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show the status again and again on the terminal, until the person ends it. Raises Refusal."""
+    stdout = current().stdout
+    if as_json or not stdout.isatty():
+        fix = ["omac audit --follow --json", "omac status --json"]
+        raise Refusal("misuse", "--watch draws on a terminal; programs follow the audit", fix=fix)
+    while True:
+        status, gone = status_now(journal_path, environment)
+        stdout.write(CLEAR)
+        say(f"every {WATCH_S} s; Ctrl-C ends it")
+        show_status(status, gone)
+        stdout.flush()
+        time.sleep(WATCH_S)
 
 
 def status_now(journal_path: str | None, environment: Mapping[str, str]) -> tuple[Status, Gone]:

@@ -16,6 +16,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
 from omac.services.skills.resolution import every
 from omac.tools.cli.approve import recorded, show_interpreters
+from omac.tools.cli.pager import paged
 from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
 from omac.tools.cli.review import Review, files_of, review_of, show_files, show_purpose
@@ -111,7 +112,8 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
     missing = reviewed.missing(environment)
     question = "Approve it?" if reviewed.state != "approved" else f"It waits for {', '.join(missing)}. Set this now?"
     while (answer := choose(f"{question} [y]es, [f]iles, [q]uit, [n]o:", "yfqn")) == "f":
-        show_contents(copy, list(files))
+        with paged():
+            show_contents(copy, list(files))
     if answer != "y":
         return answer
     return _approve(reviewed, code, request, environment, clock)

@@ -82,8 +82,9 @@ def logs(
     omac logs slack
     omac logs -f --since 10m
     """
-    from omac.tools.cli.logs import LogsRequest, parse_count, run
+    from omac.tools.cli.logs import LogsRequest, run
     from omac.tools.cli.scope_options import Where
+    from omac.tools.terminal.invocation import parse_count
     from omac.tools.terminal.timestamps import parse_moment
 
     moment = parse_moment(since, time.time_ns) if since else None

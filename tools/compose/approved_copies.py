@@ -7,7 +7,6 @@ from contextlib import closing
 from omac.adapters.skills.contents import FileEntry as FileEntry
 from omac.adapters.skills.contents import FrozenFiles as FrozenFiles
 from omac.adapters.skills.contents import LiveFiles as LiveFiles
-from omac.adapters.skills.contents import entries_of as entries_of
 from omac.adapters.skills.contents import sha256_of as sha256_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code

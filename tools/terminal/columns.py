@@ -14,3 +14,16 @@ def elided_middle(text: str, width: int) -> str:
         return text
     room = max(width - len(ELLIPSIS), 2)
     return text[: room - room * 2 // 3] + ELLIPSIS + text[len(text) - room * 2 // 3 :]
+
+
+def folded(text: str, width: int, hang: int) -> list[str]:
+    """Return a line in lines of at most `width` characters, each but the first indented by `hang`.
+
+    It breaks between words only: a path or a command that is longer stays whole, so that it can be copied.
+    """
+    if len(text) <= width:
+        return [text]
+    from textwrap import wrap  # late: only on a narrow terminal
+
+    indent = " " * hang
+    return wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [text]

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TextIO
 
 from omac.adapters.linux.home import home_of
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable_json
 
 
@@ -60,3 +61,10 @@ def expanded(path: str) -> str:
     if path == "~" or path.startswith("~/"):
         return home_of(current().environment) + path[1:]
     return os.path.expanduser(path)  # ~somebody, whom the user database knows
+
+
+def parse_count(text: str, flag: str) -> int:
+    """Return a number of lines. Raises Refusal (misuse)."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise Refusal("misuse", f"{flag} takes a number of lines, not {text!r}")
+    return int(text)

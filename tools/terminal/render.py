@@ -1,5 +1,6 @@
 """What people see: plain text in columns, the same on a terminal and in a file."""
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,10 +12,14 @@ from omac.domain.kernel.terminal_escaping import printable
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import Status, about_stream
 from omac.projections.system import System
+from omac.tools.terminal.columns import folded
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.timestamps import rfc3339
+from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
-AUDIT_FORM = "{:>9}  {:<27}  {:<9}  {:>6}  {:>10}  {:>9}  {:<7}  {}"
+AUDIT_FORM = "{position:>9}  {at:<19}  {outcome:<9}  {status:>6}  {bytes:>10}  {seconds:>9}  {method:<7}  {what}"
+NARROW_AUDIT_FORM = "{position:>8}  {at:<19}  {outcome:<9}  {status:>6}  {what}"
+NARROW_AUDIT_HANG = 10  # below the time
+AUDIT_WIDE = 120  # columns in which the whole form fits
 VALUE_MAX = 72  # characters of a field shown in a timeline
 
 
@@ -23,37 +28,39 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     say(f"position {status.position}")
     for run in status.runs:
         where = f"roots {', '.join(run.roots)}" if run.command == "serve" else f"in {', '.join(run.roots)}"
-        say(f"run {run.run}: omac {run.command} {run.harness}, version {run.version}, pid {run.pid}, {where}")
+        say_folded(f"run {run.run}: omac {run.command} {run.harness}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
             say("  serves bridges of the Go omac, without a token (--bridge-compat)")
     if not status.directories:
         say("no directory is online")
     for directory in status.directories:
-        say(f"{directory.dir}: {directory.state}")
+        say_folded(f"{directory.dir}: {directory.state}")
         show_skills([msgspec.to_builtins(skill) for skill in directory.skills])
     if status.shared:
         say("shared by all projects:")
         show_skills([msgspec.to_builtins(skill) for skill in status.shared])
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
-        say(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: {sidecar.state} ({place})")
+        say_folded(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: {sidecar.state} ({place})")
     for sandbox in status.sandboxes:
         pid = f", pid {sandbox.pid}" if sandbox.pid else ""
         how = f"{sandbox.backend}, network {sandbox.network}{pid}"
-        say(f"sandbox {sandbox.launch} in {sandbox.dir}: {sandbox.state} ({how})")
-        say(f"  {shlex.join(sandbox.argv)}")
+        say_folded(f"sandbox {sandbox.launch} in {sandbox.dir}: {sandbox.state} ({how})")
+        say_folded(f"  {shlex.join(sandbox.argv)}", 4)
     _show_gone(gone)
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
-    say(f"accesses: {accesses}")
+    say_folded(f"accesses: {accesses}")
 
 
 def _show_gone(gone: Gone) -> None:
     for run in gone.runs:
-        say(f"run {run.run}: omac {run.command} {run.harness} ended without a record (pid {run.pid} is gone)")
+        say_folded(f"run {run.run}: omac {run.command} {run.harness} ended without a record (pid {run.pid} is gone)")
     for sidecar in gone.sidecars:
-        say(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: ended with its run")
+        say_folded(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: ended with its run")
     for sandbox in gone.sandboxes:
-        say(f"sandbox {sandbox.launch} in {sandbox.dir}: ended without a record (pid {sandbox.launcher_pid} is gone)")
+        say_folded(
+            f"sandbox {sandbox.launch} in {sandbox.dir}: ended without a record (pid {sandbox.launcher_pid} is gone)"
+        )
     if any(gone):
         say("  the next omac start or omac serve records these ends")
 
@@ -63,32 +70,37 @@ def show_registry(status: Status) -> None:
     say("registry:")
     for one in status.registry:
         place = one.dir or ("all projects" if one.scope == "global" else one.scope)
-        say(f"  {one.skill} of {place}: {'approved' if one.approved else 'not approved'}, {one.bundle_hash}")
+        say_folded(f"  {one.skill} of {place}: {'approved' if one.approved else 'not approved'}, {one.bundle_hash}")
         if one.approved_hash and not one.approved:
-            say(f"    approved is {one.approved_hash}")
+            say_folded(f"    approved is {one.approved_hash}", 6)
         given = [*one.secrets, *(f"{name}={value}" for name, value in one.config.items())]
         if given:
-            say(f"    given: {', '.join(given)}")
+            say_folded(f"    given: {', '.join(given)}", 6)
     for skill, names in status.defaults.items():
-        say(f"  saved defaults of {skill}: {', '.join(names)}")
+        say_folded(f"  saved defaults of {skill}: {', '.join(names)}")
 
 
 def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
     """One line a skill, and below it what is missing and what mends it."""
     for skill in skills:
         mount = f"/{skill['mount']}" if skill["mount"] else "-"
-        say(f"  {skill['name']:<20} {mount:<20} {skill['state']}")
+        say_folded(f"  {skill['name']:<20} {mount:<20} {skill['state']}", 4)
         if skill.get("base"):
-            say(f"    {skill['base']}")
+            say_folded(f"    {skill['base']}")
         if skill.get("detail"):
-            say(f"    {skill['detail']}")
+            say_folded(f"    {skill['detail']}", 4)
         for command in skill.get("fix", ()):
             say(f"    try: {command}")
 
 
-def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
-    """One line an access, a launch, or a change of trust."""
-    say(AUDIT_FORM.format("position", "at", "outcome", "status", "bytes", "seconds", "method", "what"))
+def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> None:
+    """One line an access, a launch, or a change of trust; on a narrow terminal without bytes and seconds."""
+    width = terminal_width()
+    is_narrow = width is not None and width < AUDIT_WIDE
+    form, hang = (NARROW_AUDIT_FORM, NARROW_AUDIT_HANG) if is_narrow else (AUDIT_FORM, 0)
+    names = ("position", "at", "outcome", "status", "bytes", "seconds", "method", "what")
+    if headed:
+        say(form.format(**dict(zip(names, names, strict=True))))
     for row in rows:
         status = "-" if row["status"] is None else row["status"]
         duration = "-" if row["duration"] is None else f"{row['duration']:.3f}"
@@ -98,13 +110,10 @@ def show_audit(rows: Iterable[Mapping[str, Any]]) -> None:
         if row["kind"] == "access":
             what = f"{row['skill'] or '?'}{row['path']}{where or ' in no directory'}{session}{reason}"
         else:
-            what = f"{row['kind']} {row['skill'] or ''}{where}{session} by {row['actor']}{reason}: {row['detail']}"
-        say(
-            AUDIT_FORM.format(
-                row["position"], row["at"], row["outcome"], status, row["bytes"], duration,
-                row["method"] or "-", what,
-            )
-        )  # fmt: skip
+            skill = f" {row['skill']}" if row["skill"] else ""
+            what = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
+        values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)
+        say_folded(form.format(**dict(zip(names, (*values, row["method"] or "-", what), strict=True))), hang)
 
 
 def show_timeline(records: Iterable[Recorded], system: System) -> None:
@@ -118,7 +127,8 @@ def show_timeline(records: Iterable[Recorded], system: System) -> None:
         fields = msgspec.structs.asdict(recorded.event).items()
         text = " ".join(f"{name}={_short(value)}" for name, value in fields if value not in (None, "", (), []))
         about = about_stream(system, recorded.stream)
-        say(f"{recorded.position:>9}  {rfc3339(recorded.at)}  {kind:<32}  {about} (by {recorded.actor}{why}) {text}")
+        line = f"{recorded.position:>9}  {wall_clock(recorded.at)}  {kind:<32}  {about}"
+        say_folded(f"{line} (by {recorded.actor}{why}) {text}".rstrip(), 11)
 
 
 def _short(value: object) -> str:
@@ -137,10 +147,40 @@ def show_stats(figures: Mapping[str, Any]) -> None:
 
 
 def show_columns(rows: Sequence[Sequence[str]]) -> None:
-    """Rows as wide as they need to be."""
+    """Rows as wide as they need to be, below the heads that come first; on a terminal that is narrower, a row is a
+    paragraph: its first cell, then the others by their heads."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    width = terminal_width()
+    if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
+        heads = [head.lower() for head in rows[0]]
+        for row in rows[1:]:
+            say(row[0])
+            pairs = zip(heads[1:], row[1:], strict=True)
+            say_folded("  " + ", ".join(f"{head} {cell}" for head, cell in pairs), 2)
+        return
     for row in rows:
         say("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def say_folded(text: str, hang: int = 2) -> None:
+    """Print a line, on a terminal that is narrower in several, which are indented by `hang`."""
+    width = terminal_width()
+    for line in [text] if width is None else folded(printable(text), width, hang):
+        say(line)
+
+
+def terminal_width() -> int | None:
+    """Return how many columns the terminal has that stdout is; None for a file or a program, which get whole lines."""
+    stdout = current().stdout
+    if not stdout.isatty():
+        return None
+    columns = current().environment.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def say(text: str) -> None:
@@ -151,6 +191,13 @@ def say(text: str) -> None:
 def report(text: str) -> None:
     """Print a line, as `say` does, to stderr: it is for people, and no data."""
     print(printable(text), file=current().stderr)
+
+
+def report_folded(text: str) -> None:
+    """Print a line as `report` does, on a narrow terminal in several."""
+    width = terminal_width()
+    for line in [text] if width is None else folded(printable(text), width, 2):
+        report(line)
 
 
 def report_fix(commands: Iterable[str]) -> None:

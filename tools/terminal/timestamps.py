@@ -8,7 +8,10 @@ from omac.domain.kernel.refusal import Refusal
 
 AGO = re.compile(r"(\d{1,9})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-SHOWN_NS = 1_000  # times are shown to the microsecond: one that was pasted from here means all of it
+SHOWN_NS = 1_000  # programs get times to the microsecond: one that was pasted from there means all of it
+SECOND_NS = 10**9  # people get them to the second
+TO_THE_SECOND = re.compile(r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|[+-][0-9:]+)?\Z")
+WALL = "%Y-%m-%d %H:%M:%S"
 FORM = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -24,6 +27,15 @@ def parse_moment(text: str, clock: Callable[[], int]) -> int:
         raise Refusal("misuse", message) from None
 
 
+def parse_end(text: str, clock: Callable[[], int]) -> int:
+    """Return the last nanosecond that a moment means: of its second, where it is given to the second, as people see it.
+    Raises Refusal (misuse)."""
+    moment = parse_moment(text, clock)
+    if not AGO.fullmatch(text) and TO_THE_SECOND.search(text):
+        return moment + SECOND_NS - 1
+    return moment // SHOWN_NS * SHOWN_NS + SHOWN_NS - 1
+
+
 def rfc3339(at: int) -> str:
     """In UTC, to the microsecond (RFC 3339)."""
     seconds, nanoseconds = divmod(at, 10**9)
@@ -32,4 +44,9 @@ def rfc3339(at: int) -> str:
 
 def wall_clock(at: int) -> str:
     """In local time, to the second."""
-    return datetime.fromtimestamp(at // 10**9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(at // SECOND_NS, UTC).astimezone().strftime(WALL)
+
+
+def wall_clock_of(at: str) -> str:
+    """From RFC 3339, in local time to the second."""
+    return datetime.fromisoformat(at).astimezone().strftime(WALL)

@@ -52,8 +52,8 @@ def test_the_audit_tells_of_launches_and_denials(omac: Omac, program: Program) -
     assert rows(omac, "--dir", "/w/mail") == [still]
     assert rows(omac, "--outcome", "open") == [still]
     shown = omac.ok("audit", "--kind", "sandbox")
-    assert "sandbox  in /w/shop by person: npm test; " in shown
-    assert "sandbox  in /w/shop by person (git-unsafe): npm; no" in shown
+    assert "sandbox in /w/shop by person: npm test; " in shown
+    assert "sandbox in /w/shop by person (git-unsafe): npm; no" in shown
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from omac.projections.status import (
 )
 from omac.projections.system import System
 from omac.tools.terminal.render import show_audit, show_registry, show_skills, show_stats, show_status, show_timeline
+from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -28,6 +29,9 @@ Capture = pytest.CaptureFixture[str]
 REGISTERED = RegistrationStatus(
     "scope", "agents", "echo", "/s", "sha256:1", True, "/w", "sha256:1", "sha256:d", ("KEY",), {"MODE": "fast"}, 3
 )
+
+
+AT = wall_clock_of("2026-11-21T14:00:00.000000Z")
 
 
 def shown(capsys: Capture) -> list[str]:
@@ -124,16 +128,15 @@ def audit_row(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, "        3  2026-11-21T14:00:00.000000Z  completed     200          12      0.250  GET      echo/x in /w"),
+        ({}, f"        3  {AT}  completed     200          12      0.250  GET      echo/x in /w"),
         (
             {"session": "s1", "outcome": "aborted", "status": None, "duration": None, "reason": "omac-killed"},
-            "        3  2026-11-21T14:00:00.000000Z  aborted         -          12          -  GET      "
+            f"        3  {AT}  aborted         -          12          -  GET      "
             "echo/x in /w session s1 (omac-killed)",
         ),
         (
             {"dir": None, "skill": None, "path": "", "outcome": "refused", "status": 404, "reason": "unknown-mount"},
-            "        3  2026-11-21T14:00:00.000000Z  refused       404          12      0.250  GET      "
-            "? in no directory (unknown-mount)",
+            f"        3  {AT}  refused       404          12      0.250  GET      ? in no directory (unknown-mount)",
         ),
         (
             {
@@ -148,7 +151,7 @@ def audit_row(**fields: Any) -> dict[str, Any]:
                 "reason": "skill-changed",
                 "detail": "sha256:2",
             },
-            "        3  2026-11-21T14:00:00.000000Z  refused         -           0          -  -        "
+            f"        3  {AT}  refused         -           0          -  -        "
             "skill.drifted echo in /w by omac (skill-changed): sha256:2",
         ),
     ],
@@ -176,9 +179,9 @@ def test_a_timeline(capsys: Capture) -> None:
     path = "/w/" + "x" * 66 + "..."
     assert shown(capsys) == [
         "events that led there:",
-        f"        1  1970-01-01T00:00:00.000000Z  directory.activation-requested    /w/{'x' * 100} (by person) "
+        f"        1  {wall_clock(0)}  directory.activation-requested    /w/{'x' * 100} (by person) "
         f"path={path} harness=opencode digest=d",
-        "        2  1970-01-01T00:00:00.000000Z  access.requested                  access (by person after 1) "
+        f"        2  {wall_clock(0)}  access.requested                  access (by person after 1) "
         "dir=/w skill=e mount=e method=GET path=/",
     ]
 

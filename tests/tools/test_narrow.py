@@ -1,0 +1,132 @@
+"""Tables on a terminal of 80 columns: nothing is wider but what is to be copied, and nothing is left out."""
+
+import json
+import os
+import pty
+import select
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from polling import eventually
+from real_omac import COMMAND, Omac, Serving, curl
+
+COLUMNS = 80
+
+
+class OnTerminal:
+    """A command on a terminal of 80 columns."""
+
+    def __init__(self, omac: Omac, *words: str) -> None:
+        self.shown = ""
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(omac.root)
+            os.execvpe(COMMAND[0], [*COMMAND, *words], omac.environment | {"COLUMNS": str(COLUMNS)})
+
+    def read(self, seconds: float = 0.1) -> bool:
+        """Take in what it shows; False once it has ended."""
+        if select.select([self._terminal], [], [], seconds)[0]:
+            try:
+                content = os.read(self._terminal, 65536)
+            except OSError:
+                return False
+            self.shown += content.decode(errors="replace").replace("\r\n", "\n")
+            return bool(content)
+        return True
+
+    def ended(self, seconds: float = 20.0) -> tuple[int, list[str]]:
+        """Its exit status, and the lines that it showed."""
+        deadline = time.monotonic() + seconds
+        while self.read() and time.monotonic() < deadline:
+            pass
+        os.close(self._terminal)
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status), self.shown.splitlines()
+
+
+@pytest.fixture(scope="module")
+def used(house: Omac, server: Serving) -> Path:
+    """A project with long names, two approved skills, a broken one, and an access."""
+    project = house.project(
+        "a-project-with-a-name-that-is-rather-long/and-one-below-it", "echo", "a-skill-of-long-name"
+    )
+    house.approve(project, "echo", "a-skill-of-long-name")
+    house.skill(project, "wrong", "name: [")
+    base = server.skill(project)["base"]
+    assert curl(f"{base}/echo/{'segment/' * 10}").status == 200
+    return project
+
+
+def too_wide(lines: list[str]) -> list[str]:
+    """The lines that are wider than the terminal, without those of one word, and without commands to be pasted."""
+    wide = [line for line in lines if len(line) > COLUMNS]
+    return [line for line in wide if " " in line.strip() and "try: " not in line]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("audit",), ("status",), ("list", "--all"), ("list",), ("approvals",), ("replay", "--at", "20"), ("show", "echo")],
+    ids=" ".join,
+)
+def test_a_table_fits(house: Omac, used: Path, words: tuple[str, ...]) -> None:
+    """Each line; all that a wide terminal shows is there, in the same order."""
+    where = ("--workdir", str(used)) if words[0] in ("list", "show") else ()
+    status, lines = OnTerminal(house, *words, *where).ended()
+    assert status == 0, lines
+    if words[0] != "show":
+        assert too_wide(lines) == []
+    text = "".join("".join(lines).split())
+    for name in ("echo", "a-skill-of-long-name"):
+        if words[0] not in ("show", "replay"):
+            assert name in text
+    if words[0] == "approvals":
+        assert text.count(str(used)) >= 2
+
+
+def test_times_are_local_and_to_the_second(house: Omac, used: Path) -> None:
+    """A row's time, as people see it, means the whole of its second when it is pasted."""
+    (row,) = house.audit("--dir", str(used))
+    environment = {"TZ": "EST5EDT,M3.2.0,M11.1.0"}
+    (line,) = house.process("audit", "--kind", "access", "--dir", str(used), extra=environment).out.splitlines()[1:]
+    at = line[11:30]
+    assert line.split()[0] == str(row["position"])
+    assert at.replace(" ", "T") != row["at"][:19]
+    found = house.process(
+        "audit", "--kind", "access", "--dir", str(used), "--since", at, "--until", at, extra=environment
+    )
+    assert len(found.out.splitlines()) == 2
+    assert house.process("replay", "--at", at, "--json", extra=environment).status == 0
+
+
+def test_the_last_rows(house: Omac, used: Path) -> None:
+    """-n takes the newest, which come last."""
+    rows = [json.loads(line) for line in house.ok("audit", "--json").splitlines()]
+    assert [json.loads(line) for line in house.ok("audit", "--json", "-n", "3").splitlines()] == rows[-3:]
+    assert house.ok("audit", "--json", "-n", "0") == ""
+    assert house.run("audit", "-n", "many").status == 2
+
+
+def test_the_audit_is_followed(house: Omac, server: Serving, used: Path) -> None:
+    """What ends appears, once, while the command runs; Ctrl-C ends it."""
+    follow = house.start("audit", "--follow", "-n", "0", "--json", "--kind", "access")
+    time.sleep(1.5)
+    base = server.skill(used)["base"]
+    for number in range(2):
+        curl(f"{base}/echo/followed-{number}")
+    paths = [json.loads(follow.line())["path"] for _ in range(2)]
+    assert paths == ["/echo/followed-0", "/echo/followed-1"]
+    house.ok("config", "set", "echo", "ECHO_GREETING", "x", "--workdir", str(used))
+    assert follow.end(signal.SIGINT) == 130
+
+
+def test_the_status_is_watched(house: Omac, server: Serving, used: Path) -> None:
+    """It is drawn again; not for a program."""
+    done = house.run("status", "--watch")
+    assert (done.status, done.out) == (2, "")
+    watch = OnTerminal(house, "status", "--watch")
+    eventually(lambda: watch.read() and watch.shown.count("\x1b[H\x1b[2J") >= 2, 15.0, "the status drawn twice")
+    assert f"pid {server.process.pid}" in watch.shown
+    os.kill(watch.pid, signal.SIGINT)
+    assert watch.ended()[0] == 130
