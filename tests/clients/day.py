@@ -51,7 +51,12 @@ class Day(NamedTuple):
 
     def context(self) -> str:
         """Return all text that the model saw, but for results of tools and the steps themselves."""
-        return EMBEDDED.sub("", seen.context(self.requests))
+        return context(self.requests)
+
+
+def context(requests: Sequence[Mapping[str, Any]]) -> str:
+    """Return all text that a model saw, but for results of tools and steps."""
+    return EMBEDDED.sub("", seen.context(requests))
 
 
 def steps_of(world: World, write: Step) -> list[Step]:

@@ -1,11 +1,13 @@
 """Claude Code under `omac start`, offline, with a scripted model."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, waiting
-from clients.agents import claude, claude_words
-from clients.world import world_or_skip
+from clients import day, kills, screen, seen, waiting
+from clients.agents import CLAUDE_MODEL, claude, claude_words
+from clients.model.steps import prompt
+from clients.world import World, world_or_skip
 
 pytestmark = pytest.mark.full
 
@@ -48,3 +50,61 @@ def test_the_clients_exit_status_is_passed_through() -> None:
         alone, under = world.alone(line), world.start(line, world.one)
         assert under.status == alone.status != 0
         assert under.out == alone.out
+
+
+def acquainted(world: World) -> None:
+    """Have the person answered all that Claude Code asks at its first start in a project."""
+    key = world.agent.environment["ANTHROPIC_API_KEY"][-20:]
+    state = {
+        "hasCompletedOnboarding": True,
+        "theme": "dark",
+        "customApiKeyResponses": {"approved": [key], "rejected": []},
+        "projects": {str(place): {"hasTrustDialogAccepted": True} for place in (world.one, world.repo)},
+    }
+    (world.home / ".claude.json").write_text(json.dumps(state))
+
+
+def test_a_person_at_a_terminal() -> None:
+    with world_or_skip(claude) as world:
+        acquainted(world)
+        words = [prompt(*screen.STEPS), "--model", CLAUDE_MODEL, "--allowedTools=Bash"]
+        screen.check_terminal(world, words, "/exit")
+
+
+def test_serve_gives_its_agent_the_skill_as_well() -> None:
+    """By variables of the session's own, as the audit shows; nothing of omac's goes to stdout."""
+    with world_or_skip(claude) as world:
+        options = ("--workdir", str(world.one), *world.agent.handed_on)
+        words = claude_words(prompt(*screen.STEPS))
+        done = world.omac.process("serve", "claude", *options, "--", *words, cwd=world.one, within=world.within)
+        assert done.status == 0, done
+        assert "from-the-agent" in "".join(seen.results(world.requests()))
+        (call,) = world.omac.audit("--outcome", "completed")
+        assert call["session"] in done.out
+
+
+REFERENCE_HOOK = """\
+#!/bin/sh
+# A hook as people have it from the Go omac: it knows OMAC_CONTROL_BASE, and sends no token.
+curl -sS --fail -d '{"dir": "'"$CLAUDE_PROJECT_DIR"'"}' "$OMAC_CONTROL_BASE/__omac__/activate" > /tmp/manifest || exit 0
+base=$(grep -o '"base": *"[^"]*"' /tmp/manifest | head -n 1 | cut -d '"' -f 4)
+echo "export REFERENCE_BASE=$base" >> "$CLAUDE_ENV_FILE"
+echo "REFERENCE: the skill echo is at \\$REFERENCE_BASE"
+"""
+
+
+def test_a_hook_written_for_the_go_omac_works_beside_omacs_own() -> None:
+    """With --bridge-compat: its text reaches the model, its variable the shell."""
+    with world_or_skip(claude) as world:
+        hook = world.one / ".claude" / "hook.sh"
+        hook.parent.mkdir()
+        hook.write_text(REFERENCE_HOOK)
+        handler = {"type": "command", "command": f"sh {hook}"}
+        settings = {"hooks": {"SessionStart": [{"hooks": [handler]}]}}
+        (hook.parent / "settings.json").write_text(json.dumps(settings))
+        step = {"sh": 'curl -sS -d by-its-variable "$REFERENCE_BASE/echo"'}
+        words = claude_words(prompt(step, {"text": "Done."}))
+        done = world.start(words, world.one, "--bridge-compat")
+        assert done.status == 0, done
+        assert "REFERENCE: the skill echo" in day.context(world.requests())
+        assert "by-its-variable" in "".join(seen.results(world.requests()))

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, waiting
+from clients import day, kills, screen, waiting
 from clients.agents import codex, codex_words
+from clients.model.steps import prompt
 from clients.world import world_or_skip
 
 pytestmark = pytest.mark.full
@@ -48,3 +49,18 @@ def test_the_clients_exit_status_is_passed_through() -> None:
         alone, under = world.alone(line), world.start(line, world.one)
         assert under.status == alone.status != 0
         assert under.out == alone.out
+
+
+def test_a_person_at_a_terminal() -> None:
+    """In a project that the person trusts."""
+    with world_or_skip(codex) as world:
+        settings = world.home / ".codex" / "config.toml"
+        settings.write_text(f'{settings.read_text()}\n[projects."{world.one}"]\ntrust_level = "trusted"\n')
+        screen.check_terminal(world, ["--no-alt-screen", prompt(*screen.STEPS)], "/quit")
+
+
+def test_a_person_at_a_terminal_in_a_project_that_nobody_trusts() -> None:
+    """Codex says that it leaves the project's settings unread, and goes on."""
+    with world_or_skip(codex) as world:
+        words = ["--no-alt-screen", prompt(*screen.STEPS)]
+        screen.check_terminal(world, words, "/quit", question="Open restricted")

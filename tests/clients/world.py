@@ -21,7 +21,7 @@ from clients.installation import NotInstalled, installed
 from clients.loopback import NoNamespace, loopback_only
 from nested_worktree import GIT, PLAIN
 from polling import eventually
-from real_omac import ECHO_SKILL, Done, Omac, Serving, omac_in
+from real_omac import COMMAND, ECHO_SKILL, Done, Omac, Serving, omac_in
 
 TESTS = Path(__file__).parents[1]
 RUN_WITHIN_S = 60.0
@@ -91,6 +91,10 @@ class World:
     def begin(self, words: Sequence[str], workdir: Path, *options: str) -> Serving:
         """Start the same, and return while it runs."""
         return self.omac.start(*self._start(words, workdir, options), within=self.within)
+
+    def line(self, words: Sequence[str], workdir: Path) -> list[str]:
+        """Return the whole command line of the same."""
+        return [*self.within, *COMMAND, *self._start(words, workdir, ())]
 
     def _start(self, words: Sequence[str], workdir: Path, options: Sequence[str]) -> list[str]:
         name = self.agent.client.name
