@@ -12,7 +12,8 @@ import msgspec
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.kernel.event import Recorded
-from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.ids import StreamId, key_of
+from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
 from omac.projections.evidence.changes import TrustChange, TrustChanges
 from omac.projections.evidence.launches import Launches, LaunchRow
 
@@ -54,7 +55,8 @@ class AuditRow(msgspec.Struct, frozen=True):
 
     `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
     where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
-    refused or ended early, `detail` what changed. A launch has the position and time of its beginning.
+    refused or ended early, `detail` what changed. A launch has the position and time of its beginning. `client` is the
+    agent that the run launched, None where it launched another command or none.
     """
 
     position: int
@@ -73,6 +75,30 @@ class AuditRow(msgspec.Struct, frozen=True):
     kind: str = "access"
     actor: str = "agent"
     detail: str = ""
+    client: str | None = None
+
+
+class _Clients:
+    """The agents that runs launched, while these runs last."""
+
+    def __init__(self) -> None:
+        self._of_runs: dict[str, str] = {}
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one event of a run."""
+        match recorded.event:
+            case RunStarted(policy=policy):
+                if isinstance(agent := policy.get("agent"), str):
+                    self._of_runs[recorded.run] = agent
+            case RunStopped() | RunRecovered():
+                self._of_runs.pop(key_of(recorded.stream).name, None)
+            case _:
+                pass
+
+    def named(self, row: AuditRow, recorded: Recorded) -> AuditRow:
+        """Return the row with the agent of the run that recorded it."""
+        agent = self._of_runs.get(recorded.run)
+        return msgspec.structs.replace(row, client=agent) if agent else row
 
 
 def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> Iterator[AuditRow]:
@@ -82,11 +108,12 @@ def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> I
     and what happens meanwhile does not wait for it. Neither do more than `waiting_max` rows wait for an access: one
     that outlasts them stands where it ended too. Those that have not ended come last.
     """
-    changes, launches = TrustChanges(), Launches()
+    changes, launches, clients = TrustChanges(), Launches(), _Clients()
     waiting: OrderedDict[int, AuditRow] = OrderedDict()
     lasting: dict[int, AuditRow] = {}  # open accesses that rows no longer wait for
     for recorded in records:
         event = recorded.event
+        clients.apply(recorded)
         match event:
             case AccessRequested():
                 waiting[recorded.position] = AuditRow(
@@ -112,6 +139,8 @@ def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> I
                     waiting[recorded.position] = _changed(recorded, change)
                 else:
                     continue
+        if recorded.position in waiting and type(event) not in (AccessCompleted, AccessAborted):
+            waiting[recorded.position] = clients.named(waiting[recorded.position], recorded)
         while waiting and (len(waiting) > waiting_max or next(iter(waiting.values())).outcome != "open"):
             position, row = waiting.popitem(last=False)
             if row.outcome == "open":

@@ -53,7 +53,8 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     """An inner command and where it runs. `workdir` is canonical; `request` None: it runs without a sandbox.
 
     `shown`: the sandbox can show it omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths
-    that flags or a profile let it change. `variables` are what its environment gets for omac's plugin.
+    that flags or a profile let it change. `variables` are what its environment gets for omac's plugin; `agent` is the
+    name of the harness, "" for another command.
     """
 
     argv: tuple[str, ...]
@@ -62,6 +63,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     shown: bool = True
     allowed: tuple[str, ...] = ()
     variables: dict[str, str] = {}
+    agent: str = ""
 
     def sees(self, ready: Ready) -> Ready:
         """Where the command finds what omac offers; `ready` is for a bridge."""
@@ -103,20 +105,21 @@ def launch_of(
     else:
         argv = tuple(command if words is None else words)
     variables = _plugged(agent, environment, sandbox.network) if agent else {}
+    name = agent.name if agent else ""
     if not argv:
         raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])
     if not sandboxed:
-        if name := first_option(sandbox):
-            raise Refusal("misuse", f"{name} configures the sandbox, but --no-sandbox launches without one")
-        return AgentLaunch(find_program(argv, environment), workdir, variables=variables)
-    own: dict[str, object] = {"workdir": workdir, "roots": list(roots), "harness": agent.name if agent else ""}
+        if option := first_option(sandbox):
+            raise Refusal("misuse", f"{option} configures the sandbox, but --no-sandbox launches without one")
+        return AgentLaunch(find_program(argv, environment), workdir, variables=variables, agent=name)
+    own: dict[str, object] = {"workdir": workdir, "roots": list(roots), "harness": name}
     if sandbox.network != "none":
         own["open_ports"] = _served_ports(argv, agent)
     request = request_of(own).over(sandbox)
     program = find_program(argv, environment)
     ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
     allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
-    return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed, variables)
+    return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed, variables, name)
 
 
 def _bridged(agent: Harness, words: Sequence[str], workdir: str) -> tuple[str, ...]:

@@ -364,7 +364,9 @@ class Server:
 
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
-        policy = msgspec.to_builtins(self._policies.asked) | ({"bridge_compat": True} if options.bridge_compat else {})
+        agent = {"agent": options.launch.agent} if options.launch and options.launch.agent else {}
+        compat = {"bridge_compat": True} if options.bridge_compat else {}
+        policy = msgspec.to_builtins(self._policies.asked) | agent | compat
         event = RunStarted(
             options.harness.name, VERSION, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(),
             options.roots, policy, "start" if options.beside else "serve",

@@ -104,7 +104,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
     for row in rows:
         status = "-" if row["status"] is None else row["status"]
         duration = "-" if row["duration"] is None else f"{row['duration']:.3f}"
-        session = f" session {row['session']}" if row["session"] else ""
+        client = f" for {row['client']}" if row.get("client") else ""
+        session = client + (f" session {row['session']}" if row["session"] else "")
         reason = f" ({row['reason']})" if row["reason"] else ""
         where = f" in {row['dir']}" if row["dir"] else ""
         if row["kind"] == "access":

@@ -13,6 +13,7 @@ from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.run import RunStarted, RunStopped
 from omac.projections.evidence.accesses import WAITING_MAX, Accesses, AuditRow, audit_rows
 
 STREAM = ids.access_stream(HostId("h"))
@@ -209,3 +210,22 @@ def test_a_small_window_loses_and_doubles_nothing(events: list[Any], window: int
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("omac.projections.evidence.accesses.WAITING_MAX", window)
         assert sorted(audit_rows(records(*events)), key=lambda row: row.position) == whole
+
+
+def test_a_row_names_the_agent_of_its_run() -> None:
+    """As the run recorded it when it began; a run that launched none, or that ended, names none."""
+    begun = RunStarted("claude", "1.0", 42, 7, "boot", ("/w",), {"agent": "claude"}, "start")
+    other = RunStarted("opencode", "1.0", 43, 8, "boot", ("/w",), {}, "start")
+    named, unnamed = audit_rows([*of_run("r1", begun, REQUESTED), *of_run("r2", other, REQUESTED, after=2)])
+    assert (named.client, unnamed.client) == ("claude", None)
+    ended = [*of_run("r1", begun, RunStopped("x"), REQUESTED)]
+    assert [row.client for row in audit_rows(ended)] == [None]
+
+
+def of_run(run: str, *events: Event, after: int = 0) -> list[Recorded]:
+    """The events as a run recorded them."""
+    stream = ids.run_stream(HostId("h"), ids.RunId(run))
+    return [
+        Recorded(number, stream, None, number, run, "omac", None, None, event)
+        for number, event in enumerate(events, after + 1)
+    ]
