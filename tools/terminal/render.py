@@ -113,6 +113,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
             what = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
+        if is_narrow and row["method"]:
+            what = f"{row['method']} {what}"
         values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)
         say_folded(form.format(**dict(zip(names, (*values, row["method"] or "-", what), strict=True))), hang)
 
