@@ -15,6 +15,7 @@ from omac.services.skills.resolution import every
 from omac.tools.cli.review import Review, review_of
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.status import status_now
+from omac.tools.compose.project import project_of
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.compose.state import StateDir
@@ -51,18 +52,6 @@ def run(environment: Mapping[str, str]) -> int:
     say(line if len(line) <= WIDTH else line.partition("  # ")[0])  # a command is never cut
     say("         omac help  # every command")
     return 0
-
-
-def project_of(directory: str, home: str) -> str:
-    """Return the nearest folder above with skills or a .git, below the home folder or elsewhere; else `directory`."""
-    bases = {SHARED_BASE, *(base for harness in HARNESSES for base in harness.bases)}
-    folder = directory
-    while folder not in ("/", home):
-        marks = [".git", *(os.path.join(f".{base}", "skills") for base in bases)]
-        if any(os.path.lexists(os.path.join(folder, mark)) for mark in marks):
-            return folder
-        folder = os.path.dirname(folder)
-    return directory
 
 
 def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> None:

@@ -43,7 +43,7 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
     """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
     harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
     agent = harness if request.harness or request.words is None else None
-    workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(harness, environment)
+    workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(environment)
     launch = launch_of(
         harness.serve[:1], request.words, agent, environment, workdir=workdir, sandbox=request.sandbox,
         sandboxed=not request.no_sandbox,

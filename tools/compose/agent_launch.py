@@ -25,12 +25,12 @@ from omac.adapters.linux.home import home_of
 from omac.domain.harness.bridge import HookCommands, bridge_variables, bridged, stated_value, untrusted
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
-from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
 from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import Ready
+from omac.tools.compose.project import project_of
 from omac.tools.compose.sandbox_ports import SandboxAdapters
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
@@ -179,17 +179,13 @@ def directory(path: str, flag: str) -> str:
     return canonical
 
 
-def project_around(harness: Harness, environment: Mapping[str, str]) -> str:
-    """Return the canonical top folder of the checkout around the current directory, and report that it is another one.
-    The current directory itself counts where there is no checkout, where it has skills of its own, and where the
-    checkout is the home, which no sandbox may write as a whole."""
+def project_around(environment: Mapping[str, str]) -> str:
+    """Return the canonical folder of the project around the current directory, and report where that is another one."""
     here = directory(".", "--workdir")
-    top = os.fsdecode(top_level(os.fsencode(here)))
-    has_skills = any(os.path.isdir(f"{here}/.{base}/skills") for base in harness.bases)
-    if top == here or has_skills or below(os.path.realpath(home_of(environment)), top):
-        return here
-    report(f"omac: starting in {top}, the project around the current directory; --workdir . starts here")
-    return top
+    project = project_of(here, os.path.realpath(home_of(environment)))
+    if project != here:
+        report(f"omac: starting in {project}, the project around the current directory; --workdir . starts here")
+    return project
 
 
 def warn_unsandboxed(launch: AgentLaunch) -> None:
