@@ -16,6 +16,7 @@ from pathlib import Path
 from clients.registry import Client
 
 INSTALL_WITHIN_S = 100
+REASON_MAX = 300  # characters of what npm said; the cause comes first
 NPM = (
     "npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel", "error", "--fetch-retries", "1",
     "--fetch-retry-mintimeout", "500", "--fetch-timeout", "30000",
@@ -54,7 +55,8 @@ def _failure(client: Client) -> str:
     except subprocess.TimeoutExpired:
         return f"npm took longer than {INSTALL_WITHIN_S} s"
     except subprocess.CalledProcessError as problem:
-        return (problem.stderr.strip() or problem.stdout.strip() or f"exit status {problem.returncode}")[-600:]
+        said = (problem.stderr.strip() or problem.stdout.strip()).replace("npm error ", "")
+        return " ".join(said.split())[:REASON_MAX] or f"exit status {problem.returncode}"
     except OSError as problem:
         return str(problem)
     return ""

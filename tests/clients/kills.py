@@ -11,18 +11,17 @@ from clients.world import World
 from polling import eventually
 
 VICTIMS = ("client", "omac", "model")
-UNTIL_CALLED_S = 40.0
 UNTIL_ENDED_S = 30.0
 GIVES_UP_S = 3.0
 
 
 def check_sudden_end(world: World, words: Callable[[str], list[str]], victim: str) -> None:
     """Kill the victim in mid-call: all others end, and the journal tells the truth about the call."""
-    pause_ms = 2_000 if victim == "model" else 60_000
+    pause_ms = 5_000 if victim == "model" else 60_000
     run = world.begin(
         words(prompt({"sh": f'curl -sS "$OMAC_ECHO_BASE/slow?ms={pause_ms}"'}, {"text": "No."})), world.one
     )
-    eventually(lambda: _calls(world, "open"), UNTIL_CALLED_S, f"the call of the skill; omac said: {run.said()}")
+    world.await_in(run, lambda: _calls(world, "open"), "the call of the skill")
     match victim:
         case "client":
             for pid in world.of_client():

@@ -25,9 +25,12 @@ def ended() -> Iterator[day.Day]:
 class TestDay(day.Holds):
     """A prompt without a terminal."""
 
-    @pytest.mark.xfail(strict=True, raises=AssertionError, reason="Codex's shells get no variables of a session's own")
     def test_the_audit_names_the_session(self, ended: day.Day) -> None:
-        super().test_the_audit_names_the_session(ended)
+        """Of a denial; Codex has no variables for one session, so calls have the launch's token, and no guess."""
+        assert ended.call()["session"] is None
+        denials = [row for row in ended.world.omac.attempts() if row["kind"] == "guard.denied"]
+        assert denials
+        assert all(row["session"] in ended.done.out for row in denials)
 
 
 @pytest.mark.parametrize("victim", kills.VICTIMS)

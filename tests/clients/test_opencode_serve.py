@@ -134,13 +134,14 @@ def test_the_control_plane_is_out_of_reach_of_a_shell(served: Served) -> None:
     assert not re.search(r"OMAC_CONTROL_\w+=.", output)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="omac serve prints where it listens, to stdout")
 def test_omac_writes_nothing_to_stdout(served: Served) -> None:
-    """All that is there is OpenCode's own line."""
-    assert "opencode server listening" in served.run.line()
+    """All that is there is OpenCode's own, up to the line that says where it listens."""
+    lines = [served.run.line()]
+    while "opencode server listening" not in lines[-1]:
+        lines.append(served.run.line())
+    assert not [line for line in lines if line.startswith("omac")]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the bridge may not end a session: 403 forbidden")
 def test_a_deleted_session_has_no_skill_any_more(served: Served) -> None:
     """Its address is dead, that of the other session is not."""
     server, world = served.one.server, served.world

@@ -20,7 +20,6 @@ sidecar:
     - {name: TOKEN, description: opens the door}
 """
 BEGUN, GIVEN = "begun", "given"
-UNTIL_BEGUN_S = 40.0
 UNTIL_ENDED_S = 40.0
 
 
@@ -37,7 +36,7 @@ def check_secret_given_meanwhile(world: World, words: Callable[[str], list[str]]
         {"text": "Done."},
     )
     run = world.begin(words(script), project)
-    eventually(lambda: (project / BEGUN).exists(), UNTIL_BEGUN_S, f"the agent's first command; omac said: {run.said()}")
+    world.await_in(run, (project / BEGUN).exists, "the agent's first command")
     done = omac.run("secrets", "set", "slack", "TOKEN", "--workdir", str(project), stdin=b"open-sesame")
     assert done.status == 0, done
     eventually(lambda: _ready(world), 5.0, "the skill to run with its secret")

@@ -25,6 +25,7 @@ from real_omac import COMMAND, ECHO_SKILL, Done, Omac, Serving, omac_in
 
 TESTS = Path(__file__).parents[1]
 RUN_WITHIN_S = 60.0
+UNTIL_AT_WORK_S = 60.0
 WORKTREES = ("one", "two")
 
 
@@ -99,6 +100,21 @@ class World:
     def _start(self, words: Sequence[str], workdir: Path, options: Sequence[str]) -> list[str]:
         name = self.agent.client.name
         return ["start", name, "--workdir", str(workdir), *self.agent.handed_on, *options, "--", *words]
+
+    def await_in(self, run: Serving, condition: Callable[[], object], what: str) -> None:
+        """Wait for a condition while the client runs; a failure says how far it came."""
+
+        def holds() -> bool:
+            if run.process.poll() is not None:
+                pytest.fail(f"ended with {run.process.returncode} before {what}: {run.said()}")
+            return bool(condition())
+
+        try:
+            eventually(holds, UNTIL_AT_WORK_S, what)
+        except AssertionError as problem:
+            asked = [(entry["path"], entry["status"]) for entry in self.requests()]
+            programs = {pid: _program_of(pid) for pid in self.omac.left()}
+            pytest.fail(f"{problem}; stderr: {run.said()!r}; model: {asked}; processes: {programs}")
 
     def requests(self) -> list[dict[str, Any]]:
         """All that the model's server was asked so far."""
