@@ -77,7 +77,7 @@ def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[],
 def _add_session(app: QuartTrio) -> None:
     @app.post(ROOT + "session")
     async def session() -> Response:
-        return _json({"ok": True})  # omac is told of a session by its activation; a bridge of the Go omac by this, too
+        return _json({"ok": True})  # its activation names a session; a bridge of the Go omac reports it here, too
 
 
 def _add_claims(app: QuartTrio, claims: DenialClaims, correlate: Callable[[], str]) -> None:

@@ -3,8 +3,8 @@
 //
 // * Each session activates its directory under its own id, when it is created and again for each model request and
 //   shell command: that is cheap, and so a new secret or a changed skill is known at the next command.
-// * The model is told of skills and sandbox at the end of the last system message: a further one would be refused by
-//   strict servers.
+// * The model gets its skills and the rules of the sandbox at the end of the last system message: strict servers refuse
+//   a further one.
 // * Shells get the session's own variables, and none of those by which omac's bridge is reached.
 // * A tool that would write outside the worktree is denied by the same guard that the hooks of other agents call.
 
