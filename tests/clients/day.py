@@ -22,7 +22,7 @@ def shell_steps(world: World) -> dict[str, str]:
     """Return what the agent in `world.one` types, by the word that its output begins with."""
     hidden = [world.omac.state / "journal.db", world.repo / ".git" / "config.worktree", world.home / ".ssh" / "id"]
     return {
-        "called": 'curl -sS -d from-the-agent "$OMAC_ECHO_BASE/echo"',
+        "called": 'curl -sS --retry 10 --retry-delay 1 -d from-the-agent "$OMAC_ECHO_BASE/echo"',
         "committed": 'echo note > note.txt; git add note.txt && git commit -q -m "Add a note"; git log -1',
         "strayed": f"echo stray > {world.two / STRAY} && echo written",
         "hidden": f"cat {shlex.join(map(str, hidden))}; ls {world.two}",
@@ -47,7 +47,7 @@ class Day(NamedTuple):
     def call(self) -> Mapping[str, Any]:
         """Return the one call of the skill, as `omac audit` has it."""
         rows = self.world.omac.audit()
-        calls = [row for row in rows if row["path"] == "/echo"]
+        calls = [row for row in rows if (row["path"], row["outcome"]) == ("/echo", "completed")]
         if len(calls) != 1:
             pytest.fail(f"not one call: {rows}; the agent saw {seen.results(self.requests)}; omac said {self.done.err}")
         return calls[0]
@@ -126,7 +126,7 @@ class Holds:
 
     def test_the_audit_names_skill_directory_and_time(self, ended: Day) -> None:
         call = ended.call()
-        assert (call["skill"], call["dir"], call["outcome"]) == ("echo", str(ended.world.one), "completed")
+        assert (call["skill"], call["dir"]) == ("echo", str(ended.world.one))
         assert call["at"]
 
     def test_the_audit_names_the_session(self, ended: Day) -> None:
