@@ -64,7 +64,8 @@ def context(requests: Sequence[Mapping[str, Any]]) -> str:
 
 def steps_of(world: World, write: Step) -> list[Step]:
     """Return the steps of the day; `write` is how the client's own tool writes `world.two / TOOLED`."""
-    typed = [{"sh": f'echo "[{word}]"; {command}'} for word, command in shell_steps(world).items()]
+    # A shell lives on for a moment: Codex, on a busy machine, loses what is printed right before the end of one.
+    typed = [{"sh": f'echo "[{word}]"; {command}; sleep 0.3'} for word, command in shell_steps(world).items()]
     return [*typed, write, {"text": "All is done."}]
 
 
