@@ -10,6 +10,8 @@ from real_omac import Omac, curl
 from omac.domain.access.control import ControlRefused
 from omac.domain.kernel.run import RunStarted
 
+pytestmark = pytest.mark.full
+
 # A plugin as people have them: it knows nothing but OMAC_CONTROL_BASE, sends no token, and reads states with hyphens.
 PLUGIN = """
 import json, os, urllib.request

@@ -16,6 +16,8 @@ from polling import eventually
 from real_omac import Omac, Serving, curl
 from valued_skill import PROGRAM, with_vault
 
+pytestmark = pytest.mark.full
+
 DOUBLES = Path(__file__).parent / "doubles"
 NEEDY = "name: needy\nsidecar:\n  command: [python3, -I, -S, sidecar.py]\n  secrets: [{name: TOKEN}]\n"
 

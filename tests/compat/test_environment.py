@@ -5,6 +5,8 @@ import json
 import pytest
 from real_omac import Omac, curl
 
+pytestmark = pytest.mark.full
+
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 
 

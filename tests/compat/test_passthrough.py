@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 from polling import eventually
 from real_omac import Omac
 from valued_skill import PROGRAM, told, waiting, with_vault
+
+pytestmark = pytest.mark.full
 
 META = """\
 name: slack

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from real_omac import Omac
 
+pytestmark = pytest.mark.full
+
 PROFILE: dict[str, Any] = {
     "meta": {"name": "work"},
     "workdir": {"access": "readwrite"},

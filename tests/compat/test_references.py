@@ -1,7 +1,10 @@
 """Redirects, links and cookies of a sidecar that knows X-Forwarded-Prefix, followed by a real curl."""
 
+import pytest
 from real_omac import Omac, Serving, curl
 from started import started
+
+pytestmark = pytest.mark.full
 
 META = "name: fast\nsidecar: {command: [python3, -I, -S, sidecar.py], health: {path: /}}\n"
 PROGRAM = """\

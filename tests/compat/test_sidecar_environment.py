@@ -6,6 +6,8 @@ import pytest
 from real_omac import Omac, curl
 from valued_skill import PROGRAM
 
+pytestmark = pytest.mark.full
+
 BASE = ("HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE")
 PRIVATE = "SSH_AUTH_SOCK"
 META = """\

@@ -4,8 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from real_omac import ECHO_SKILL, Omac, Serving, curl
 from started import started
+
+pytestmark = pytest.mark.full
 
 INSIDE = """
 set -e

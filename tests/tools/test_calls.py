@@ -116,6 +116,7 @@ def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
     assert f"try: omac start --workdir {project} -- bash" in done.err
 
 
+@pytest.mark.full
 def test_a_start_is_reached_too(omac: Omac) -> None:
     """Where no server runs, the run that has the project online answers."""
     project = omac.project("shop")
@@ -144,6 +145,7 @@ def test_logs_show_what_sidecars_printed(house: Omac, project: Path) -> None:
     assert "\\x1b[2Jevil\\xff" in house.ok("logs", "echo", "-n", "1", cwd=project)
 
 
+@pytest.mark.full
 def test_logs_of_starts_since(omac: Omac) -> None:
     """What an earlier start printed is left out once another followed it before that time."""
     project = omac.project("shop")
@@ -159,6 +161,7 @@ def test_logs_of_starts_since(omac: Omac) -> None:
     assert omac.ok("logs", "echo", cwd=project).count("[omac] sidecar") == 2, "after the end of the server too"
 
 
+@pytest.mark.full
 def test_logs_are_followed(house: Omac, server: Serving, project: Path) -> None:
     """A line appears while the command runs; Ctrl-C ends it."""
     follow = house.start("logs", "echo", "-f", "-n", "0", "--workdir", str(project))

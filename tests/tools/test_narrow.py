@@ -109,6 +109,7 @@ def test_the_last_rows(house: Omac, used: Path) -> None:
     assert house.run("audit", "-n", "many").status == 2
 
 
+@pytest.mark.full
 def test_the_audit_is_followed(house: Omac, server: Serving, used: Path) -> None:
     """What ends appears, once, while the command runs; Ctrl-C ends it."""
     follow = house.start("audit", "--follow", "-n", "0", "--json", "--kind", "access")
@@ -122,6 +123,7 @@ def test_the_audit_is_followed(house: Omac, server: Serving, used: Path) -> None
     assert follow.end(signal.SIGINT) == 130
 
 
+@pytest.mark.full
 def test_the_status_is_watched(house: Omac, server: Serving, used: Path) -> None:
     """It is drawn again; not for a program."""
     done = house.run("status", "--watch")

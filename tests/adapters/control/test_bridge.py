@@ -13,6 +13,8 @@ from omac.domain.access.control import BRIDGE_CALLS, CALLS, ControlCalled, Contr
 from omac.domain.directories.events import SessionEnded
 from omac.domain.guard.denial import GuardDenied
 
+REPEATED = 15
+
 
 def bridge(server: Serving, action: str, document: object = None, *, token: str | None = None) -> Answer:
     """A call by the bridge's socket, with its token or another."""
@@ -98,11 +100,13 @@ def test_a_denial_is_recorded_as_claimed(house: Omac, server: Serving) -> None:
 
 
 def test_denials_that_repeat_are_counted(house: Omac, server: Serving) -> None:
-    """An agent that reports the same a hundred times fills no journal."""
+    """An agent that reports the same again and again fills no journal."""
     claim = {"harness": "claude", "tool": "Edit", "path": "/w/again", "root": "/w/tree"}
-    for _ in range(100):
+    for _ in range(REPEATED):
         assert bridge(server, "denied", claim).status == 200
-    eventually(lambda: sum(e.count for e in denials(house) if e.path == "/w/again") == 100, 15.0, "all in the count")
+    eventually(
+        lambda: sum(e.count for e in denials(house) if e.path == "/w/again") == REPEATED, 15.0, "all in the count"
+    )
     assert len([e for e in denials(house) if e.path == "/w/again"]) <= 4
 
 
