@@ -6,6 +6,7 @@ entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one
 
 from __future__ import annotations
 
+import errno
 import os
 
 TYPE_CHECKING = False
@@ -24,13 +25,31 @@ def write_all(descriptor: int, content: bytes | memoryview) -> None:
 
 
 def create(path: str, content: bytes, mode: int = 0o600, *, dir_fd: int | None = None) -> os.stat_result:
-    """Create a file where none is, and return its status. Raises FileExistsError, OSError."""
-    descriptor = os.open(path, _NEW, mode, dir_fd=dir_fd)
+    """Create a file where none is, and return its status. Where the file system can do so (open(2), O_TMPFILE) it gets
+    its name once it is whole. Raises FileExistsError, OSError."""
+    name = os.path.basename(path)
+    folder = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
-        write_all(descriptor, content)
-        return os.fstat(descriptor)
+        descriptor, has_name = _unnamed(folder, name, mode)
+        try:
+            write_all(descriptor, content)
+            if not has_name:
+                os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder)  # follows, with a folder's descriptor
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
     finally:
-        os.close(descriptor)
+        os.close(folder)
+
+
+def _unnamed(folder: int, name: str, mode: int) -> tuple[int, bool]:
+    """Open a new file without a name, or with this one where the file system has none without; and say which."""
+    try:
+        return os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=folder), False
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+    return os.open(name, _NEW, mode, dir_fd=folder), True
 
 
 def publish(path: str, content: bytes, *, prefix: str = ".") -> None:

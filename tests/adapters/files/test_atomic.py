@@ -39,6 +39,33 @@ def test_what_is_there_stays(tmp_path: Path, write: Write, there: str) -> None:
     assert sorted(os.listdir(tmp_path)) == ["file", "other"]
 
 
+def test_a_new_file_has_a_name_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git inside a sandbox reads settings that omac is just writing anew."""
+    shown: list[list[str]] = []
+    write = os.write
+
+    def seen(descriptor: int, content: bytes) -> int:
+        shown.append(os.listdir(tmp_path))
+        return write(descriptor, content)
+
+    monkeypatch.setattr(os, "write", seen)
+    atomic.create(str(tmp_path / "file"), b"content")
+    assert (shown, os.listdir(tmp_path)) == ([[]], ["file"])
+
+
+def test_a_file_system_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert atomic.create(str(tmp_path / "file"), b"content", 0o640).st_mode & 0o777 == 0o640
+    assert (tmp_path / "file").read_bytes() == b"content"
+
+
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("old")
     (tmp_path / "file").symlink_to("other")

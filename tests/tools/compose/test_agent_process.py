@@ -125,7 +125,8 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     """Ctrl-C reaches the command once, and only what the command does with it counts; Ctrl-Z stops it and omac as one
     job, `fg` continues both, and skills answer again; in the end the shell has its terminal back."""
     script = f"trap 'echo caught' INT; echo pid $$, $OMAC_ECHO_BASE.; {LOOP}"
-    terminal.type(f"{terminal.start} --no-sandbox --workdir {shop} -- sh -c {shlex.quote(script)}; echo ended $?\n")
+    # bash, since a dash that is just starting a program (vfork) cannot be stopped before that has begun
+    terminal.type(f"{terminal.start} --no-sandbox --workdir {shop} -- bash -c {shlex.quote(script)}; echo ended $?\n")
     terminal.see("\npid ")
     pid, base = terminal.see(".\r\n").split(", ")
     terminal.see("up")
