@@ -31,11 +31,13 @@ class LateApp:
         self._loading = trio.Lock()
         self._app: Any = None  # an ASGI application
 
-    async def load(self) -> None:
-        """Return when it is loaded; whatever else omac does goes on meanwhile."""
+    async def load(self, after_s: float = 0.0) -> None:
+        """Return when it is loaded, which is begun after so many seconds; whatever else omac does goes on meanwhile.
+        Cancelled, nobody waits for it."""
+        await trio.sleep(after_s)
         async with self._loading:
             if self._app is None:
-                control_app = await trio.to_thread.run_sync(_control_app)
+                control_app = await trio.to_thread.run_sync(_control_app, abandon_on_cancel=True)
                 self._app = control_app(*self._parts, bridge_compat=self._bridge_compat)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -222,7 +222,8 @@ def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
 
 
 def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> None:
-    """`omac start` imports nothing once its agent runs, whatever that asks of it: a crash, a reload, errors."""
+    """`omac start` imports nothing once its agent runs, whatever that asks of it: a crash, a reload, errors, where the
+    agent could write what would be imported: an interpreter in the project."""
     project = omac.project("p")
     omac.approve(project)
     mark = project / "begun"
@@ -232,7 +233,8 @@ def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> Non
 echo . >> $1; T=$(cat /run/omac/bridge.token); body="{{\\"dir\\":\\"$PWD\\"}}"
 curl -s $OMAC_ECHO_BASE/crash -o /dev/null; curl -s $OMAC_ECHO_BASE/../nosuch -o /dev/null
 for action in reload deactivate activate nosuch; do {call}/$action -d "$body"; done; {call}/status; echo done"""
-    line = [sys.executable, "-I", "-c", LATE.replace("PACKAGE", repr(str(Path(__file__).parents[2] / "src")))]
+    begin = LATE.replace("PACKAGE", repr(str(Path(__file__).parents[2] / "src")))
+    line = [sys.executable, "-I", "-c", f"import sys; sys.base_prefix = {str(project / 'python')!r}\n{begin}"]
     words = ["start", "--workdir", str(project), "--", "sh", "-ec", agent, "sh", str(mark)]
     done = subprocess.run(
         [*line, *words], env=omac.environment, cwd=project, capture_output=True, text=True, timeout=60

@@ -16,7 +16,19 @@ HEAVY = {
     "hashlib", "inspect", "json", "logging", "msgspec", "pathlib", "random", "re", "shlex", "shutil", "signal",
     "socket", "sqlalchemy", "sqlite3", "subprocess", "tempfile", "threading", "tomllib", "trio", "typer", "typing",
 }  # fmt: skip
-LISTING = "import sys; sys.stderr.write('loaded ' + ' '.join(sys.modules) + chr(10))"
+BEGIN = """\
+import os, sys
+sys.path[:0] = {path!r}
+leave = os._exit
+def end(status):
+    sys.stderr.write('loaded ' + ' '.join(sys.modules) + chr(10))
+    sys.stderr.flush()
+    leave(status)
+os._exit = end
+from omac.tools.entry import main
+main()
+end(0)
+"""
 
 
 @pytest.fixture
@@ -32,12 +44,7 @@ def loaded(project: Path, *words: str, payload: str = "") -> tuple[int, set[str]
 
     Modules that the virtual environment's own start-up files load are not omac's to answer for: `-S` leaves them out.
     """
-    begin = (
-        f"import os, sys; sys.path[:0] = {sys.path!r}; leave = os._exit\n"
-        f"def end(status): {LISTING}; leave(status)\n"
-        "os._exit = end\n"
-        "from omac.tools.entry import main; main()"
-    )
+    begin = BEGIN.format(path=sys.path)
     environment = {
         "HOME": str(project.parent), "PATH": "/usr/local/bin:/usr/bin:/bin", "OMAC_WORKDIR": str(project),
         "OMAC_STATE_DIR": str(project.parents[1] / "state"), "LANG": "C.UTF-8",
@@ -121,8 +128,7 @@ def journal(project: Path) -> Path:
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_command_that_only_reads_starts_quickly(project: Path, words: tuple[str, ...]) -> None:
     """A command that shows something loads neither the writer's store nor an event loop, nor what typer would."""
-    end = f"import atexit, sys; atexit.register(lambda: exec({LISTING!r})); sys.path[:0] = {sys.path!r}\n"
-    begin = f"{end}from omac.tools.entry import main; main()"
+    begin = BEGIN.format(path=sys.path)
     environment = {
         "HOME": str(project.parent), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8",
         "OMAC_STATE_DIR": str(project.parents[1] / "state"),

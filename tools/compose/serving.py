@@ -75,6 +75,7 @@ _log = logging.getLogger("omac.serve")
 STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
 HURRY_S = 2.0  # the same when asked to stop twice
 STALL_S = 1.0  # that one record may take after that
+LOAD_AFTER_S = 0.2  # a command that ends sooner has not waited for what it did not need
 DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
@@ -85,6 +86,7 @@ class Server:
         self._options = options
         self._environment = dict(environment)
         self._writable = options.writable(os.path.realpath(home_of(environment)))
+        self._is_exposed = options.launch is not None and preloading.is_exposed(self._writable)
         self._policies = ServePolicies(options.settings, environment)
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal
@@ -239,8 +241,8 @@ class Server:
                 if not options.beside:
                     self.state.point_current(self._run)
                 surfaces.start_soon(self._keep_folder, surfaces, listening, facade, app)
-                if options.launch is not None:  # beside the activation, which waits for processes
-                    surfaces.start_soon(trio.to_thread.run_sync, preloading.load, self._writable)
+                if self._is_exposed:  # beside the activation, which waits for processes
+                    surfaces.start_soon(trio.to_thread.run_sync, preloading.load)
                 manifest = await self._unless_stopped(partial(self._activate, directories))
                 if not self._stop.is_set():
                     if manifest is not None:
@@ -272,12 +274,12 @@ class Server:
         return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals)
 
     async def _load(self, app: LateApp, surfaces: trio.Nursery) -> None:
-        """Load what is needed later: at once, or before a program begins that could change it."""
-        if self._options.launch is None:
-            surfaces.start_soon(app.load)
-        else:
-            await trio.to_thread.run_sync(preloading.load, self._writable)
+        """Load what is needed later: before a program begins that could change it, else beside its first moments."""
+        if self._is_exposed:
+            await trio.to_thread.run_sync(preloading.load)
             await app.load()
+        else:
+            surfaces.start_soon(app.load, LOAD_AFTER_S if self._options.launch else 0.0)
 
     def _watch(self, reactors: trio.Nursery) -> None:
         """Follow what other processes append and spool: by watching where that can be had, else by polling."""
