@@ -18,7 +18,7 @@ Origin = Literal["spool", "bridge"]  # written by the guard itself outside any s
 class GuardDenied(Event, frozen=True):
     """A tool of `harness` would have written to `path`, outside `root`; `probable` is the path meant, or "".
 
-    `count` of them came within an interval, where they were claimed.
+    `count` of them came within an interval, where they were claimed; of many that differ, this was the first.
     """
 
     harness: str

@@ -124,6 +124,7 @@ def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
 def _described_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
     meant = f", {event.probable} was probably meant" if event.probable else ""
     claimed = ", as claimed from inside" if event.origin == "bridge" else ""
+    claimed += f", {event.count} times" if event.count > 1 else ""
     if not event.path:
         return "guard.denied", True, None, f"a call that could not be understood{claimed}"
     return "guard.denied", True, OUTSIDE, f"{event.tool} of {event.harness} to {event.path}{meant}{claimed}"

@@ -14,18 +14,20 @@ from omac.domain.kernel.event import Cause
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 
+KINDS_MAX = 32  # of claims that differ, in an interval: an agent that makes up others gets those counted, no more
 Text = Annotated[str, msgspec.Meta(max_length=1_024)]
+Name = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class DenialClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A denial as a bridge reports it; see `GuardDenied`."""
 
-    harness: Text
-    tool: Text
+    harness: Name
+    tool: Name
     path: Text
     root: Text
     probable: Text = ""
-    session: Text | None = None
+    session: Name | None = None
 
 
 class DenialClaims(NamedTuple):
@@ -35,10 +37,10 @@ class DenialClaims(NamedTuple):
     refusals: Refusals
 
     async def record(self, claim: DenialClaim, correlation: str) -> None:
-        """Record one denial as claimed; equal ones within an interval are counted."""
+        """Record one denial as claimed; equal ones within an interval are counted, and beyond KINDS_MAX any."""
         scrubbed = self.engine.scrubbed
         fields: dict[str, Any] = {
             name: scrubbed(text) if text else text for name, text in msgspec.structs.asdict(claim).items()
         }
         fact = Addressed(denial.AGGREGATE, ids.guard_stream(self.engine.host), GuardDenied(**fields, origin="bridge"))
-        await self.refusals.note(fact, Cause("bridge", correlation), claim)
+        await self.refusals.note(fact, Cause("bridge", correlation), claim, kinds_max=KINDS_MAX)

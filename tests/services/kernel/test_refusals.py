@@ -13,6 +13,8 @@ from polling import until
 
 from omac.domain.access import access
 from omac.domain.access.access import AccessRefused
+from omac.domain.guard import denial
+from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause
@@ -118,9 +120,43 @@ async def test_a_refusal_waits_for_no_slow_journal(
 
 
 async def test_the_kinds_are_bounded(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are, memory is not."""
+    """However many there are, memory is not; what is beyond the bound is counted, and none is lost."""
     monkeypatch.setattr(refusals, "KINDS_MAX", 3)
     async with serving(reactors=False) as omac:
         for kind in range(10):
-            await omac.refusals.note(refused(), AGENT, kind)
-        assert len(counts(omac)) == 3
+            await omac.refusals.note(refused(f"/{kind}"), AGENT, kind)
+        assert counts(omac) == [("/0", 1), ("/1", 1), ("/2", 1), ("/3", 1)]
+        await omac.refusals.flush()
+        assert counts(omac)[4:] == [("/3", 6)]
+
+
+async def test_what_one_log_is_full_of_hides_nothing_of_another(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that makes up claims takes no place from what is recorded of it."""
+    monkeypatch.setattr(refusals, "KINDS_MAX", 3)
+    async with serving(reactors=False) as omac:
+        for number in range(20):
+            event = GuardDenied("claude", "Write", f"/{number}", "/w", origin="bridge")
+            claim = Addressed(denial.AGGREGATE, ids.guard_stream(HostId("host0001")), event)
+            await omac.refusals.note(claim, AGENT, number, kinds_max=2)
+        await omac.refusals.note(refused("/seen"), AGENT, "a")
+        assert counts(omac) == [("/seen", 1)]
+        await omac.refusals.flush()
+        claims = [one.event for one in omac.journal.records() if isinstance(one.event, GuardDenied)]
+        assert [(event.path, event.count) for event in claims] == [("/0", 1), ("/1", 1), ("/2", 1), ("/2", 17)]
+
+
+async def test_a_known_caller_is_recorded_one_by_one_up_to_a_bound(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that is refused again and again fills no disk; the next interval begins anew."""
+    monkeypatch.setattr(refusals, "SINGLES_MAX", 3)
+    async with serving(reactors=False) as omac:
+        for number in range(10):
+            await omac.refusals.note(refused(f"/{number}"), AGENT, "a", stranger=False)
+        assert counts(omac) == [("/0", 1), ("/1", 1), ("/2", 1)]
+        await omac.refusals.flush()
+        assert counts(omac)[3:] == [("/0", 7)]
+        await omac.refusals.note(refused("/new"), AGENT, "a", stranger=False)
+        assert counts(omac)[4:] == [("/new", 1)]
