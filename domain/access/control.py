@@ -7,7 +7,8 @@ Rules
 3. A call that only reads, or changes nothing, is not recorded.
 4. An agent's bridge may make the calls of BRIDGE_CALLS, and deactivates a session, never a directory; one that was
    written for the Go omac, where a person allows that, may make those of COMPAT_CALLS, and deactivates both.
-5. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
+5. The session of PERSON is for what a person tries: no bridge gets its token, nor ends it.
+6. Refusals of one kind are counted: the first is recorded at once, those that follow within an interval together.
 """
 
 from typing import Literal, get_args
@@ -20,6 +21,7 @@ Query = Literal["dirs", "global", "session", "status"]  # changes nothing
 CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Query))
 BRIDGE_CALLS = frozenset(("activate", "deactivate", "denied"))
 COMPAT_CALLS = BRIDGE_CALLS | {"session"}
+PERSON = "cli"  # the session of `omac call`, `omac url` and `omac env`
 Listener = Literal["socket", "tcp", "bridge", "command-line"]  # how the caller came in: its authority
 
 

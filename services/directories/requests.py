@@ -5,6 +5,7 @@ Routing tokens are minted here and live in memory only; the journal and the proj
 
 import contextlib
 import logging
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,7 @@ from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
+from omac.domain.kernel.terminal_escaping import printable
 from omac.services.directories.manifest import Manifest, Reach, described, manifest_of, shared_skills
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
@@ -42,6 +44,7 @@ SHARED_S = 1.0  # for those that all directories share, on top
 RECORD_S = 2.0  # for the journal to take a deactivation, which holds at once, before it is answered
 OFFLINE_S = 15.0  # for what runs in a directory to end before its deactivation is answered
 DIRECTORY_MAX = 1_024  # characters of a refused directory that are recorded
+ONLINE_MAX = 256  # directories that bridges bring online at one time: an agent makes as many as it likes
 
 
 class Deactivation(NamedTuple):
@@ -61,7 +64,8 @@ class Caller(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False, repr=False)
 class Directories:
-    """Use cases of one server. `mint` gives a fresh routing token: 128 random bits in hex."""
+    """Use cases of one server. `mint` gives a fresh routing token: 128 random bits in hex. `only` is the one directory
+    that bridges activate, where it is stated: others below it, such as its worktrees, have skills of their own."""
 
     _engine: Engine
     _folders: SkillFolders
@@ -70,6 +74,7 @@ class Directories:
     _reach: Reach
     _mint: Callable[[], str]
     _refusals: Refusals
+    _only: str = ""
     _minted: dict[TokenDigest, str] = field(default_factory=dict, init=False)  # on their way to the journal
     _tokens: dict[TokenDigest, str] = field(default_factory=dict, init=False)  # living
     _stopping: bool = field(default=False, init=False)
@@ -82,9 +87,11 @@ class Directories:
         """
         async with _ControlCall(self, "activate", path, caller) as call:
             if session is not None:
-                self._check_session(session)
+                self._check_session(session, caller)
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
+            if caller.listener == "bridge":
+                self._check_bridge(canonical)
             await self._bring_online(stream, canonical, call)
             if self._engine.is_revoked(stream):
                 raise _still_going(canonical)
@@ -114,9 +121,21 @@ class Directories:
                 )
         return was_offline
 
-    def _check_session(self, session: str) -> None:
-        if not (0 < len(session) <= SESSION_MAX and session.isprintable()):
+    def _check_bridge(self, canonical: str) -> None:
+        """Raise Refusal for a directory that an agent's bridge may not bring online."""
+        if self._only and canonical != self._only:
+            message = f"{canonical} is not {self._only}, which this omac start is for"
+            raise Refusal("outside-roots", message, fix=[f"omac start --workdir {shlex.quote(canonical)}"])
+        if self._state(self._stream(canonical)).status == "offline" and len(self._online()) >= ONLINE_MAX:
+            message = f"{ONLINE_MAX} directories are online, and a bridge activates no more"
+            raise Refusal("forbidden", message, fix=["omac status", "omac deactivate DIR"])
+
+    def _check_session(self, session: str, caller: Caller) -> None:
+        visible = session == printable(session) and session.strip()
+        if not (0 < len(session) <= SESSION_MAX and visible):
             raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")
+        if session == control.PERSON and caller.listener == "bridge":
+            raise Refusal("forbidden", f"the session {session!r} is the person's; name one of the agent's own")
         if self._engine.scrubbed(session) != session:
             raise Refusal("bad-request", "a session's name holds a routing token; choose another name")
 
@@ -144,7 +163,7 @@ class Directories:
         """Let the token of one session lead nowhere, at once; the directory and other sessions stay. One that is not
         known stays so."""
         async with _ControlCall(self, "deactivate", path, caller) as call:
-            self._check_session(session)
+            self._check_session(session, caller)
             canonical = path
             if self._state(self._stream(path)).status == "offline":
                 canonical = await self._folders.canonical(path, self._roots)

@@ -1,6 +1,6 @@
 """omac url, omac env and omac call: trying a skill from the host, as an agent of a run would reach it.
 
-The person gets a token of the session "cli", so the audit tells these calls from those of an agent.
+The person gets a token of the session "cli", which no agent gets, so the audit tells these calls from an agent's.
 """
 
 import http.client
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from omac.domain.access.control import PERSON
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.cli.control import ask_run, online_in
@@ -21,7 +22,6 @@ from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.prompts import read_stdin
 from omac.tools.terminal.render import report
 
-SESSION = "cli"
 TIMEOUT_S = 630.0
 CHUNK_BYTES = 64 * 1024
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -145,7 +145,7 @@ def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str,
     directory = directory_of(request.where)
     runs = [*online_in(directory, environment), server_socket(environment)]
     for run in filter(None, runs):
-        answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": SESSION})
+        answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": PERSON})
         if answer is not None:
             manifest: dict[str, Any] = msgspec.json.decode(answer)
             return manifest

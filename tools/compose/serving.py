@@ -271,7 +271,8 @@ class Server:
         seen = options.launch.sees(endpoints) if options.launch else endpoints
         reach = Reach(endpoints.facade_base, endpoints.facade_socket, seen.facade_socket)
         mint = partial(secrets.token_hex, 16)
-        return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals)
+        only = options.workdirs[0] if options.beside else ""
+        return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals, only)
 
     async def _load(self, app: LateApp, surfaces: trio.Nursery) -> None:
         """Load what is needed later: before a program begins that could change it, else beside its first moments."""

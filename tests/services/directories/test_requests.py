@@ -151,9 +151,9 @@ async def test_the_oldest_of_too_many_sessions_ends(
         assert msgspec.json.encode(replayed(omac.path)) == msgspec.json.encode(omac.status())
 
 
-@pytest.mark.parametrize("session", ["", "x" * 201, "a\nb", "a\x1b[2J", "\ud800"])
+@pytest.mark.parametrize("session", ["", "x" * 201, "a\nb", "a\x1b[2J", "\ud800", " ", "s\u3164"])
 async def test_a_sessions_name_is_checked(serving: Serving, session: str) -> None:
-    """One to 200 printable characters; a bad one changes nothing."""
+    """One to 200 characters that can be seen; a bad one changes nothing."""
     async with serving() as omac:
         with pytest.raises(Refusal) as caught:
             await omac.activate(session=session)
