@@ -1,20 +1,39 @@
-"""Text as a terminal, a log or a model may be given it: what is not printable is escaped, and so obeyed by none."""
+"""Text as a terminal, a log or a model may be given it: what is not printable is escaped, and so obeyed by none.
+
+Letters and marks that no reader sees are escaped as well (Unicode's Default_Ignorable_Code_Point, and the blank Braille
+pattern): code that a person reviews, or a name in the audit, has nothing in it that is not shown.
+"""
 
 from __future__ import annotations
+
+UNSEEN = frozenset(
+    map(
+        chr,
+        (
+            0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10),
+            0xFFA0, *range(0xE0100, 0xE01F0),
+        ),
+    )
+)  # fmt: skip
+
+
+def is_plain(text: str) -> bool:
+    """Whether a person sees all of a text, and a terminal obeys none of it."""
+    return text.isprintable() and (text.isascii() or UNSEEN.isdisjoint(text))
 
 
 def printable(text: str) -> str:
     r"""`text` with \x1b, \n, \udc80 and the like written out, the last being bytes of a path that are no text."""
-    if text.isprintable():
+    if is_plain(text):
         return text
-    return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
+    return "".join([one if is_plain(one) else ascii(one)[1:-1] for one in text])
 
 
 def printable_json(text: str) -> str:
     r"""Return a JSON text of one line that means the same, with \u009b, \u202e and the like written out."""
-    if text.isprintable():
+    if is_plain(text):
         return text
-    return "".join([one if one.isprintable() else _json_escape(one) for one in text])
+    return "".join([one if is_plain(one) else _json_escape(one) for one in text])
 
 
 def _json_escape(char: str) -> str:

@@ -18,6 +18,8 @@ from omac.domain.kernel.terminal_escaping import printable, printable_json
         ("a\x1b[2J\r\n\tb", "a\\x1b[2J\\r\\n\\tb"),
         ("\u202egnp.exe", "\\u202egnp.exe"),  # would be shown backwards
         ("\U000e0041", "\\U000e0041"),
+        ("timeout,\u3164", "timeout,\\u3164"),  # a letter, and so a variable's name
+        ("a\u2800b\ufe0f\u034f\U000e0100", "a\\u2800b\\ufe0f\\u034f\\U000e0100"),
         (os.fsdecode(b"caf\xe9"), "caf\\udce9"),
         ("back\\slash 'quoted'", "back\\slash 'quoted'"),
     ],
